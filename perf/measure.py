@@ -24,7 +24,10 @@ OURS = {"PYTHONPATH": str(ROOT)}
 """The environment of processes that run this checkout's harness, wherever they start."""
 
 LOOK_EVERY = 0.1
-"""The seconds between two readings of the processes' memory."""
+"""The seconds between two readings of the processes' memory at least."""
+
+LOOK_SHARE = 0.01
+"""The most of a core that the readings take: with many processes a reading is long, and the next one waits longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +179,11 @@ def _cell(value: object) -> str:
 
 
 def _watch(memory: _Memory, ended: threading.Event) -> None:
-    while not ended.wait(LOOK_EVERY):
+    took = 0.0
+    while not ended.wait(max(LOOK_EVERY, took / LOOK_SHARE)):
+        began = time.perf_counter()
         memory.look()
+        took = time.perf_counter() - began
 
 
 def _tree(root: int) -> list[int]:

@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--requests", type=int, default=4096, help="for scoring; a 16th as many texts")
+    parser.add_argument("--requests", type=int, default=4096, help="for scoring; a quarter as many texts")
     parser.add_argument("--hidden", type=int, default=256, help="the width of the model")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--one", metavar="MEASUREMENT", help=argparse.SUPPRESS)
@@ -80,7 +80,7 @@ def _compared(folder: Path, options: argparse.Namespace, sides: dict[str, str]) 
     model = tiny_causal(folder / "model", seed=0, seq_len=512, **size)
     found = {}
     (first, engine), (second, other) = sides.items()
-    for kind, count in (("scoring", options.requests), ("generating", options.requests // 16)):
+    for kind, count in (("scoring", options.requests), ("generating", options.requests // 4)):
 
         def asked(_: int, target: str, kind: str = kind, count: int = count) -> dict[str, Any]:
             return _one(folder, "answer", str(model), target, kind, str(count))
@@ -225,6 +225,14 @@ def _start_ray(cpus: int) -> None:
     ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
 
 
+def _wait_for_all(engine: Any, count: int, requests: Sequence[Any]) -> None:
+    """Return when all replicas hold the model, and have answered something."""
+    while sum(one.ready for one in engine._work.held.holders.values()) < count:
+        engine.answer(requests)
+    for _ in range(count):
+        engine.answer(requests)
+
+
 def _requests(kind: str, count: int) -> list[Any]:
     from harness.core.requests import Generate, Loglikelihood
 
@@ -238,6 +246,8 @@ def answer(model: str, engine: str, kind: str, count: str) -> dict[str, Any]:
     """The seconds of answering, and the CPU of this process and its actors."""
     opened = _engine(model, engine)
     opened.answer(_requests(kind, 64))
+    if engine != "-":
+        _wait_for_all(opened, int(engine.partition(":")[2]), _requests(kind, 64))
     requests = _requests(kind, int(count))
     began, cpu = time.perf_counter(), cpu_of(os.getpid())
     found = opened.answer(requests)
@@ -360,8 +370,7 @@ def waiting(count: str, requests: str) -> dict[str, Any]:
     target = target_of(f"ray:{count}")
     engine = open_alone(info, RayReplicas(settings, target, Waiting), identity(info))
     engine.answer(_requests("scoring", 64))
-    while sum(one.ready for one in engine._work.held.holders.values()) < int(count):
-        engine.answer(_requests("scoring", 64))
+    _wait_for_all(engine, int(count), _requests("scoring", 64))
     asked = _requests("scoring", int(requests))
     began = time.perf_counter()
     engine.answer(asked)

@@ -51,7 +51,7 @@ def read_lines(path: Path) -> Iterator[RawRow]:
         raise DataError(f"{shown}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{shown}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    for number, raw in enumerate(text.split("\n"), start=1):
+    for number, raw in enumerate(_lines(text), start=1):
         if not raw.strip():
             continue
         try:
@@ -63,6 +63,15 @@ def read_lines(path: Path) -> Iterator[RawRow]:
         if not isinstance(row, dict):
             raise DataError(f"{shown}, row {number}: a {type(row).__name__}, not a JSON object")
         yield RawRow(shown, number, path.stem, row)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines one by one: a list of all of them takes several times the memory of short ones."""
+    at = 0
+    while (end := text.find("\n", at)) >= 0:
+        yield text[at:end]
+        at = end + 1
+    yield text[at:]
 
 
 def is_own(source: Dataset) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from harness.core.errors import BenchmarkError
 from harness.core.grade import NO_ANSWER, Graded
 from harness.plugin import project_file
 from harness.plugin.collection import Given, checkpoint_of, given_items, result_of
+from harness.results.collected import CollectedItems
 from harness.results.summary import Collected, Declaration
 
 DEEPEST: Final = 4
@@ -47,10 +48,10 @@ def wrong_composite(items: list[pytest.Item]) -> str | None:
     return None
 
 
-def collected_of(items: list[pytest.Item]) -> list[Collected]:
+def collected_of(items: list[pytest.Item]) -> Sequence[Collected]:
     """Return the benchmark items, as plain data."""
-    return [
-        Collected(
+    return CollectedItems(
+        (
             item.nodeid,
             result_of(item, given),
             checkpoint_of(item).name,
@@ -58,7 +59,7 @@ def collected_of(items: list[pytest.Item]) -> list[Collected]:
             given.example.group,
         )
         for item, given in given_items(items)
-    ]
+    )
 
 
 def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterable[Composite]) -> Declaration:

@@ -23,12 +23,13 @@ from harness.core.errors import HarnessError
 from harness.engines.registry import identity
 from harness.results.aggregate import summarize
 from harness.results.journal import Following, Journal, latest
+from harness.results.kept_records import FiledRecords, KeptRecords, LatestRecords
 from harness.results.records import Record
 from harness.results.reuse import benchmarks_of
 from harness.results.run_directory import RunDirectory, command_words, environment
 from harness.results.store import ResultStore
 from harness.results.store_entry import ItemScores, StoredResult, saved_of
-from harness.results.summary import Collected, Summary
+from harness.results.summary import Collected, Declaration, Summary
 
 
 class RunResults:
@@ -40,8 +41,9 @@ class RunResults:
         self.checkpoints = {item.checkpoint for item in self.items}
         self._directory = directory
         self._manifest = directory.read_manifest()
-        self._following = Following(directory.path)
-        self._fresh: list[Record] = []
+        # Two readers: the one that tells of records is asked only where somebody wants to be told.
+        self._journal, self._telling = Following(directory.path), Following(directory.path)
+        self._records = FiledRecords(told=_beside(self.declarations))
         self._told: set[str] = set()
         self._saved: set[str] = set()
         several = len(self.checkpoints) > 1  # of a single one nobody asks when it is complete
@@ -95,9 +97,7 @@ class RunResults:
 
     def new_records(self) -> list[Record]:
         """Return the records that the journal has gained, one per item."""
-        self._fresh += self._following.new()
-        new = [one for one in latest(self._fresh).values() if one.item not in self._told]
-        self._fresh = []
+        new = [one for one in latest(self._telling.new()).values() if one.item not in self._told]
         self._told |= {one.item for one in new}
         return new
 
@@ -106,21 +106,22 @@ class RunResults:
 
         Raises ``HarnessError`` where the journal cannot be read.
         """
-        known = latest(record for record in self._read() if record.checkpoint == name)
+        known = self._read().latest(name)
         rows = [row for row in self._manifest["checkpoints"] if row["name"] == name]
         own = [item for item in self.items if item.checkpoint == name]
         summary = self._summarize(known, own, checkpoints=rows, seconds=seconds)
-        self.save(summary, known.values())
+        self.save(summary, known)
         self._saved.add(name)
         return summary
 
-    def whole(self, why_lost: Callable[[str], str], seconds: float) -> tuple[Summary, list[Record]]:
-        """Return the run's results and the records that they come from, one per item.
+    def whole(self, why_lost: Callable[[str], str], seconds: float) -> tuple[Summary, KeptRecords]:
+        """Return the run's results and the records that they come from, one per item, as columns.
 
         Items that no process has recorded are now journalled as lost.
         """
-        known = latest(self._read())
-        known |= self._record_lost([item for item in self.items if item.item not in known], why_lost)
+        known = self._read().latest()
+        if self._record_lost(known, why_lost):
+            known = self._records.latest()
         summary = self._summarize(
             known,
             self.items,
@@ -129,19 +130,18 @@ class RunResults:
             seconds=seconds,
             usage=self._directory.read_usage(),
         )
-        return summary, list(known.values())
+        return summary, known
 
     def forget(self) -> None:
         """Let go of items and records, when all has been made of them."""
-        self.items, self._fresh = (), []
-        self._following.forget()
+        self.items, self._records = (), FiledRecords()
 
-    def _read(self) -> list[Record]:
-        # Once: what a worker appends after this belongs to the next call, or nobody would be told of it.
-        self._fresh += self._following.new()
-        return self._following.records
+    def _read(self) -> FiledRecords:
+        for path, record in self._journal.each():
+            self._records.add(path, record)
+        return self._records
 
-    def _summarize(self, records: Mapping[str, Record], items: Sequence[Collected], **more: Any) -> Summary:
+    def _summarize(self, records: LatestRecords, items: Sequence[Collected], **more: Any) -> Summary:
         usage = self._directory.read_usage()
         drifts = {row.checkpoint: row.engine["drift"] for row in usage if row.engine.get("drift")}
         return summarize(
@@ -185,14 +185,21 @@ class RunResults:
         """Return the best of the run's checkpoints, by each benchmark and composite where it can be told."""
         return [one._asdict() for one in leaders_of(Entry(*one) for one in results)]
 
-    def _record_lost(self, missing: list[Collected], why: Callable[[str], str]) -> dict[str, Record]:
-        if not missing:
-            return {}
-        records = {
-            item.item: Record(**asdict(item), status="lost", message=why(item.item)) for item in missing
-        }
+    def _record_lost(self, known: LatestRecords, why: Callable[[str], str]) -> int:
+        """Write down the collected items without a record as lost, and return their number."""
+        missing = (item for item in self.items if known.find(item.item) is None)
+        lost = 0
         with Journal(self._directory.path, "lost") as journal:
-            for record in records.values():
+            for item in missing:
+                record = Record(**asdict(item), status="lost", message=why(item.item))
                 journal.append(record)
+                self._records.add_last(record)
+                lost += 1
             journal.sync()
-        return records
+        return lost
+
+
+def _beside(declarations: Mapping[str, Declaration]) -> set[str]:
+    """Return the names of what aggregations take beside scores."""
+    plain = (how for one in declarations.values() for how in one.aggregate.values())
+    return {name for how in plain for name in how.get("beside", ())}

@@ -12,6 +12,7 @@ Items are taken in order of their example ids, so nothing depends on the order i
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -22,6 +23,7 @@ from harness.core.composite import Composite, composite_value, composites_from_p
 from harness.core.errors import BenchmarkError
 from harness.core.marks import Extent, composite_mark, mark
 from harness.results.journal import latest
+from harness.results.kept_records import KeptRecords, LatestRecords, RecordColumns
 from harness.results.records import GENERATED, Record
 from harness.results.summary import Collected, Declaration, Metric, Result, Summary
 from harness.results.usage import Usage
@@ -40,16 +42,21 @@ ESTIMATORS: Final[Mapping[str, Function]] = {"mean": mean_estimate, "perplexity"
 
 @dataclass(slots=True)
 class _Bucket:
-    """The records of one checkpoint on one benchmark."""
+    """The records of one checkpoint on one benchmark, by their places in columns."""
 
     checkpoint: str
     declaration: Declaration
-    records: list[Record] = field(default_factory=list)
+    columns: RecordColumns
+    places: array[int] = field(default_factory=lambda: array("Q"))
     drift: str | None = None
+
+    @property
+    def records(self) -> KeptRecords:
+        return KeptRecords(self.columns, self.places)
 
 
 def summarize(
-    records: Iterable[Record] | Mapping[str, Record],
+    records: Iterable[Record] | Mapping[str, Record] | LatestRecords,
     declarations: Mapping[str, Declaration],
     collected: Sequence[Collected],
     *,
@@ -69,8 +76,8 @@ def summarize(
     Raises ``BenchmarkError`` when an item's benchmark is not declared. Of several records of an item the last counts,
     except that "lost" never replaces "scored"; or there is one for each, by item.
     """
-    known = records if isinstance(records, Mapping) else latest(records)
-    buckets = _buckets(known, declarations, collected)
+    known = records if isinstance(records, LatestRecords) else _as_columns(records)
+    buckets, found = _buckets(known, declarations, collected)
     for bucket in buckets:
         bucket.drift = (drifts or {}).get(bucket.checkpoint)
     results = [result for bucket in buckets for result in _results(bucket)]
@@ -84,39 +91,52 @@ def summarize(
         composites=_composites(buckets),
         deselected=list(deselected),
         faults=[fault for bucket in buckets for fault in _faults(bucket.records)],
-        uncollected=len(known) - sum(one.item in known for bucket in buckets for one in bucket.records),
+        uncollected=len(known) - found,
         seconds=seconds,
         effort=list(usage),
     )
 
 
+def _as_columns(records: Iterable[Record] | Mapping[str, Record]) -> LatestRecords:
+    kept = KeptRecords.of((records if isinstance(records, Mapping) else latest(records)).values())
+    return LatestRecords(kept.columns, kept.places)
+
+
 def _buckets(
-    known: Mapping[str, Record], declarations: Mapping[str, Declaration], collected: Sequence[Collected]
-) -> list[_Bucket]:
+    known: LatestRecords, declarations: Mapping[str, Declaration], collected: Sequence[Collected]
+) -> tuple[list[_Bucket], int]:
+    """Return the buckets of the collected items, and the number of these that have a record.
+
+    An item without one joins the columns as lost.
+    """
     buckets: dict[tuple[str, str], _Bucket] = {}
-    seen: set[str] = set()
+    seen, lost = bytearray(len(known.columns)), set[str]()
     for item in collected:
-        found = known.get(item.item)
-        name = item.item if found is None else found.item  # the text that is there already
-        if name in seen:
+        place = known.find(item.item)
+        if item.item in lost if place is None else seen[place]:
             continue
-        seen.add(name)
         key = item.checkpoint, item.benchmark
         if key not in buckets:
             if item.benchmark not in declarations:
                 raise BenchmarkError(
                     f"no declaration of the benchmark {item.benchmark!r}, which {item.item} is of"
                 )
-            buckets[key] = _Bucket(item.checkpoint, declarations[item.benchmark])
-        buckets[key].records.append(found or Record(**asdict(item), status="lost", message=LOST))
-    return list(buckets.values())
+            buckets[key] = _Bucket(item.checkpoint, declarations[item.benchmark], known.columns)
+        if place is None:
+            lost.add(item.item)
+            place = len(known.columns)
+            known.columns.add(Record(**asdict(item), status="lost", message=LOST))
+        else:
+            seen[place] = True
+        buckets[key].places.append(place)
+    return list(buckets.values()), sum(seen)
 
 
-def _faults(records: Iterable[Record]) -> list[dict[str, str]]:
+def _faults(records: KeptRecords) -> list[dict[str, str]]:
+    status = records.columns.status
     return [
         {"item": record.item, "status": record.status, "message": record.message or ""}
-        for record in records
-        if record.status in ("error", "timeout", "lost")
+        for record in records.where(lambda place: status(place) in ("error", "timeout", "lost"))
     ]
 
 
@@ -128,9 +148,10 @@ def _results(bucket: _Bucket) -> list[Result]:
     whole = _result(bucket, None, bucket.records)
     if not declaration.grouped:
         return [whole]
-    groups: dict[str, list[Record]] = {}
-    for record in bucket.records:
-        groups.setdefault(record.group or "", []).append(record)
+    places: dict[str, array[int]] = {}
+    for place in bucket.places:
+        places.setdefault(bucket.columns.group(place) or "", array("Q")).append(place)
+    groups = {group: KeptRecords(bucket.columns, own) for group, own in places.items()}
     metrics = {**whole.metrics, **_macro(declaration, whole.metrics, list(groups.values()))}
     return [
         *(_result(bucket, group, members) for group, members in groups.items()),
@@ -138,15 +159,12 @@ def _results(bucket: _Bucket) -> list[Result]:
     ]
 
 
-def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Result:
+def _result(bucket: _Bucket, group: str | None, records: KeptRecords) -> Result:
     declaration = bucket.declaration
-    statuses = [record.status for record in records]
-    counts = {
-        name: sum(getattr(record, name) for record in records if record.status == "scored")
-        for name in GENERATED
-    }
+    counted = _counted(records)
+    statuses, counts = counted.statuses, {name: counted.texts[name] for name in GENERATED}
     extent = _extent(declaration, group)
-    scored = statuses.count("scored")
+    scored = statuses["scored"]
     return Result(
         name=declaration.name if group is None else f"{declaration.name}/{group}",
         benchmark=declaration.name,
@@ -157,22 +175,22 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         metrics=_metrics(declaration, records),
         collected=len(records),
         scored=scored,
-        skipped=statuses.count("skipped"),
-        errors=statuses.count("error"),
-        timeouts=statuses.count("timeout"),
-        lost=statuses.count("lost"),
-        truncated=sum(record.truncated for record in records),
-        seconds=math.fsum(record.seconds for record in records),
+        skipped=statuses["skipped"],
+        errors=statuses["error"],
+        timeouts=statuses["timeout"],
+        lost=statuses["lost"],
+        truncated=counted.truncated,
+        seconds=math.fsum(counted.seconds),
         dataset=declaration.dataset,
         few_shot=declaration.few_shot,
         **counts,
-        programs=_outcomes(records),
-        unsandboxed=sum(record.unsandboxed for record in records),
-        weak_tests=_weak_tests(records),
+        programs=dict(counted.programs.most_common()),  # the most frequent outcome first
+        unsandboxed=counted.unsandboxed,
+        weak_tests=counted.weak_tests,
         answered=_answered(declaration, records) if counts["unanswered"] else None,
         invalid="; ".join(filter(None, (_invalid(counts, declaration.most_unusable), bucket.drift))) or None,
-        reused=sum(record.reused_from is not None for record in records),
-        reused_from=sorted({record.reused_from for record in records if record.reused_from}),
+        reused=sum(counted.reused.values()),
+        reused_from=sorted(filter(None, counted.reused)),
         template=_template(counts),
         of=extent.of,
         published=extent.published,
@@ -180,10 +198,45 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
     )
 
 
-def _answered(declaration: Declaration, records: Sequence[Record]) -> Metric:
+@dataclass(slots=True)
+class _Counted:
+    """The sums over records; ``weak_tests`` are those of scored tasks, and ``texts`` those of scored items."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    texts: Counter[str] = field(default_factory=Counter)
+    programs: Counter[str] = field(default_factory=Counter)
+    reused: Counter[str] = field(default_factory=Counter)
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    seconds: array[float] = field(default_factory=lambda: array("d"))
+    truncated: int = 0
+    unsandboxed: int = 0
+
+
+def _counted(records: Iterable[Record]) -> _Counted:
+    """Return the sums, for which each record is looked at once."""
+    found = _Counted()
+    for record in records:
+        found.statuses[record.status] += 1
+        found.seconds.append(record.seconds)
+        found.truncated += record.truncated
+        found.unsandboxed += record.unsandboxed
+        if record.programs:
+            found.programs.update(record.programs)
+        if record.reused_from is not None:
+            found.reused[record.reused_from] += 1
+        if record.status == "scored":
+            found.weak_tests.update(record.weak_tests)
+            for name in GENERATED:
+                if many := getattr(record, name):
+                    found.texts[name] += many
+    return found
+
+
+def _answered(declaration: Declaration, records: KeptRecords) -> Metric:
     """Return the primary metric over the items whose texts were not all used up before an answer."""
     name = declaration.primary
-    having = [record for record in _scored(records) if not record.unanswered]
+    unanswered = records.columns.unanswered
+    having = records.scored().where(lambda place: not unanswered(place))
     return _metric(name, aggregation_of(declaration.aggregate, name), declaration, having)
 
 
@@ -192,24 +245,6 @@ def _template(counts: Mapping[str, int]) -> str | None:
     if not counts["outputs"]:
         return None
     return {0: "plain", counts["outputs"]: "chat"}.get(counts["chat"], "mixed")
-
-
-def _outcomes(records: Sequence[Record]) -> dict[str, int]:
-    """Return the number of programs by outcome, the most frequent one first."""
-    found: Counter[str] = Counter()
-    for record in records:
-        found.update(record.programs)
-    return dict(found.most_common())
-
-
-def _weak_tests(records: Sequence[Record]) -> dict[str, list[str]]:
-    """Return the wrong programs that the tests of scored tasks accept, by task."""
-    return {
-        task: accepted
-        for record in records
-        if record.status == "scored"
-        for task, accepted in record.weak_tests.items()
-    }
 
 
 def _invalid(counts: Mapping[str, int], most: float) -> str | None:
@@ -228,31 +263,30 @@ def _invalid(counts: Mapping[str, int], most: float) -> str | None:
     return f"{', '.join(found)}; more than {most:.0%} must not" if found else None
 
 
-def _metrics(declaration: Declaration, records: Sequence[Record]) -> dict[str, Metric]:
+def _metrics(declaration: Declaration, records: KeptRecords) -> dict[str, Metric]:
     """Return every score's mean and every declared aggregation; the primary metric is always there, and first."""
-    scored = _scored(records)
-    wanted = [
-        declaration.primary,
-        *(name for record in scored for name in record.scores),
-        *declaration.aggregate,
-    ]
+    scored = records.scored()
+    wanted = {declaration.primary: None}
+    for names in scored.names:
+        wanted |= dict.fromkeys(names)
+    wanted |= dict.fromkeys(declaration.aggregate)
     return {
         name: _metric(name, aggregation_of(declaration.aggregate, name), declaration, scored)
-        for name in dict.fromkeys(wanted)
+        for name in wanted
     }
 
 
-def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Sequence[Record]) -> Metric:
+def _metric(name: str, how: Aggregation, declaration: Declaration, scored: KeptRecords) -> Metric:
     function = how.resolve() or ESTIMATORS.get(how.by)
     if function is None:
         known = ", ".join(ESTIMATORS)
         raise BenchmarkError(
             f"{declaration.name!r}: metric {name!r} is aggregated by {how.by!r}; use {known}"
         )
-    having = [record for record in scored if how.of in record.scores]
-    clusters = [record.cluster for record in having] if declaration.clustered else None
+    having = scored.having(how.of)
+    clusters = having.clusters if declaration.clustered else None
     try:
-        values = [_value(record, how) for record in having]
+        values = [_value(record, how) for record in having] if how.beside else having.values(how.of)
     except KeyError as error:  # records of former versions, or a benchmark that does not tell it
         why = f"an item has no {error} beside its score"
         return as_metric(name, Estimate(None, None, None, None, "none", why), len(having))
@@ -260,9 +294,8 @@ def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Seque
 
 
 def _value(record: Record, how: Aggregation) -> Any:
-    """Return an item's score, in a tuple with what the aggregation takes beside it; raises ``KeyError``."""
-    score = record.scores[how.of]
-    return (score, *((record.told or {})[name][0] for name in how.beside)) if how.beside else score
+    """Return an item's score in a tuple with what the aggregation takes beside it; raises ``KeyError``."""
+    return (record.scores[how.of], *((record.told or {})[name][0] for name in how.beside))
 
 
 def _estimate(
@@ -287,27 +320,22 @@ def _estimate(
 
 
 def _macro(
-    declaration: Declaration, metrics: Mapping[str, Metric], groups: list[list[Record]]
+    declaration: Declaration, metrics: Mapping[str, Metric], groups: list[KeptRecords]
 ) -> dict[str, Metric]:
     """Return the mean of the groups' means, for each metric that is a mean over all items.
 
     A score that only some items have (such as that of one level) is not spread evenly over the groups.
     """
     found: dict[str, Metric] = {}
-    scored = sum(len(_scored(group)) for group in groups)
+    ordered = [group.scored() for group in groups]
+    scored = sum(map(len, ordered))
     for name, metric in metrics.items():
         how = aggregation_of(declaration.aggregate, name)
         if how.by != "mean" or how.at is not None or metric.n < scored:
             continue
-        values = [[r.scores[how.of] for r in _scored(group) if how.of in r.scores] for group in groups]
+        values = [group.having(how.of).values(how.of) for group in ordered]
         found[name + MACRO] = as_metric(name + MACRO, macro_estimate(values), metric.n)
     return found
-
-
-def _scored(records: Iterable[Record]) -> list[Record]:
-    return sorted(
-        (r for r in records if r.status == "scored"), key=lambda record: (record.example, record.item)
-    )
 
 
 def as_metric(name: str, estimate: Estimate, n: int) -> Metric:
@@ -337,7 +365,9 @@ def composite_of_records(
     definition: Composite, checkpoint: str, results: Sequence[tuple[Declaration, Sequence[Record]]]
 ) -> dict[str, Any] | None:
     """Return the composite of one checkpoint from the records of its benchmarks, None where a part is missing."""
-    scored = {declaration.name: (declaration, _scored(records)) for declaration, records in results}
+    scored = {
+        declaration.name: (declaration, KeptRecords.of(records).scored()) for declaration, records in results
+    }
     summands: dict[str, list[tuple[float, Metric]]] = {}
     for weight, name, metric in definition.parts:
         if name not in scored:
@@ -374,7 +404,7 @@ def composite_of_records(
     }
 
 
-def _part_mark(declaration: Declaration, scored: Sequence[Record]) -> tuple[str, int, int, str]:
+def _part_mark(declaration: Declaration, scored: KeptRecords) -> tuple[str, int, int, str]:
     extent = _extent(declaration)
     text = mark(extent.of, extent, origin=declaration.dataset.origin, own=declaration.own_rows)
     return declaration.name, len(scored), extent.of, text
@@ -385,7 +415,7 @@ def _extent(declaration: Declaration, group: str | None = None) -> Extent:
 
 
 def _together(
-    parts: Sequence[tuple[float, Metric]], declaration: Declaration, scored: Sequence[Record]
+    parts: Sequence[tuple[float, Metric]], declaration: Declaration, scored: KeptRecords
 ) -> Estimate:
     """Return the weighted sum of means over the same items, which rise and fall together.
 
@@ -412,16 +442,16 @@ def _joint(distances: Sequence[float], r: Sequence[Sequence[float]]) -> float:
     return math.sqrt(max(0.0, math.fsum(pairs)))
 
 
-def _correlation(a: Metric, b: Metric, declaration: Declaration, scored: Sequence[Record]) -> float:
+def _correlation(a: Metric, b: Metric, declaration: Declaration, scored: KeptRecords) -> float:
     """Return the correlation of two means over the same items, allowing for clusters; 1 (cautious) where
     undefined."""
     if a.name == b.name:
         return 1.0
-    both = [r for r in scored if a.name in r.scores and b.name in r.scores]
-    clusters = [r.cluster for r in both] if declaration.clustered else None
-    one = mean_estimate([r.scores[a.name] for r in both], clusters).stderr
-    two = mean_estimate([r.scores[b.name] for r in both], clusters).stderr
-    total = mean_estimate([r.scores[a.name] + r.scores[b.name] for r in both], clusters).stderr
+    both = scored.having(a.name).having(b.name)
+    clusters = both.clusters if declaration.clustered else None
+    ones, twos = both.values(a.name), both.values(b.name)
+    one, two = mean_estimate(ones, clusters).stderr, mean_estimate(twos, clusters).stderr
+    total = mean_estimate([x + y for x, y in zip(ones, twos, strict=True)], clusters).stderr
     if not one or not two or total is None:
         return 1.0
     return min(1.0, max(-1.0, (total**2 - one**2 - two**2) / (2 * one * two)))

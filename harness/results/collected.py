@@ -25,14 +25,21 @@ def _parsed(text: str) -> tuple[tuple[str, str], int]:
 class NumberedTexts(Sequence[str]):
     """Texts of which many are alike but for their last number; such a text takes twelve bytes."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    def __init__(self, texts: Iterable[str] = ()) -> None:
         self._codes, self._numbers = array("I"), array("Q")
-        forms: dict[tuple[str, str], int] = {}
+        self._known: dict[tuple[str, str], int] = {}
+        self._forms: list[tuple[str, str]] = []
         for text in texts:
-            form, number = _parsed(text)
-            self._codes.append(forms.setdefault(form, len(forms)))
-            self._numbers.append(number)
-        self._forms = list(forms)
+            self.append(text)
+
+    def append(self, text: str) -> None:
+        """Append a text."""
+        form, number = _parsed(text)
+        code = self._known.setdefault(form, len(self._known))
+        if code == len(self._forms):
+            self._forms.append(form)
+        self._codes.append(code)
+        self._numbers.append(number)
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -49,12 +56,27 @@ class NumberedTexts(Sequence[str]):
         (before, after), number = self._forms[self._codes[place]], self._numbers[place]
         return before if number == _NO_NUMBER else f"{before}{number}{after}"
 
-    def places(self) -> TextPlaces:
-        """Return what finds the places of texts."""
+    def __setitem__(self, place: int, text: str) -> None:
+        form, self._numbers[place] = _parsed(text)
+        self._codes[place] = self._known.setdefault(form, len(self._known))
+        if self._codes[place] == len(self._forms):
+            self._forms.append(form)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the texts are the same; of others with equal ones that may not be found."""
+        if not isinstance(other, NumberedTexts):
+            return NotImplemented
+        return (self._forms, self._codes, self._numbers) == (other._forms, other._codes, other._numbers)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def places(self, chosen: Iterable[int] | None = None) -> TextPlaces:
+        """Return what finds the places of texts, or of those in the places that are ``chosen``."""
         numbers = [array("Q") for _ in self._forms]
         found = [array("L") for _ in self._forms]
-        for place, (code, number) in enumerate(zip(self._codes, self._numbers, strict=True)):
-            numbers[code].append(number)
+        for place in range(len(self)) if chosen is None else chosen:
+            code = self._codes[place]
+            numbers[code].append(self._numbers[place])
             found[code].append(place)
         return TextPlaces(dict(zip(self._forms, zip(numbers, found, strict=True), strict=True)))
 
@@ -85,12 +107,14 @@ class TextPlaces:
 class CollectedItems(Sequence[Collected]):
     """The items in the order of their collection, each made when somebody looks at it."""
 
-    def __init__(self, rows: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, rows: Iterable[Sequence[Any]]) -> None:
         """``rows`` have the fields of ``Collected``, the group perhaps not."""
-        self._items = NumberedTexts(row[0] for row in rows)
-        self._examples = NumberedTexts(row[3] for row in rows)
+        self._items, self._examples, self._of = NumberedTexts(), NumberedTexts(), array("I")
         wholes: dict[tuple[Any, ...], int] = {}
-        self._of = array("I", (wholes.setdefault((row[1], row[2], *row[4:]), len(wholes)) for row in rows))
+        for row in rows:
+            self._items.append(row[0])
+            self._examples.append(row[3])
+            self._of.append(wholes.setdefault((row[1], row[2], *row[4:]), len(wholes)))
         self._wholes = list(wholes)
 
     def __len__(self) -> int:

@@ -143,44 +143,29 @@ class Following:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._records: dict[Path, list[Record]] = {}
         self._offsets: dict[Path, int] = {}
         self._read: dict[Path, int] = {}
         self._once: dict[str, Any] = {}
 
     def new(self) -> list[Record]:
         """Return the records since the last call, without exchanges; a line that is not whole yet comes next time."""
-        found: list[Record] = []
+        return [record for _, record in self.each()]
+
+    def each(self) -> Iterator[tuple[Path, Record]]:
+        """Yield the same one by one, each with its file."""
         for path in sorted(self._directory.glob("items-*.jsonl")):
-            known = self._records.setdefault(path, [])
             read = _Counting(self._offsets.get(path, 0))
+            first = self._read.get(path, 0) + 1
             try:
                 with path.open("rb") as shard:
                     shard.seek(read.end)
-                    fresh = list(
-                        _records(
-                            read.whole(shard),
-                            path,
-                            first=self._read.get(path, 0) + len(known) + 1,
-                            once=self._once,
-                        )
-                    )
+                    for number, record in enumerate(
+                        _records(read.whole(shard), path, first=first, once=self._once), start=first
+                    ):
+                        self._offsets[path], self._read[path] = read.end, number
+                        yield path, record
             except OSError as error:
                 raise JournalError(f"cannot read {path}: {error.strerror}") from error
-            known += fresh
-            found += fresh
-            self._offsets[path] = read.end
-        return found
-
-    @property
-    def records(self) -> list[Record]:
-        """The records that ``new`` has returned so far, in the order of ``read_journal``."""
-        return [record for path in sorted(self._records) for record in self._records[path]]
-
-    def forget(self) -> None:
-        """Let go of the records so far, which ``records`` does not have from now on."""
-        self._read |= {path: self._read.get(path, 0) + len(known) for path, known in self._records.items()}
-        self._records.clear()
 
 
 class _Counting:

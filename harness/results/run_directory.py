@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.core.errors import HarnessError, JournalError
-from harness.core.files import SCHEMA, write_atomic
+from harness.core.files import SCHEMA, ReadingList, json_pieces, write_atomic
 from harness.core.text import did_you_mean
 from harness.results.collected import CollectedItems
 from harness.results.live import remove_live
@@ -124,19 +124,23 @@ class RunDirectory:
         """Note what was collected; every worker writes the same, so the last one wins."""
         data = {
             "schema": SCHEMA,
-            "items": [[getattr(item, name) for name in COLUMNS] for item in items],
+            "items": _Rows(items),
             "declarations": {name: keyed(one) for name, one in declarations.items()},
             "deselected": list(deselected),
         }
-        write_atomic(self.collected, json.dumps(data, ensure_ascii=False))
+        write_atomic(self.collected, json_pieces(data, ensure_ascii=False))
 
     def read_collected(self) -> tuple[CollectedItems, dict[str, Declaration], list[str]]:
         """Return what ``write_collected`` noted; nothing when no process got that far."""
         if not self.collected.is_file():
             return CollectedItems(()), {}, []
-        data = json.loads(self.collected.read_text(encoding="utf-8"))
+        with self.collected.open(encoding="utf-8") as file:
+            reading = ReadingList(file, "items")
+            items = CollectedItems(reading)
+            data = reading.rest()
+        if data["items"]:  # written in another form than ours
+            items = CollectedItems(data.pop("items"))
         declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
-        items = CollectedItems(data.pop("items"))
         return items, declarations, list(data["deselected"])
 
     def write_usage(self, who: str, rows: Sequence[Usage]) -> None:
@@ -168,6 +172,19 @@ class RunDirectory:
             return {}
         found: dict[str, Any] = json.loads(self.manifest.read_text(encoding="utf-8"))
         return found
+
+
+class _Rows(Sequence[list[Any]]):
+    """Items as ``collected.json`` has them, each made when it is written."""
+
+    def __init__(self, items: Sequence[Collected]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, place: Any) -> Any:
+        return [[getattr(item, name) for name in COLUMNS] for item in self._items[place]]
 
 
 def command_words(manifest: Mapping[str, Any]) -> list[str]:

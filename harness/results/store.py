@@ -11,12 +11,14 @@ and belongs to one run, so simultaneous runs do not interfere.
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from harness.core.errors import DataError, HarnessError
-from harness.core.files import file_name, write_atomic
+from harness.core.files import file_name, json_pieces, write_atomic
 from harness.results.store_entry import (
     ItemScores,
     StoredResult,
@@ -87,8 +89,9 @@ class ResultStore:
         return former if not path.exists() and former.exists() else path
 
 
-def _write(path: Path, value: object) -> None:
-    write_atomic(path, json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n")
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    pieces = json_pieces(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    write_atomic(path, itertools.chain(pieces, ["\n"]))
 
 
 def _read(path: Path) -> StoredResult | None:

@@ -17,6 +17,7 @@ from harness.core.conditions import known_conditions, of_settings
 from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA, check_kind
 from harness.core.marks import asked
+from harness.results.kept_records import KeptRecords
 from harness.results.records import Record
 from harness.results.summary import Declaration, Metric, Summary, wholes
 
@@ -246,11 +247,8 @@ def saved_of(
 
     ``codes`` has the hash of what scored each benchmark.
     """
-    by_place: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        if record.status == "scored":
-            by_place.setdefault((record.checkpoint, record.benchmark), []).append(record)
-    return entries_of(summary, {place: items_of(own) for place, own in by_place.items()}, codes=codes)
+    found = {key: items_of(own) for key, own in KeptRecords.of(records).by_result().items()}
+    return entries_of(summary, found, codes=codes)
 
 
 def entries_of(
@@ -294,12 +292,18 @@ def entries_of(
 
 def items_of(records: Iterable[Record]) -> ItemScores:
     """Return the scores of scored records, in order of the examples' ids."""
-    ordered = sorted(records, key=lambda record: record.example)
-    names = dict.fromkeys(name for record in ordered for name in record.scores)
+    kept = KeptRecords.of(records).by_example()
+    columns, places = kept.columns, kept.places
+    names = dict[str, None]()
+    for some in kept.names:
+        names |= dict.fromkeys(some)
     return ItemScores(
-        examples=[record.example for record in ordered],
-        rows=[record.row for record in ordered],
-        groups=[record.group for record in ordered],
-        clusters=[record.cluster for record in ordered],
-        scores={name: [record.scores.get(name) for record in ordered] for name in names},
+        examples=[columns.examples[place] for place in places],
+        rows=[columns.row(place) for place in places],
+        groups=[columns.group(place) for place in places],
+        clusters=kept.clusters,
+        scores={
+            name: [columns.score(at, name) if name in columns.names(at) else None for at in places]
+            for name in names
+        },
     )

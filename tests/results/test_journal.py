@@ -156,17 +156,18 @@ def test_a_journal_that_grows_is_read_from_where_the_last_reading_ended(tmp_path
     assert following.new() == []
     with Journal(tmp_path, "main") as journal:
         journal.append(one)
-        assert (following.records, following.new(), following.records) == ([], [one], [one])
+        assert following.new() == [one]
         with (tmp_path / "items-main.jsonl").open("a") as shard:
             shard.write('{"schema": 1, "kind')
-        assert (following.new(), following.records) == ([], [one])
+        assert following.new() == []
         with (tmp_path / "items-main.jsonl").open("r+") as shard:
             shard.truncate((tmp_path / "items-main.jsonl").stat().st_size - len('{"schema": 1, "kind'))
         journal.append(two)
     with Journal(tmp_path, "gw0") as journal:
         journal.append(three)
     assert following.new() == [three, two]
-    assert following.records == [three, one, two] == read_journal(tmp_path, exchanges=False)
+    assert following.new() == []
+    assert read_journal(tmp_path, exchanges=False) == [three, one, two]
 
 
 def test_a_broken_line_of_a_growing_journal_is_named_by_its_number(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ free one takes the next checkpoint that no replica holds.
 
 When there are fewer of these than replicas, a free one helps with a checkpoint that others hold: with the one whose
 replicas will need longest, if that is longer than loading takes. Both are measured: the seconds of loading, and the
-tokens computed in a second. What was not measured yet is taken to help, so that at first all replicas load.
+tokens computed in a second. Before any loading is measured, it is taken to help, so that at first all replicas load.
+From then on a free replica waits for the first measurement of work.
 
 What becomes of the units of one checkpoint is up to its ``Schedule``.
 """
@@ -207,9 +208,10 @@ class Series(Generic[Name]):
         if not (held.schedule.waits or held.to_come > 0.0):
             return False  # all of it is being computed
         load = held.loading.each or self._loading.each
-        if load is None or self._speed(held) is None:
+        if load is None:
             return True
-        return self._seconds_left(held) > load
+        # Nothing was computed yet, but will be by those that have loaded: then it is known.
+        return self._speed(held) is not None and self._seconds_left(held) > load
 
     def _seconds_left(self, held: Held) -> float:
         return held.left * (self._speed(held) or 1.0) / max(1, len(held.holders))
@@ -248,6 +250,7 @@ class Series(Generic[Name]):
 
     def measured(self, held: Held, cost: float, seconds: float) -> None:
         """Take note of the seconds in which a replica has computed so much of a checkpoint."""
+        self._changed = self._changed or self._computing.each is None  # free replicas may have waited for it
         held.computing.add(cost, seconds)
         self._computing.add(cost, seconds)
 

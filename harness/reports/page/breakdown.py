@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from harness.core.text import count
@@ -46,8 +47,23 @@ def breakdown(parts: Sequence[Part]) -> dict[str, list[Share]]:
     return found
 
 
+class _Rows(Iterable[Row]):
+    """The rows of parts, each made when somebody looks at it."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[Row]:
+        return chain.from_iterable(part.rows for part in self._parts)
+
+    @property
+    def lengths(self) -> Iterator[int]:
+        """The lengths of their questions."""
+        return chain.from_iterable(part.rows.values["length"] for part in self._parts)
+
+
 def _of_benchmark(parts: Sequence[Part]) -> list[Share]:
-    rows = [row for part in parts for row in part.rows]
+    rows = _Rows(parts)
     shares: list[Share] = []
     for field, value_of in (("length", _third(rows)), *_fields(parts, rows)):
         values = sorted({value for row in rows if (value := value_of.get(row.item)) is not None}, key=_order)
@@ -56,8 +72,9 @@ def _of_benchmark(parts: Sequence[Part]) -> list[Share]:
     return shares
 
 
-def _fields(parts: Sequence[Part], rows: Iterable[Row]) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    rows = list(rows)
+def _fields(parts: Sequence[Part], rows: _Rows) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    if not parts[0].kind.fields:
+        return
     groups = {row.item: row.group for row in rows if row.group is not None}
     for name in parts[0].kind.fields:
         values = {row.item: row.fields[name] for row in rows if row.fields.get(name) is not None}
@@ -66,9 +83,9 @@ def _fields(parts: Sequence[Part], rows: Iterable[Row]) -> Iterator[tuple[str, M
             yield name, values
 
 
-def _third(rows: Sequence[Row]) -> dict[str | int, str]:
+def _third(rows: _Rows) -> dict[str | int, str]:
     """Return the third of the lengths that each item is in, in words; nothing where lengths hardly differ."""
-    lengths = sorted(row.length for row in rows)
+    lengths = sorted(rows.lengths)
     limits = [lengths[len(lengths) * part // THIRDS - 1] for part in (1, 2)] if len(lengths) >= THIRDS else []
     if not limits or not lengths[0] < limits[0] < limits[1] < lengths[-1]:
         return {}

@@ -7,14 +7,16 @@ packed as soon as it is full.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeAlias
+from itertools import chain, pairwise
+from typing import Any, Final, NamedTuple, TypeAlias, overload
 
 from harness.reports.page.data import DataRows
-from harness.reports.page.packing import ENCODER, Words, chunk_items, chunk_text, packed
+from harness.reports.page.packing import Words, chunk_items, chunk_text, packed_pieces, pieces_of
 from harness.reports.page.security import Redaction, has_key
 from harness.results.asked import asked_of, is_right, rest_of_row
+from harness.results.collected import NumberedTexts
 from harness.results.item_view import Asked
 from harness.results.records import STATUSES, Record
 
@@ -71,6 +73,51 @@ class Row(NamedTuple):
     fields: Mapping[str, Any]
 
 
+class Rows(Sequence[Row]):
+    """Rows as columns, each row made when somebody looks at it: ``examples``, and the ``values`` of other fields."""
+
+    def __init__(self) -> None:
+        self.examples = NumberedTexts()
+        self.values: dict[str, Any] = {name: [] for name in Row._fields if name != "example"}
+        self.values["item"] = array("q")
+        self._once: dict[Any, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Row]: ...
+
+    def __getitem__(self, place: int | slice) -> Row | list[Row]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(len(self))[place]]
+        others = {name: values[place] for name, values in self.values.items()}
+        return Row(example=self.examples[place], **others)
+
+    def append(self, row: Row) -> None:
+        """Append a row."""
+        self.examples.append(row.example)
+        if isinstance(row.item, str) and isinstance(self.values["item"], array):
+            self.values["item"] = list(self.values["item"])
+        for name, values in self.values.items():
+            values.append(self._kept_once(getattr(row, name)))
+
+    def __setitem__(self, place: int, row: Row) -> None:
+        self.examples[place] = row.example
+        for name, values in self.values.items():
+            values[place] = getattr(row, name)
+
+    def _kept_once(self, value: Any) -> Any:
+        if not isinstance(value, (str, float)):  # others are shared already, or small
+            return value
+        if len(self._once) < MOST_ALIKE:
+            return self._once.setdefault(value, value)
+        return self._once.get(value, value)
+
+
 class Kind(NamedTuple):
     """A benchmark as its items need it: the score that they are right by, rows of its dataset, frequent words."""
 
@@ -99,7 +146,7 @@ class Part:
     ) -> None:
         self.kind, self.checkpoint, self.size = kind, checkpoint, size
         self._redaction, self._tell = redaction, tell
-        self._rows: list[Row] = []
+        self._rows = Rows()
         self._once: dict[str, Mapping[str, Any]] = {}
         self._places: dict[str | int, int] | None = None
         self._open: list[Mapping[str, Any]] = []
@@ -129,24 +176,27 @@ class Part:
 
     def _place(self, name: str | int) -> int | None:
         if self._places is None:
-            self._places = {row.item: place for place, row in enumerate(self._rows)}
+            self._places = {name: place for place, name in enumerate(self._rows.values["item"])}
         return self._places.get(name)
 
-    def columns(self, order: Mapping[str, int], groups: Mapping[str, int], ranks: Mapping[str, int]) -> str:
+    def columns(self, order: Mapping[str, int], groups: Mapping[str, int], ranks: Ranks) -> str:
         """Return the packed columns, the items in the order that is given, or in that of their numbers; ``ranks`` are
         those of the examples."""
 
         def at(place: int) -> int:
-            name = self._rows[place].item
+            name = self._rows.values["item"][place]
             return name if isinstance(name, int) else order.get(name, place)
 
-        places = sorted(range(len(self._rows)), key=at)
-        rows = [self._rows[place] for place in places]
-        plain = _columns(rows, groups, self.kind.fields)
-        found = [0, *(ranks[row.example] for row in rows)]
-        plain["rank"] = [after - before for before, after in pairwise(found)]
-        plain["place"] = None if places == sorted(places) else places
-        return packed(self._redaction.value(plain, self._where) if has_key(ENCODER.encode(plain)) else plain)
+        places: Sequence[int] = range(len(self._rows))
+        if any(before > after for before, after in pairwise(map(at, places))):
+            places = array("q", sorted(places, key=at))
+        plain = _columns(self._rows, places, groups, self.kind.fields)
+        found = array("q", [0, *(ranks[self._rows.examples[place]] for place in places)])
+        plain["rank"] = array("q", (after - before for before, after in pairwise(found)))
+        plain["place"] = None if isinstance(places, range) else places
+        if any(map(has_key, pieces_of(plain))):
+            plain = self._redaction.value(_whole(plain), self._where)
+        return packed_pieces(pieces_of(plain))
 
     def chunks(self) -> list[str]:
         """Return the packed texts; nothing can be added afterwards."""
@@ -157,17 +207,17 @@ class Part:
     @property
     def groups(self) -> Iterator[str]:
         """The groups of its items."""
-        return (row.group for row in self._rows if row.group is not None)
+        return (group for group in self._rows.values["group"] if group is not None)
 
     @property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Rows:
         """The items, as they came."""
         return self._rows
 
     @property
     def scores(self) -> dict[str, None]:
         """The names of its scores."""
-        return dict.fromkeys(name for row in self._rows for name in row.scores)
+        return dict.fromkeys(name for scores in self._rows.values["scores"] for name in scores)
 
     @property
     def _where(self) -> str:
@@ -200,7 +250,7 @@ class Part:
         text = chunk_text(self._open)
         if has_key(text):
             first = len(self._packed) * self.size
-            names = [row.example for row in self._rows[first : first + len(self._open)]]
+            names = self._rows.examples[first : first + len(self._open)]
             cleaned = [
                 self._redaction.value(one, f"{name} of {self.checkpoint}")
                 for name, one in zip(names, self._open, strict=True)
@@ -222,28 +272,91 @@ class Part:
         self._packed[chunk] = self.kind.words.packed(chunk_text(found))
 
 
-def _columns(rows: Sequence[Row], groups: Mapping[str, int], fields: Sequence[str]) -> dict[str, Any]:
-    scores = dict.fromkeys(name for row in rows for name in row.scores)
+class _Column(Sequence[Any]):
+    """A column in the order of ``places``, each value made when it is written."""
+
+    def __init__(
+        self, values: Sequence[Any], places: Sequence[int], shown: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._values, self._places, self._shown = values, places, shown
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, place: Any) -> Any:
+        some = [self._values[one] for one in self._places[place]]
+        return some if self._shown is None else list(map(self._shown, some))
+
+
+def _columns(
+    rows: Rows, places: Sequence[int], groups: Mapping[str, int], fields: Sequence[str]
+) -> dict[str, Any]:
+    values = rows.values
+    scores = dict.fromkeys(name for place in places for name in values["scores"][place])
     errors, coded = Codes(), {name: Codes() for name in fields}
-    for row in rows:
-        errors.add(row.error)
+    for place in places:
+        errors.add(values["error"][place])
         for name, codes in coded.items():
-            codes.add(row.fields.get(name))
-    same = ("example", "status", "right", "length", "seconds", "tokens", "invalid", "repeats", "passed")
+            codes.add(values["fields"][place].get(name))
+    same = ("status", "right", "length", "seconds", "tokens", "invalid", "repeats", "passed")
+
+    def metric(name: str) -> _Column:
+        return _Column(values["scores"], places, lambda own: _short(own.get(name)))
+
     return {
-        **{name: [getattr(row, name) for row in rows] for name in same},
-        "metrics": {name: [_short(row.scores.get(name)) for row in rows] for name in scores},
-        "group": [None if row.group is None else groups[row.group] for row in rows],
+        "example": _Column(rows.examples, places),
+        **{name: _Column(values[name], places) for name in same},
+        "metrics": {name: metric(name) for name in scores},
+        "group": _Column(values["group"], places, lambda name: None if name is None else groups[name]),
         "error": errors.plain(),
         "fields": {name: codes.plain() for name, codes in coded.items()},
     }
 
 
-def ranks_of(examples: Iterable[str]) -> dict[str, int]:
-    """Return the place of each example in the order that people expect, numbers by their size."""
-    distinct = dict.fromkeys(examples)
-    ordered = sorted(distinct, key=lambda text: _NUMBER.sub(lambda found: found[0].zfill(_DIGITS), text))
-    return {example: place for place, example in enumerate(ordered)}
+def _whole(value: Any) -> Any:
+    """Return columns as lists."""
+    if isinstance(value, Mapping):
+        return {name: _whole(one) for name, one in value.items()}
+    return list(value[:]) if isinstance(value, (_Column, array)) else value
+
+
+class Ranks:
+    """The place of each example in the order that people expect, numbers by their size."""
+
+    def __init__(self, examples: Iterable[str]) -> None:
+        texts = NumberedTexts(examples)
+        self._places = texts.places()
+        self._ranks = array("q", [-1]) * len(texts)  # by the last place of an example
+        first = array("q")
+        for place, text in enumerate(texts):
+            last = self._last(text)
+            if self._ranks[last] < 0:
+                self._ranks[last] = 0
+                first.append(place)
+
+        def order(place: int) -> str:
+            return _NUMBER.sub(lambda found: found[0].zfill(_DIGITS), texts[place])
+
+        for rank, place in enumerate(sorted(first, key=order)):
+            self._ranks[self._last(texts[place])] = rank
+
+    def __getitem__(self, example: str) -> int:
+        return self._ranks[self._last(example)]
+
+    def _last(self, example: str) -> int:
+        place = self._places.get(example)
+        if place is None:
+            raise KeyError(example)
+        return place
+
+
+def ranks_of(parts: Iterable[Part]) -> Ranks:
+    """Return the ranks of the examples of parts, many of which may have the same ones."""
+    found: list[NumberedTexts] = []
+    for part in parts:
+        if part.rows.examples not in found:
+            found.append(part.rows.examples)
+    return Ranks(chain.from_iterable(found))
 
 
 def _short(value: float | None) -> float | int | None:

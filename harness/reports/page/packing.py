@@ -10,9 +10,12 @@ import base64
 import gzip
 import json
 import re
+import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from harness.core.files import json_pieces
 
 LEVEL: Final = 6
 """The level of compression; 9 takes three times as long for a hundredth of the size."""
@@ -55,9 +58,24 @@ def unpacked(text: str) -> Any:
     return json.loads(_text(text))
 
 
+def pieces_of(value: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON of an object with long columns piece by piece."""
+    return json_pieces(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def packed_pieces(pieces: Iterable[str]) -> str:
+    """Return JSON that comes in pieces as the page holds it."""
+    packer = zlib.compressobj(LEVEL, zlib.DEFLATED, zlib.MAX_WBITS + 16)  # as gzip, without a time
+    raw = [packer.compress(one.encode("utf-8", "backslashreplace")) for one in pieces]
+    return _as_signs(b"".join([*raw, packer.flush()]))
+
+
 def _signs(text: str) -> str:
     # The time is left out, so that the same items always make the same page.
-    raw = gzip.compress(text.encode("utf-8", "backslashreplace"), LEVEL, mtime=0)
+    return _as_signs(gzip.compress(text.encode("utf-8", "backslashreplace"), LEVEL, mtime=0))
+
+
+def _as_signs(raw: bytes) -> str:
     return base64.b85encode(raw).translate(bytes.maketrans(_THEIRS, _OURS)).decode("ascii")
 
 

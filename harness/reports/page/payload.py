@@ -105,7 +105,7 @@ def meta_and_blocks(
     for part in (part for run in runs for part in run.parts):
         for group in part.groups:
             groups[part.kind.name].setdefault(group, len(groups[part.kind.name]))
-    ranks = ranks_of(row.example for run in runs for part in run.parts for row in part.rows)
+    ranks = ranks_of(part for run in runs for part in run.parts)
     blocks: list[Block] = []
     parts: list[dict[str, Any]] = []
     scores: dict[str, dict[str, None]] = {name: {} for name in names}

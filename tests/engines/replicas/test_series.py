@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.engines.replicas.schedule import IN_FLIGHT
@@ -108,6 +108,9 @@ def played(sizes: list[int], replicas: int, load: float, deaths: int = 0, seed: 
     st.integers(0, 2),
     st.integers(0, 2**32),
 )
+@example(
+    [1, 2], 3, 1e9, 1, 1
+)  # a replica that has just loaded left to load another, before any work was measured
 def test_every_unit_is_answered_once_and_no_checkpoint_loaded_without_need(
     sizes: list[int], replicas: int, load: float, deaths: int, seed: int
 ) -> None:

@@ -52,7 +52,7 @@ def items_of(part, order=None):
         part.columns(
             order,
             {name: place for place, name in enumerate(sorted(set(part.groups)))},
-            ranks_of(row.example for row in part.rows),
+            ranks_of([part]),
         )
     )
     texts = [one for chunk in part.chunks() for one in chunk_items(part.kind.words.unpacked(chunk))]

@@ -11,7 +11,17 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.reports.page.packing import ENCODER, SHARED, Words, chunk_items, chunk_text, packed, unpacked
+from harness.reports.page.packing import (
+    ENCODER,
+    SHARED,
+    Words,
+    chunk_items,
+    chunk_text,
+    packed,
+    packed_pieces,
+    pieces_of,
+    unpacked,
+)
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 JSON = st.recursive(
@@ -90,3 +100,13 @@ def test_a_beginning_that_questions_share_is_kept_once() -> None:
     leads, _, second, *_ = map(json.loads, text.split("\x00"))
     assert leads == [[examples, 50]]
     assert second == {"asked": [{"question": "Question: 1?"}]}
+
+
+def test_columns_that_come_in_pieces_are_packed_as_the_whole():
+    draw = random.Random(3)
+    value = {
+        "example": [f"sums/{number * 7919 % 90_001}" for number in range(30_000)],
+        "metrics": {"acc": [draw.random() for _ in range(30_000)]},
+        "place": None,
+    }
+    assert packed_pieces(pieces_of(value)) == packed(value)
