@@ -222,7 +222,7 @@ def _published(path: Path) -> list[dict[str, Any]]:
 
 
 def _text(sample: dict[str, Any]) -> str:
-    """What a sample has of its program."""
+    """The part of its program that a sample has."""
     text: str = sample["solution"] if "solution" in sample else sample["completion"]
     return text
 
