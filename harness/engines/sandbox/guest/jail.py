@@ -29,13 +29,16 @@ _MOUNT_SETATTR, _MOUNT_ATTR_RDONLY, _AT_FDCWD, _AT_RECURSIVE = 442, 1, -100, 0x8
 _CAPABILITY_VERSION: Final = 0x20080522
 _KILL: Final = 9
 
+LEAST_SHARE: Final = 0.1
+"""A program that has had less than this part of a core, once its wall time is over, is taken to wait."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a program: ``cpu`` seconds, ``wall`` seconds, ``memory`` MiB of address space, ``files`` MiB
-    in /tmp and in one file, ``output`` MiB printed, ``processes`` (threads; it cannot fork)."""
+    """The limits of a program: ``cpu`` seconds, ``wall`` seconds unless it computes, ``memory`` MiB of address space,
+    ``files`` MiB in /tmp and in one file, ``output`` MiB printed, ``processes`` (threads; it cannot fork)."""
 
     cpu: float = 3.0
     wall: float = 10.0
@@ -43,6 +46,12 @@ class Limits:
     files: int = 64
     output: int = 16
     processes: int = 64
+
+    @property
+    def longest(self) -> float:
+        """The wall seconds after which no program is still there: one that has computed until then has used up its
+        CPU time."""
+        return max(self.wall, self.cpu / LEAST_SHARE)
 
 
 class _Filter(ctypes.Structure):

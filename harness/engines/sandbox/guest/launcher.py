@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from . import framing, jail, program_host
@@ -129,26 +130,34 @@ def _limit_only(limits: jail.Limits) -> None:
 
 
 def _wait(child: int, report: int, limits: jail.Limits) -> dict[str, Any]:
-    """Wait for the program's end. Kill it when its time is over, or when the other side has its answer."""
-    deadline = time.monotonic() + limits.wall
+    """Wait for the program's end. Kill it when its time is over, or when the other side has its answer.
+
+    Wall time ends only a program that waits. One that computes is ended by its CPU time, however slowly a busy machine
+    gives it that.
+    """
+    began = time.monotonic()
     ended = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
     why = ""
     while not why:
-        wall, cpu = deadline - time.monotonic(), limits.cpu - _used(child)
-        if wall <= 0 or cpu <= 0:
-            why = "cpu" if cpu <= 0 else "wall"
+        passed, used = time.monotonic() - began, _used(child)
+        if passed >= limits.wall:
+            used = max(used, _used_below(child))
+        waits_until = max(limits.wall, used / jail.LEAST_SHARE)
+        if used >= limits.cpu or passed >= waits_until:
+            why = "cpu" if used >= limits.cpu else "wall"
         else:
             # Even on all cores it cannot use up the remaining CPU time sooner than this.
-            why = _event(child, ended, report, max(_SHORTEST, min(wall, cpu / _CORES)))
+            left = min(waits_until - passed, (limits.cpu - used) / _CORES)
+            why = _event(child, ended, report, max(_SHORTEST, left))
     if why != "ended":
         os.kill(child, signal.SIGKILL)
-    _, status, used = os.wait4(child, 0)
+    _, status, usage = os.wait4(child, 0)
     return {
         "why": why,
         "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
         "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
-        "seconds": used.ru_utime + used.ru_stime,
-        "memory": used.ru_maxrss // 1024,
+        "seconds": usage.ru_utime + usage.ru_stime,
+        "memory": usage.ru_maxrss // 1024,
     }
 
 
@@ -164,6 +173,24 @@ def _used(child: int) -> float:
         return time.clock_gettime(~child << 3 | _SCHEDULED)
     except OSError:  # it has just ended
         return 0.0
+
+
+def _used_below(child: int) -> float:
+    """Return the CPU time used by a process and the processes below it, in whole ticks.
+
+    Only a program without isolation can have any, and only there can they be read: an isolated one cannot fork, and
+    the launcher's /proc is empty.
+    """
+    ticks, left = 0, [child]
+    while left:
+        own = Path(f"/proc/{left.pop()}")
+        try:
+            # user, system, and those of children that have ended
+            ticks += sum(map(int, (own / "stat").read_text().rpartition(")")[2].split()[11:15]))
+            left += [int(one) for task in own.glob("task/*/children") for one in task.read_text().split()]
+        except OSError:  # it has just ended, or nothing can be read here
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _event(child: int, ended: int | None, report: int, seconds: float) -> str:

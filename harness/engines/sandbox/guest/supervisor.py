@@ -156,7 +156,7 @@ class Supervisor:
             reporting.close()
             keys = ("program", "code", "trusted", "names", "reference", "prepared")
             parts = {key: job[key] for key in keys}
-            deadline = time.monotonic() + limits.wall + _GRACE
+            deadline = time.monotonic() + limits.longest + _GRACE
             verdict = self._tests[slot].judge({**parts, "cpu": limits.cpu + _GRACE}, asking, deadline)
             if verdict["outcome"] == "crashed":
                 # Its connection closes a moment before the program has ended, and how it ended is worth
@@ -170,7 +170,7 @@ class Supervisor:
 
     def _report(self, reported: socket.socket, limits: jail.Limits) -> dict[str, Any]:
         try:
-            found = framing.receive(reported.fileno(), deadline=time.monotonic() + limits.wall + _GRACE)
+            found = framing.receive(reported.fileno(), deadline=time.monotonic() + limits.longest + _GRACE)
         except (framing.Closed, framing.Late):
             return {"fault": "the launcher of the program gave no report"}
         return found if isinstance(found, dict) else {}
@@ -208,7 +208,7 @@ class Supervisor:
                 opened.remove(descriptor)
             opened.remove(given_to)
             with suppress(framing.Closed, framing.Late):  # its report says why it did not read
-                deadline = time.monotonic() + limits.wall
+                deadline = time.monotonic() + limits.longest
                 framing.send(mine.fileno(), {"program": job["program"]}, deadline=deadline)
             printed, flooded = _exchange(given_to, printed_by, given.encode(), limits)
             if flooded:
@@ -239,7 +239,7 @@ def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits)
     The second part of the result says whether it printed too much.
     """
     os.set_blocking(given_to, False)
-    deadline = time.monotonic() + limits.wall + _GRACE
+    deadline = time.monotonic() + limits.longest + _GRACE
     parts: list[bytes] = []
     size, view = 0, memoryview(given)
     poll = select.poll()

@@ -1,0 +1,113 @@
+"""Wall time ends programs that wait, CPU time those that compute: a busy machine changes no verdict.
+
+Here the wall time is so short that a program has as little of a core as on a busy machine.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from harness.core.requests import CallTests, InputOutputTests, RunProgram
+from harness.engines.sandbox import open_sandbox
+from harness.engines.sandbox.guest.jail import LEAST_SHARE, Limits
+from harness.engines.sandbox.sandbox import Sandbox
+
+WALL = 0.2
+COMPUTES = """\
+import time
+def compute(seconds, clock=time.process_time):
+    end = clock() + seconds
+    while clock() < end: pass
+"""
+IN_THREADS = """
+import threading
+def answer():
+    others = [threading.Thread(target=compute, args=(0.25, time.thread_time)) for _ in range(2)]
+    for one in others: one.start()
+    for one in others: one.join()
+    return 42
+"""
+IN_CHILDREN = """
+import os
+def answer():
+    for _ in range(2):
+        if not os.fork():
+            compute(0.25)
+            os._exit(0)
+        os.wait()
+    return 42
+"""
+IN_A_CHILD = """
+import os
+def answer():
+    if not os.fork():
+        compute(0.5)
+        os._exit(0)
+    os.wait()
+    return 42
+"""
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs have this wall time, whatever their CPU time is."""
+    monkeypatch.setattr("harness.engines.sandbox.sandbox.WALL", 0.0)
+    monkeypatch.setattr("harness.engines.sandbox.sandbox.WALL_EXTRA", WALL)
+
+
+def answering(program: str, *, seconds: float = 2.0) -> RunProgram:
+    """A request to judge a program that should define ``answer``; it may compute for so many seconds."""
+    return RunProgram(
+        COMPUTES + program, CallTests("assert answer() == 42"), task="times", seconds=seconds, memory=512
+    )
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize(
+    "program", ["def answer(): compute(0.5); return 42", IN_THREADS], ids=["itself", "in threads"]
+)
+def test_a_program_that_computes_may_take_longer_than_its_wall_time(sandbox: Sandbox, program: str) -> None:
+    answer = sandbox.run(answering(program))
+    assert (answer.outcome, answer.detail) == ("passed", "")
+    assert answer.seconds > 2 * WALL
+
+
+@pytest.mark.usefixtures("short")
+def test_so_may_one_that_reads_and_prints(sandbox: Sandbox) -> None:
+    tests = InputOutputTests((("1\n", "2\n"),))
+    program = COMPUTES + "compute(0.5)\nprint(int(input()) + 1)"
+    assert sandbox.run(RunProgram(program, tests, task="prints", seconds=2.0)).outcome == "passed"
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("program", [IN_CHILDREN, IN_A_CHILD], ids=["several", "one"])
+def test_what_the_children_of_a_program_compute_counts_as_its_own(program: str) -> None:
+    with open_sandbox("none", workers=1) as sandbox:  # elsewhere it has none
+        assert sandbox.run(answering(program)).outcome == "passed"
+
+
+@pytest.mark.usefixtures("short")
+def test_a_program_that_waits_is_ended_when_its_wall_time_is_over(sandbox: Sandbox) -> None:
+    began = time.monotonic()
+    answer = sandbox.run(answering("def answer():\n    time.sleep(60)"))
+    assert (answer.outcome, answer.detail) == ("timeout", "still there after 0.2 s")
+    assert time.monotonic() - began < 10.0  # not the twenty seconds of one that computes
+
+
+@pytest.mark.usefixtures("short")
+def test_a_program_that_has_computed_before_it_waits_is_ended_too(sandbox: Sandbox) -> None:
+    answer = sandbox.run(answering("def answer():\n    compute(0.3)\n    time.sleep(60)"))
+    assert (answer.outcome, answer.detail) == ("timeout", "still there after 0.2 s")
+
+
+@pytest.mark.usefixtures("short")
+def test_no_program_is_still_there_when_one_that_computes_has_used_up_its_time(sandbox: Sandbox) -> None:
+    """One that computes just enough, again and again, is ended by its CPU time."""
+    longest = Limits(cpu=0.3, wall=WALL).longest
+    assert longest == pytest.approx(0.3 / LEAST_SHARE)
+    program = "def answer():\n    while True:\n        compute(0.03)\n        time.sleep(0.1)"
+    began = time.monotonic()
+    assert sandbox.run(answering(program, seconds=0.3)).outcome == "timeout"
+    assert time.monotonic() - began < longest + 2.0
