@@ -5,6 +5,7 @@ A container sees the memory of its host; the limits of its control groups (versi
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,11 @@ def free_bytes(root: Path = Path("/")) -> int | None:
     """
     found = [one for one in (_of_machine(root), *_of_groups(root)) if one is not None]
     return max(0, min(found)) if found else None
+
+
+def resident_bytes() -> int:
+    """Return the bytes of memory that this process has, on Linux."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def _of_machine(root: Path) -> int | None:

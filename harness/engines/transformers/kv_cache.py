@@ -182,7 +182,7 @@ _MORE_COLUMNS: Final = 64
 quarter."""
 
 _SPARE: Final = 2
-"""How many times the rows and columns asked for a buffer is laid out for, where what is not used takes no memory."""
+"""A buffer is laid out for so many times the rows and columns asked for, where unused ones take no memory."""
 
 _DENSE: Final = 4
 """The bytes of a number from which rows of a buffer may lie apart: products of smaller ones copy such rows."""

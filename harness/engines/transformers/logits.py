@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.engines.transformers.agreement import UnsupportedError, difference
+from harness.engines.transformers.memory import GrowingHeap
 from harness.engines.transformers.scoring.plan import WorkDone
 from harness.engines.transformers.transfer import Reading, to_device
 
@@ -26,6 +27,7 @@ class SelectiveLogits:
     def __init__(self, model: Any, done: WorkDone) -> None:
         """``done`` is told the cost where all logits are computed."""
         self._model, self._done = model, done
+        self._heap = GrowingHeap(model.device)
         self._where: tuple[torch.Tensor, torch.Tensor] | None = None
         self._called = 0
         layer = model.get_output_embeddings()
@@ -54,9 +56,12 @@ class SelectiveLogits:
 
         with torch.inference_mode():
             if self.gathers:
-                return self._gathered(inputs, where).float()
-            self._done.slowly("logits", inputs["input_ids"].numel(), len(where[0]))
-            return self._full(inputs, where).float()
+                found = self._gathered(inputs, where).float()
+            else:
+                self._done.slowly("logits", inputs["input_ids"].numel(), len(where[0]))
+                found = self._full(inputs, where).float()
+        self._heap.trim()
+        return found
 
     def verify(self, inputs: dict[str, torch.Tensor]) -> str | None:
         """Compare both ways on a probe batch of at least two rows, and stop gathering where they differ.

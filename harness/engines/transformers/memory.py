@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.core.errors import CheckpointError
-from harness.engines.machine_memory import bytes_of, free_bytes, shown_size
+from harness.engines.machine_memory import bytes_of, free_bytes, resident_bytes, shown_size
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.devices import neighbours
 
@@ -33,6 +33,10 @@ _USEFUL_ROWS: Final = 2**29
 _LEAST_TOKENS: Final = 16
 
 _DEFAULT: Final = "50%"
+
+_GROWN: Final = 3 * 2**25
+"""The bytes by which a process may grow before its heap is trimmed. Trimming takes milliseconds, and the memory of the
+next passes is taken from the system again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,3 +227,24 @@ def trim_heap(device: Any) -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
         if trim is not None:
             trim(0)
+
+
+class GrowingHeap:
+    """Trims the heap of a process on a CPU whenever the process has grown.
+
+    Passes of many sizes leave holes between what stays: in a trial with 500 sizes 1.4 GB of 1.7 were free.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self._device, self._least = device, sys.maxsize
+        self._watched = device.type == "cpu" and sys.platform == "linux"
+
+    def trim(self) -> None:
+        """Return freed memory to Linux if this process has grown much since it was smallest, or since the last time."""
+        if not self._watched:
+            return
+        now = resident_bytes()
+        self._least = min(self._least, now)
+        if now - self._least > _GROWN:
+            trim_heap(self._device)
+            self._least = resident_bytes()

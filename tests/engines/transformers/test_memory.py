@@ -21,7 +21,13 @@ from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.kv_cache import SlotCache
 from harness.engines.transformers.masked import MaskedEngine
-from harness.engines.transformers.memory import BatchBudget, first_batch_budget, free_memory, release
+from harness.engines.transformers.memory import (
+    BatchBudget,
+    GrowingHeap,
+    first_batch_budget,
+    free_memory,
+    release,
+)
 from harness.engines.transformers.pool import load_weights
 from tests.support.engines import generates_together, out_of_memory, short_of_memory
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
@@ -214,3 +220,21 @@ def test_freed_memory_between_what_is_kept_goes_back() -> None:
 def resident_bytes() -> int:
     """Return the bytes of main memory that this process has."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says what a process has")
+def test_the_heap_is_trimmed_only_when_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = iter([500, 510, 480, 590, 700, 620, 650, 700, 730, 600])
+    trimmed = []
+    module = "harness.engines.transformers.memory"
+    monkeypatch.setattr(f"{module}.resident_bytes", lambda: next(sizes) * 2**20)
+    monkeypatch.setattr(f"{module}.trim_heap", trimmed.append)
+    heap = GrowingHeap(torch.device("cpu"))
+    counts = []
+    for _ in range(8):
+        heap.trim()
+        counts.append(len(trimmed))
+    # 590 is 110 above 480, and trimming leaves 700; 620 is the smallest after that, and 730 is 110 above it.
+    assert counts == [0, 0, 0, 1, 1, 1, 1, 2]
+    GrowingHeap(torch.device("cuda")).trim()
+    assert len(trimmed) == 2
