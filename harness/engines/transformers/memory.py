@@ -34,7 +34,7 @@ _LEAST_TOKENS: Final = 16
 
 _DEFAULT: Final = "50%"
 
-_GROWN: Final = 3 * 2**25
+_GROWN: Final = 2**26
 """The bytes by which a process may grow before its heap is trimmed. Trimming takes milliseconds, and the memory of the
 next passes is taken from the system again."""
 

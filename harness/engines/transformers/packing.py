@@ -38,7 +38,7 @@ _CLOSE: Final = {"torch.float32": 1e-5, "torch.bfloat16": 1e-2}
 """The difference that counts as rounding, relative to the sum of the products' absolute values, by number type; other
 types are not packed."""
 
-_KERNELS: Final = 256
+_KERNELS: Final = 128
 """The kernels that oneDNN keeps, one for each shape of a weight and number of rows. Each takes 0.6 MB in torch 2.13,
 and oneDNN would keep 1,024."""
 

@@ -129,7 +129,7 @@ def test_pages_of_a_file_are_let_go_and_memory_of_another_kind_is_not(tmp_path: 
         assert torch.equal(tensor, expected)
 
 
-@pytest.mark.parametrize(("said", "kept"), [(None, "256"), ("8", "8")])
+@pytest.mark.parametrize(("said", "kept"), [(None, "128"), ("8", "8")])
 def test_few_kernels_are_kept_unless_the_user_says_how_many(
     said: str | None, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
