@@ -224,7 +224,7 @@ def resident_bytes() -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux says what a process has")
 def test_the_heap_is_trimmed_only_when_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = iter([500, 510, 480, 590, 700, 620, 650, 700, 730, 600])
+    sizes = iter([500, 510, 480, 590, 700, 620, 650, 680, 730, 600])
     trimmed: list[Any] = []
     module = "harness.engines.transformers.memory"
     monkeypatch.setattr(f"{module}.resident_bytes", lambda: next(sizes) * 2**20)
