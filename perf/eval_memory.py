@@ -24,6 +24,7 @@ from harness.core.requests import Generate
 from harness.engines.machine_memory import bytes_of, shown_size
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
+from harness.results.usage import peak_bytes
 from perf.measure import OURS, ROOT, table
 from perf.our_side import threads
 from perf.prompts import Place, asked_first
@@ -88,8 +89,9 @@ def _measured(asked: list[Any], options: argparse.Namespace) -> dict[str, float]
 
 def _peak() -> int:
     """Return the most memory that this process has had, in bytes."""
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    found = peak_bytes()
+    assert found is not None, "Linux says it"
+    return found
 
 
 if __name__ == "__main__":

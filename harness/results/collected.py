@@ -35,11 +35,14 @@ class NumberedTexts(Sequence[str]):
     def append(self, text: str) -> None:
         """Append a text."""
         form, number = _parsed(text)
+        self._codes.append(self._code(form))
+        self._numbers.append(number)
+
+    def _code(self, form: tuple[str, str]) -> int:
         code = self._known.setdefault(form, len(self._known))
         if code == len(self._forms):
             self._forms.append(form)
-        self._codes.append(code)
-        self._numbers.append(number)
+        return code
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -58,9 +61,7 @@ class NumberedTexts(Sequence[str]):
 
     def __setitem__(self, place: int, text: str) -> None:
         form, self._numbers[place] = _parsed(text)
-        self._codes[place] = self._known.setdefault(form, len(self._known))
-        if self._codes[place] == len(self._forms):
-            self._forms.append(form)
+        self._codes[place] = self._code(form)
 
     def __eq__(self, other: object) -> bool:
         """Return whether the texts are the same; of others with equal ones that may not be found."""

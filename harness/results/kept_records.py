@@ -112,7 +112,8 @@ class RecordColumns:
             found = (self._once.setdefault(names, names), *scores.values())
             if len(self._once) < _MOST_ALIKE:
                 self._once[key] = found
-        return tuple(found)
+        kept: tuple[Any, ...] = found
+        return kept
 
     def _shared(self, value: dict[str, Any]) -> dict[str, Any]:
         key = repr(value)

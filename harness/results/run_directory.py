@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.core.errors import HarnessError, JournalError
-from harness.core.files import SCHEMA, ReadingList, json_pieces, write_atomic
+from harness.core.files import SCHEMA, write_atomic
+from harness.core.json_pieces import ReadingList, json_pieces
 from harness.core.text import did_you_mean
 from harness.results.collected import CollectedItems
 from harness.results.live import remove_live

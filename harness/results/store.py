@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.core.errors import DataError, HarnessError
-from harness.core.files import file_name, json_pieces, write_atomic
+from harness.core.files import file_name, write_atomic
+from harness.core.json_pieces import json_pieces
 from harness.results.store_entry import (
     ItemScores,
     StoredResult,

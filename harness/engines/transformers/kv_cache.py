@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import UnsupportedError
-from harness.engines.transformers.memory import trim_heap
 from harness.engines.transformers.pages import can_be_apart, give_back, zeros_apart
 from harness.engines.transformers.scoring.prefix_tree import common
 from harness.engines.transformers.split_attention import put_behind, put_beside
@@ -208,7 +207,7 @@ class SlotCache(_Cache):
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._first = self.count = self._until = 0
         self._at: int | torch.Tensor = 0
-        self._lines: dict[int, torch.Tensor] = {}
+        self._lines: dict[tuple[int, int], torch.Tensor] = {}
 
     def own(self) -> None:
         """Move the prefix to the first slot: for a row that shares it with none, split attention costs more than the
@@ -268,11 +267,11 @@ class SlotCache(_Cache):
         """Return the lines of a buffer, taken as a table [rows x heads x columns, width], that are aimed at."""
         import torch
 
-        if (found := self._lines.get(heads)) is None:
+        if (found := self._lines.get((heads, columns))) is None:
             assert not isinstance(self._at, int), "each row has columns of its own"
             slots = torch.arange(self._first, self._first + self.count)[:, None] * heads + torch.arange(heads)
             found = (slots[:, :, None] * columns + self._at[:, None, :]).flatten()
-            self._lines[heads] = found
+            self._lines[heads, columns] = found
         return found
 
     def seen(self, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -336,8 +335,6 @@ class SlotCache(_Cache):
         for layer, parts in self._layers.items():
             key, value = (self._resized(part, kept, fewer=fewer) for part in parts)
             self._layers[layer] = (key, value)
-        if self._layers and not can_be_apart(key.device):
-            trim_heap(key.device)
 
     def _resized(self, part: torch.Tensor, kept: int, *, fewer: bool) -> torch.Tensor:
         if can_be_apart(part.device) and self.rows <= part.shape[0] and self.columns <= part.shape[2]:

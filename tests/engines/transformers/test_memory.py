@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import mmap
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ import torch
 from harness.checkpoints import resolve
 from harness.core.errors import CheckpointError
 from harness.core.requests import FillMask, Generate, Loglikelihood, Refusal, RollingLoglikelihood
+from harness.engines.machine_memory import resident_bytes
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
@@ -215,11 +215,6 @@ def test_freed_memory_between_what_is_kept_goes_back() -> None:
 
     assert resident_bytes() < held - size * count // 2
     assert all(bool((one == 1).all()) for one in kept)
-
-
-def resident_bytes() -> int:
-    """Return the bytes of main memory that this process has."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux says what a process has")

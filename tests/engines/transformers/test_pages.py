@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
+from harness.engines.machine_memory import resident_bytes
 from harness.engines.transformers.kv_cache import KeyValues, SlotCache
 from harness.engines.transformers.pages import can_be_apart, give_back, zeros_apart
 
@@ -15,11 +15,6 @@ HEADS, WIDTH = 3, 64
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="pages are given back on Linux only")
-
-
-def resident() -> int:
-    """Return the bytes of memory that this process has."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def tokens(first: int, count: int, rows: int = 1, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -40,10 +35,10 @@ def filled(rows: int, count: int, dtype: torch.dtype = torch.float32) -> SlotCac
 
 @linux
 def test_what_is_not_written_to_takes_no_memory() -> None:
-    before = resident()
+    before = resident_bytes()
     found = zeros_apart(torch.zeros(1), (64, 2**20))  # 256 MiB
     found[3, :1000] = 1
-    assert resident() - before < 2**24
+    assert resident_bytes() - before < 2**24
     assert found[3].sum() == 1000
     assert found[4, :10].tolist() == [0] * 10
 
@@ -52,9 +47,9 @@ def test_what_is_not_written_to_takes_no_memory() -> None:
 def test_rows_given_back_are_zeros_and_take_no_memory() -> None:
     found = zeros_apart(torch.zeros(1), (64, 2**18 + 100))  # rows that do not begin with a page
     found += 1
-    before = resident()
+    before = resident_bytes()
     give_back(found, 5)
-    assert before - resident() > 50 * 2**20
+    assert before - resident_bytes() > 50 * 2**20
     assert bool((found[:5] == 1).all())
     assert not found[5:].any()
 
