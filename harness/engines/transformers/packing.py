@@ -5,18 +5,21 @@ rows do not pay for that: with 32 rows the products of oneDNN with a weight that
 in float32, those of a vocabulary layer half (docs/performance.md). A packed weight takes the place of the plain one,
 so that it takes no more memory. One that is also the table of embeddings is kept beside it.
 
-A layer is packed only where its packed product is the plain one up to rounding; that is tried with each layer. Code
-that reads ``weight`` of a packed layer gets the plain numbers, made for that call.
+Weights are packed for oneDNN's products, or for MKL's where these are faster: in float32 on Intel's processors. A layer
+is packed only where its packed product is the plain one up to rounding; that is tried with each layer. Code that reads
+``weight`` of a packed layer gets the plain numbers, made for that call.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.engines.transformers.compat import let_go_if_mapped
 from harness.engines.transformers.memory import free_memory
+from harness.engines.transformers.processor import mkl_is_faster
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +30,9 @@ LEAST: Final = 1 << 16
 _ROWS: Final = 64
 """The rows that the kernels are told to expect; others are computed too. Measured for 1 to 512 rows: the format for 1
 row is slower with more of them, those for 16 to 512 are alike."""
+
+_ROWS_OF_MKL: Final = 256
+"""The same for MKL. Measured for 1 to 512 rows: formats for 16, 64 and 1,024 rows are slower with 256."""
 
 _SHARE: Final = 0.1
 """The share of free memory that the copy of a table of embeddings may take."""
@@ -46,6 +52,74 @@ and oneDNN would keep 1,024."""
 def keep_few_kernels() -> None:
     """Bound the memory of oneDNN's kernels; no effect once one has been made, or where the user has said how many."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_KERNELS))
+
+
+class _Kernels(Protocol):
+    """Products with packed weights of one library."""
+
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        """Return a weight [out, in] as its products take it; raise ``RuntimeError`` or ``AttributeError`` where the
+        processor or this version of torch has none."""
+
+    def product(
+        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
+    ) -> torch.Tensor:
+        """Return products [..., out] of rows [..., in] and a weight of that shape [out, in]."""
+
+    def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        """Return the plain weight [out, in], number for number."""
+
+
+class _OneDNN:
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        found: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight.default(plain, _ROWS)
+        return found
+
+    def product(
+        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, _shape: tuple[int, int]
+    ) -> torch.Tensor:
+        import torch
+
+        found: torch.Tensor = torch.ops.mkldnn._linear_pointwise.default(rows, packed, bias, "none", [], "")
+        return found
+
+    def plain(self, packed: torch.Tensor, _shape: tuple[int, int]) -> torch.Tensor:
+        return packed.to_dense()
+
+
+class _MKL:
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        found: torch.Tensor = torch.ops.mkl._mkl_reorder_linear_weight.default(plain, _ROWS_OF_MKL)
+        return found
+
+    def product(
+        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
+    ) -> torch.Tensor:
+        import torch
+
+        # Of the plain weight only the shape is read. Told of another number of rows than there are, it would be more.
+        plain = rows.new_empty(1).expand(shape)
+        found: torch.Tensor = torch.ops.mkl._mkl_linear.default(
+            rows, packed, plain, bias, rows.numel() // shape[1]
+        )
+        return found
+
+    def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        import torch
+
+        # The layout is MKL's own. Each number times 1, beside others times 0, is itself.
+        return self.product(torch.eye(shape[1]), packed, None, shape).t().contiguous()
+
+
+def _kernels_for(weight: torch.Tensor) -> Iterator[_Kernels]:
+    """Yield the libraries to try with a weight, the fastest first."""
+    if str(weight.dtype) == "torch.float32" and mkl_is_faster():
+        yield _MKL()
+    yield _OneDNN()
 
 
 def pack(model: Any, *, least: int = LEAST) -> int:
@@ -84,30 +158,33 @@ def _pack(layer: Any, *, shared: bool) -> bool:
     if shared and free is not None and plain.numel() * plain.element_size() > _SHARE * free:
         return False
     with torch.inference_mode(False), torch.no_grad():
-        try:
-            packed = torch.ops.mkldnn._reorder_linear_weight.default(plain, _ROWS)
-            right = _same(plain, packed)
-        except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
-            return False
-        if not right:
+        for kernels in _kernels_for(plain):
+            try:
+                packed = kernels.packed(plain)
+                right = _same(plain, packed, kernels)
+            except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
+                continue
+            if right:
+                break
+        else:
             return False
         kept = torch.nn.Parameter(packed, requires_grad=False)
     if not shared:
         del layer.weight
         let_go_if_mapped(plain)
     layer.__class__ = _packed_linear()
-    layer.packed_weight, layer.own_type = kept, plain.dtype
+    layer.packed_weight, layer.own_type, layer.kernels = kept, plain.dtype, kernels
     return True
 
 
-def _same(plain: torch.Tensor, packed: torch.Tensor) -> bool:
+def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: _Kernels) -> bool:
     """Return whether both weights give the same products with a few rows."""
     import torch
 
-    count = plain.shape[1]
+    outputs, count = plain.shape
     rows = torch.linspace(-1, 1, _TRIED * count).sin().view(_TRIED, count)[:, torch.arange(count).flip(0)]
     rows = rows.to(plain.dtype)
-    found = torch.ops.mkldnn._linear_pointwise.default(rows, packed, None, "none", [], "")
+    found = kernels.product(rows, packed, None, (outputs, count))
     expected = torch.nn.functional.linear(rows, plain)
     size = torch.nn.functional.linear(rows.abs(), plain.abs()).float()
     off = (found.float() - expected.float()).abs()
@@ -119,13 +196,12 @@ def _packed_linear() -> type[torch.nn.Linear]:
     """Return the class of packed layers; made when torch is there."""
     import torch
 
-    compute = torch.ops.mkldnn._linear_pointwise.default
-
     class PackedLinear(torch.nn.Linear):
         """A linear layer: hidden [..., in] -> [..., out]."""
 
         packed_weight: torch.nn.Parameter
         own_type: torch.dtype
+        kernels: _Kernels
 
         @property
         def weight(self) -> torch.Tensor:  # type: ignore[override]
@@ -135,15 +211,13 @@ def _packed_linear() -> type[torch.nn.Linear]:
                 return kept
             packed: Any = self._parameters["packed_weight"]
             with torch._C.DisableTorchFunction():  # a layout that modes of torch do not know
-                found: torch.Tensor = packed.to_dense()
-            return found
+                return self.kernels.plain(packed, (self.out_features, self.in_features))
 
         def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - as torch.nn.Linear has it
             """Return the products with the packed weight."""
-            packed = self._parameters["packed_weight"]
+            packed: Any = self._parameters["packed_weight"]
             if input.dtype != self.own_type:  # within ``in_float32``
                 return torch.nn.functional.linear(input, self.weight, self.bias)
-            found: torch.Tensor = compute(input, packed, self.bias, "none", [], "")
-            return found
+            return self.kernels.product(input, packed, self.bias, (self.out_features, self.in_features))
 
     return PackedLinear

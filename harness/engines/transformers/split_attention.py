@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import UnsupportedError
+from harness.engines.transformers.processor import mkl_is_faster
 
 if TYPE_CHECKING:
     import torch
@@ -156,8 +157,8 @@ def _attended(
     group = all_heads // heads
     asked = (query * scale).reshape(rows, heads, group * length, width)
     prefix = getattr(key, _BEHIND, None)
-    if fused and prefix is not None and softcap is None and attention_mask.shape[-1] == key.shape[2]:
-        found = _over_both(asked, prefix, own, attention_mask)
+    if fused and softcap is None and attention_mask.shape[-1] == key.shape[2]:
+        found = _at_once(asked, prefix, own, attention_mask)
         if found is not None:
             return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
     scores = asked @ key.transpose(2, 3)
@@ -185,8 +186,8 @@ def attend_few(
     heads * width].
 
     The arguments else are those of ``split_attention``. In float32 and bfloat16 own keys and values meet the queries in
-    products, which takes fewer and quicker operations than attention as a whole. What is seen of the prefix counts as
-    one more key there, whose score is the logarithm of the sum of its exponentials.
+    products, which takes fewer and quicker operations than attention as a whole, but for Intel's processors. What is
+    seen of the prefix counts as one more key there, whose score is the logarithm of the sum of its exponentials.
     """
     import torch
 
@@ -283,11 +284,15 @@ def _goes_by_products(
     asked: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor
 ) -> bool:
     """Return whether few tokens of each row attend in float32 or bfloat16 on a CPU, to all of the prefix and to own
-    keys that lie in a buffer by row and head."""
+    keys that lie in a buffer by row and head.
+
+    False where torch's operation for attention is faster.
+    """
     import torch
 
     return (
-        asked.dtype in (torch.float32, torch.bfloat16)
+        not mkl_is_faster()
+        and asked.dtype in (torch.float32, torch.bfloat16)
         and asked.device.type == "cpu"
         and mask.shape[-1] == own[0].shape[2]
         and all(
@@ -346,7 +351,7 @@ def _pays_products(asked: torch.Tensor, keys: torch.Tensor) -> bool:
     """Return whether queries [heads, queries, width] meet a prefix's keys [heads, keys, width] faster in products,
     which are right."""
     many, long = asked.shape[1], keys.shape[1]
-    worth = asked.device.type == "cpu" and long >= _LONG and many * long >= _MANY
+    worth = asked.device.type == "cpu" and not mkl_is_faster() and long >= _LONG and many * long >= _MANY
     return worth and _products_are_right(keys.dtype)
 
 
@@ -370,9 +375,9 @@ def _products_are_right(dtype: torch.dtype) -> bool:
     return all(torch.allclose(*both, rtol=bound, atol=bound) for both in zip(found, expected, strict=True))
 
 
-def _over_both(
+def _at_once(
     asked: torch.Tensor,
-    prefix: tuple[torch.Tensor, torch.Tensor],
+    prefix: tuple[torch.Tensor, torch.Tensor] | None,
     own: tuple[torch.Tensor, torch.Tensor],
     mask: torch.Tensor,
 ) -> torch.Tensor | None:
@@ -380,19 +385,25 @@ def _over_both(
 
     ``asked`` has the queries [rows, heads, group * length, width], which are scaled already. Each part is attended to
     alone, and the two are weighed by the sums of their exponentials: the result is that of one softmax over both.
-    Return None where torch has no operation for the device that gives these sums.
+    Return None where torch has no operation for the device that gives these sums. Return None also without a prefix
+    where products are faster.
     """
     import torch
 
-    name = operation_for(asked.device.type, str(asked.dtype), prefix[0].shape[-1])
-    if name is None or prefix[0].shape[-1] != prefix[1].shape[-1]:
+    name = operation_for(asked.device.type, str(asked.dtype), own[0].shape[-1])
+    if name is None or own[0].shape[-1] != own[1].shape[-1]:
         return None
     rows, heads, count, width = asked.shape
-    # Within ``in_float32`` the queries are wider than what is stored.
-    keys, values, own_keys, own_values = (one.to(asked.dtype) for one in (*prefix, *own))
     length = mask.shape[2]
     if length > 1:
         mask = mask[:, :, None].expand(rows, 1, count // length, length, -1).reshape(rows, 1, count, -1)
+    # Within ``in_float32`` the queries are wider than what is stored.
+    own_keys, own_values = (one.to(asked.dtype) for one in own)
+    if prefix is None:
+        if asked.device.type != "cpu" or not mkl_is_faster():
+            return None
+        return over_own(name, asked, own_keys, own_values, mask)[0]
+    keys, values = (one.to(asked.dtype) for one in prefix)
     folded = asked.transpose(0, 1).reshape(1, heads, rows * count, width)
     over_prefix: tuple[torch.Tensor, torch.Tensor] | None
     if _pays_products(folded[0], keys[0]):

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from harness.engines.transformers import packing, split_attention
 from tests.support.families import causal_of
+
+
+@pytest.fixture(params=["MKL", "oneDNN"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The library that is taken to compute faster here, one after the other, whatever the processor is."""
+    name: str = request.param
+    for module in (packing, split_attention):
+        monkeypatch.setattr(module, "mkl_is_faster", lambda: name == "MKL")
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from harness.engines.machine_memory import resident_bytes
 from harness.engines.transformers.compat import let_go_if_mapped
 from harness.engines.transformers.in_float32 import in_float32
+from harness.engines.transformers.memory import trim_heap
 from harness.engines.transformers.packing import keep_few_kernels, pack
 from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
 from tests.support.tiny import tiny_causal, tiny_masked
@@ -46,6 +49,7 @@ def layers(model: Any) -> list[Any]:
         *((n, torch.bfloat16) for n in ("llama", "gpt2")),
     ],
 )
+@pytest.mark.usefixtures("library")
 def test_logits_stay_the_same_up_to_rounding(name: str, dtype: Any, tmp_path: Path) -> None:
     model = model_of(name, tmp_path, dtype)
     before = logits(model)
@@ -54,17 +58,28 @@ def test_logits_stay_the_same_up_to_rounding(name: str, dtype: Any, tmp_path: Pa
     assert float((after - before).abs().max()) <= CLOSE[dtype] * max(1.0, float(before.abs().max()))
 
 
+@pytest.mark.usefixtures("library")
 def test_a_packed_weight_takes_the_place_of_the_plain_one(tmp_path: Path) -> None:
     model = model_of("llama", tmp_path, torch.float32)
     plain = {name: one.weight.clone() for name, one in model.named_modules() if type(one) is torch.nn.Linear}
-    count = sum(one.numel() for one in model.parameters())
     pack(model, least=0)
-    assert sum(one.numel() for one in model.parameters()) == count
     for name, weight in plain.items():
         layer = model.get_submodule(name)
         assert isinstance(layer, torch.nn.Linear)
         assert [one.is_mkldnn for one in layer.parameters()] == [True]
         assert torch.equal(layer.weight, weight)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says so what a process takes")
+def test_packed_weights_take_no_more_memory_than_plain_ones() -> None:
+    model: Any = torch.nn.Sequential(*(torch.nn.Linear(1024, 10240, bias=False) for _ in range(6)))
+    model.device = torch.device("cpu")
+    trim_heap(model.device)
+    before = resident_bytes()
+    assert pack(model) == 6
+    trim_heap(model.device)
+    assert resident_bytes() - before < 3 * 40 * 2**20, "half of the weights are there twice"
 
 
 def test_code_that_takes_a_weight_by_itself_gets_the_plain_one(tmp_path: Path) -> None:
@@ -77,6 +92,7 @@ def test_code_that_takes_a_weight_by_itself_gets_the_plain_one(tmp_path: Path) -
     assert torch.allclose(logits(model), before, atol=1e-4)
 
 
+@pytest.mark.usefixtures("library")
 def test_a_weight_that_is_also_the_table_of_embeddings_stays(tmp_path: Path) -> None:
     model = model_of("llama", tmp_path, torch.float32)
     model.lm_head.weight = model.get_input_embeddings().weight
@@ -100,6 +116,20 @@ def test_small_weights_and_other_number_types_stay(tmp_path: Path) -> None:
     assert pack(model_of("llama", tmp_path / "b", torch.float16), least=0) == 0
 
 
+@pytest.mark.parametrize("rows", [1, 2, 7, 64, 300])
+def test_any_number_of_rows_is_computed(rows: int, library: str) -> None:
+    layer, numbers = torch.nn.Linear(576, 960), torch.Generator().manual_seed(rows)
+    model: Any = torch.nn.Sequential(layer)
+    model.device = torch.device("cpu")
+    inputs = torch.randn(3, rows, 576, generator=numbers)
+    with torch.inference_mode():
+        expected = layer(inputs)
+        assert pack(model) == 1
+        found = layer(inputs)
+    assert torch.allclose(found, expected, atol=1e-5), library
+
+
+@pytest.mark.usefixtures("library")
 def test_a_layer_whose_packed_product_differs_stays_plain() -> None:
     first, second = torch.nn.Linear(64, 64), torch.nn.Linear(64, 8)
     with torch.no_grad():

@@ -24,6 +24,7 @@ def by_one_softmax(
     return (scores.softmax(-1) @ values).transpose(1, 2).flatten(2)
 
 
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("rows", [1, 5, 32])
 @pytest.mark.parametrize("past", [0, 1, 40, 700])
 @pytest.mark.parametrize("tokens", [1, 2, 5])

@@ -1,0 +1,47 @@
+"""The maker of the processor decides which library computes, not a clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.engines.transformers import processor
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew() -> None:
+    processor.mkl_is_faster.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("description", "windows", "faster"),
+    [
+        ("processor\t: 0\nvendor_id\t: GenuineIntel\n", "", True),
+        ("processor\t: 0\nvendor_id\t: AuthenticAMD\n", "", False),
+        ("processor\t: 0\nCPU implementer\t: 0x41\n", "", False),
+        (None, "Intel64 Family 6 Model 173 Stepping 1, GenuineIntel", True),
+        (None, "AMD64 Family 26 Model 2 Stepping 1, AuthenticAMD", False),
+        (None, "arm", False),
+    ],
+)
+def test_mkl_computes_on_intels_processors(
+    description: str | None, windows: str, faster: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    path = tmp_path / "cpuinfo"
+    if description is not None:
+        path.write_text(description, encoding="utf-8")
+    monkeypatch.setattr(processor, "_DESCRIPTION", path)
+    monkeypatch.setattr("platform.processor", lambda: windows)
+    assert processor.mkl_is_faster() == (faster and torch.backends.mkl.is_available())
+    processor.mkl_is_faster.cache_clear()
+
+
+def test_a_torch_without_mkl_uses_the_other_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
+    assert not processor.mkl_is_faster()
+    processor.mkl_is_faster.cache_clear()
