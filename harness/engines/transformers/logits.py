@@ -10,7 +10,7 @@ softcaps, scales) is the model's own code, on fewer rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import UnsupportedError, difference
 from harness.engines.transformers.memory import GrowingHeap
@@ -19,6 +19,9 @@ from harness.engines.transformers.transfer import Reading, to_device
 
 if TYPE_CHECKING:
     import torch
+
+_AT_ONCE: Final = 8
+"""The rows of logits whose exponentials a CPU computes at once; measured for 2 to 150."""
 
 
 class SelectiveLogits:
@@ -124,7 +127,7 @@ class TargetScores:
     """The log-probabilities of targets, on their way to the host.
 
     ``log_softmax`` is not used: on a CPU its float32 sums over a large vocabulary are off by 1e-5 per token, always
-    in the same direction, ten times as much as those of ``logsumexp``.
+    in the same direction, ten times as much as those of ``sum``.
     """
 
     def __init__(self, logits: torch.Tensor, rows: Sequence[int], targets: Sequence[int]) -> None:
@@ -133,12 +136,30 @@ class TargetScores:
 
         row = to_device(rows, logits.device, torch.long)
         target = to_device(targets, logits.device, torch.long)
-        self._logprobs = Reading(logits[row, target] - logits.logsumexp(dim=-1)[row])
-        self._greedy = Reading(logits.argmax(dim=-1)[row] == target)
+        best, tokens = logits.max(dim=-1)  # on a CPU four times as fast as ``argmax``
+        self._logprobs = Reading(logits[row, target] - _log_sums(logits, best)[row])
+        self._greedy = Reading(tokens[row] == target)
 
     def read(self) -> list[tuple[float, bool]]:
         """Return for each target its log-probability, and whether it is the most probable token."""
         return list(zip(self._logprobs.numbers(), self._greedy.numbers(), strict=True))
+
+
+def _log_sums(logits: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
+    """Return what ``logsumexp`` returns for logits [N, vocabulary], whose largest numbers [N] are given.
+
+    On a CPU a few rows at a time, which stay in a core's cache, and take no second memory of the same size.
+    """
+    import torch
+
+    most = best.masked_fill(best.isinf(), 0.0)  # infinity less infinity is no number
+    at_once = min(len(logits), _AT_ONCE) if logits.device.type == "cpu" else len(logits)
+    kept, sums = torch.empty_like(logits[:at_once]), torch.empty_like(best)
+    for first in range(0, len(logits), max(1, at_once)):
+        part = slice(first, first + at_once)
+        below = torch.sub(logits[part], most[part, None], out=kept[: len(best[part])])
+        torch.sum(below.exp_(), dim=-1, out=sums[part])
+    return sums.log_().add_(most)
 
 
 def read_targets(
