@@ -19,6 +19,8 @@ from typing import Any, Final
 from harness.checkpoints.builtin import cache_folder
 from harness.core.files import write_atomic
 from harness.engines.transformers.devices import devices_of
+from harness.engines.transformers.memory import bytes_of_weights
+from harness.engines.transformers.processor import mkl_is_faster
 
 _LEAST: Final = 10_000_000
 """The number of parameters from which a model's probe is worth remembering."""
@@ -62,7 +64,8 @@ def folder_for(model: Any) -> Path | None:
 
     if type(model).__module__.startswith("transformers_modules") or not isinstance(model, torch.nn.Module):
         return None
-    return cache_folder("ways") if sum(one.numel() for one in model.parameters()) >= _LEAST else None
+    large = bytes_of_weights(model) >= _LEAST * model.dtype.itemsize
+    return cache_folder("ways") if large else None
 
 
 def _read(path: Path | None) -> set[str]:
@@ -92,7 +95,8 @@ def _device(device: Any) -> str:
 
     if device.type == "cuda":
         return f"cuda {torch.cuda.get_device_name(device)} {torch.version.cuda}"
-    return f"{device.type} {torch.backends.cpu.get_cpu_capability()}"
+    library = "MKL" if mkl_is_faster() else "oneDNN"
+    return f"{device.type} {torch.backends.cpu.get_cpu_capability()} {library}"
 
 
 @functools.cache

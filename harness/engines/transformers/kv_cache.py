@@ -206,6 +206,7 @@ class SlotCache(_Cache):
         self._room = (0, 0)
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._first = self.count = self._until = 0
+        self._written = 0  # no column from there on holds a token
         self._at: int | torch.Tensor = 0
         self._lines: dict[tuple[int, int], torch.Tensor] = {}
 
@@ -229,6 +230,7 @@ class SlotCache(_Cache):
         self._first, self.count, self._at, self._until = first, count, at, until
         self._lines = {}
         self.reserve(first + count, enlarged(self.columns, until))
+        self._written = max(self._written, until)
 
     def reserve(self, rows: int, columns: int = 0) -> None:
         """Make room for ``rows`` rows of ``columns`` tokens, where there is less."""
@@ -298,6 +300,7 @@ class SlotCache(_Cache):
         """Write such tokens into a slot that is not in use."""
         length = held[0][0].shape[1]
         self.reserve(slot + 1, enlarged(self.columns, length))
+        self._written = max(self._written, length)
         for layer, (key, value) in zip(sorted(self._layers), held, strict=True):
             self._layers[layer][0][slot, :, :length] = key
             self._layers[layer][1][slot, :, :length] = value
@@ -342,7 +345,8 @@ class SlotCache(_Cache):
                 give_back(part, self.rows)
             return part
         larger = self._empty(part)
-        larger[:kept, :, : part.shape[2]] = part[:kept]
+        # Not the columns to spare: what is written there takes memory.
+        larger[:kept, :, : self._written] = part[:kept, :, : self._written]
         return larger
 
 

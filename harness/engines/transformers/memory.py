@@ -27,6 +27,10 @@ _MOST_LOGITS: Final = {"cpu": 2**25, "cuda": 2**28, "mps": 2**25}
 _MOST_KEPT: Final = {"cpu": 2**28, "cuda": 2**31, "mps": 2**29}
 """The most bytes of prefixes that are kept from call to call."""
 
+PACKED: Final = "packed_weight"
+"""The name of a weight that is laid out for a library's kernels. It stands in place of the plain one, or beside one
+that has another use."""
+
 _USEFUL_ROWS: Final = 2**29
 """Bytes of keys and values that are always useful on a CPU. More than the weights have are not: a step reads both."""
 
@@ -163,9 +167,23 @@ def useful_rows(model: Any, allowance: Allowance) -> int | None:
     if (most := allowance.rows) is None:
         return None
     if model.device.type == "cpu":
-        weights = sum(one.numel() * one.element_size() for one in getattr(model, "parameters", tuple)())
-        most = min(most, max(_USEFUL_ROWS, weights))
+        most = min(most, max(_USEFUL_ROWS, bytes_of_weights(model)))
     return most // allowance.costs.row
+
+
+def bytes_of_weights(model: Any) -> int:
+    """Return the bytes of a model's weights, each once, in whatever layout (``packing``).
+
+    A layout for a library's kernels may leave much free, which takes no memory; so shapes count.
+    """
+    found: dict[int, int] = {}
+    for module in getattr(model, "modules", tuple)():
+        for name, one in module.named_parameters(recurse=False):
+            if name != PACKED:
+                found[id(one)] = one.numel() * one.element_size()
+            elif "weight" not in module._parameters:
+                found[id(one)] = module.in_features * module.out_features * one.element_size()
+    return sum(found.values())
 
 
 def _allowance(model: Any, settings: ModelSettings) -> Allowance:

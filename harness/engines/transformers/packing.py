@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.engines.transformers.compat import let_go_if_mapped
-from harness.engines.transformers.memory import free_memory
+from harness.engines.transformers.memory import PACKED, free_memory
 from harness.engines.transformers.processor import mkl_is_faster
 
 if TYPE_CHECKING:
@@ -173,7 +173,8 @@ def _pack(layer: Any, *, shared: bool) -> bool:
         del layer.weight
         let_go_if_mapped(plain)
     layer.__class__ = _packed_linear()
-    layer.packed_weight, layer.own_type, layer.kernels = kept, plain.dtype, kernels
+    layer.register_parameter(PACKED, kept)
+    layer.own_type, layer.kernels = plain.dtype, kernels
     return True
 
 
@@ -199,7 +200,6 @@ def _packed_linear() -> type[torch.nn.Linear]:
     class PackedLinear(torch.nn.Linear):
         """A linear layer: hidden [..., in] -> [..., out]."""
 
-        packed_weight: torch.nn.Parameter
         own_type: torch.dtype
         kernels: _Kernels
 
@@ -209,13 +209,13 @@ def _packed_linear() -> type[torch.nn.Linear]:
             kept = self._parameters.get("weight")
             if kept is not None:
                 return kept
-            packed: Any = self._parameters["packed_weight"]
+            packed: Any = self._parameters[PACKED]
             with torch._C.DisableTorchFunction():  # a layout that modes of torch do not know
                 return self.kernels.plain(packed, (self.out_features, self.in_features))
 
         def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - as torch.nn.Linear has it
             """Return the products with the packed weight."""
-            packed: Any = self._parameters["packed_weight"]
+            packed: Any = self._parameters[PACKED]
             if input.dtype != self.own_type:  # within ``in_float32``
                 return torch.nn.functional.linear(input, self.weight, self.bias)
             return self.kernels.product(input, packed, self.bias, (self.out_features, self.in_features))

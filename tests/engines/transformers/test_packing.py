@@ -13,7 +13,7 @@ import torch
 from harness.engines.machine_memory import resident_bytes
 from harness.engines.transformers.compat import let_go_if_mapped
 from harness.engines.transformers.in_float32 import in_float32
-from harness.engines.transformers.memory import trim_heap
+from harness.engines.transformers.memory import bytes_of_weights, trim_heap
 from harness.engines.transformers.packing import keep_few_kernels, pack
 from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
 from tests.support.tiny import tiny_causal, tiny_masked
@@ -169,3 +169,13 @@ def test_few_kernels_are_kept_unless_the_user_says_how_many(
         monkeypatch.delenv(name)
     keep_few_kernels()
     assert os.environ[name] == kept
+
+
+@pytest.mark.usefixtures("library")
+def test_weights_count_once_whatever_their_layout(tmp_path: Path) -> None:
+    model = model_of("llama", tmp_path, torch.float32)
+    model.lm_head.weight = model.get_input_embeddings().weight
+    before = bytes_of_weights(model)
+    assert before == sum(one.numel() * one.element_size() for one in model.parameters())
+    pack(model, least=0)
+    assert bytes_of_weights(model) == before

@@ -74,6 +74,18 @@ def test_a_buffer_grows_where_it_lies_while_there_is_room() -> None:
     assert (cache.rows, cache.columns) == (8, 200)
 
 
+@linux
+def test_columns_to_spare_take_no_memory_when_a_buffer_moves() -> None:
+    cache = filled(64, 1000)
+    cache.reserve(64, 2000)
+    assert len(cache.look(0, 2000)[0][0][0]) == 2000
+    before = resident_bytes()
+    cache.reserve(64, 20_000)
+    # The tokens are 94 MiB; those that were to spare as much again.
+    assert resident_bytes() - before < 2**25
+    assert torch.equal(cache.look(63, 1000)[0][0], tokens(0, 1000, 64)[63])
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_no_token_changes_when_buffers_grow_and_shrink(dtype: torch.dtype) -> None:
     cache = filled(4, 100, dtype)
