@@ -64,8 +64,8 @@ def folder_for(model: Any) -> Path | None:
 
     if type(model).__module__.startswith("transformers_modules") or not isinstance(model, torch.nn.Module):
         return None
-    large = bytes_of_weights(model) >= _LEAST * model.dtype.itemsize
-    return cache_folder("ways") if large else None
+    size: Any = model.dtype.itemsize
+    return cache_folder("ways") if bytes_of_weights(model) >= _LEAST * size else None
 
 
 def _read(path: Path | None) -> set[str]:
