@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.engines.transformers.generation.prompt_lookup import MOST, PromptLookup, agreeing, best_width
+from harness.engines.transformers.generation.prompt_lookup import (
+    FREE,
+    PromptLookup,
+    agreeing,
+    best_width,
+    may_pay,
+)
 from harness.engines.transformers.generation.sampling import choose
 from harness.engines.transformers.generation.sequence import GeneratedSequence
 from harness.engines.transformers.generation.step import DecodeStep
@@ -25,11 +31,12 @@ class LookupStepper(DecodeStep):
     def advance_all(self, groups: Groups) -> Iterable[list[list[list[int | None]]]]:
         """Return the next tokens of each sample: one, and those after it that were proposed correctly."""
         samples = [sample for _, some in groups for sample in some]
-        if 2 * len(samples) > MOST:
+        free = FREE.get(self._model.dtype.itemsize, FREE[4])
+        if not may_pay(len(samples), free):
             return super().advance_all(groups)
         proposals = [_proposed(sample) for sample in samples]
         rates = [(_lookup(sample).rate, len(mine)) for sample, mine in zip(samples, proposals, strict=True)]
-        width = best_width(rates)
+        width = best_width(rates, free)
         if width == 1:
             steps = list(super().advance_all(groups))
             found = [tokens for some in steps[0] for tokens in some]

@@ -62,7 +62,7 @@ def often_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
         return [token if (len(generated) + place) % 4 else 3 for place, token in enumerate(found)][:3]
 
     monkeypatch.setattr(PromptLookup, "proposals", proposals)
-    monkeypatch.setattr(lookup_stepper, "best_width", lambda rows: 4)
+    monkeypatch.setattr(lookup_stepper, "best_width", lambda rows, free: 4)
 
 
 @pytest.mark.parametrize("fused", [False, True])

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.engines.transformers.generation.prompt_lookup import (
-    MOST,
+    FREE,
     PromptLookup,
     agreeing,
     best_width,
+    may_pay,
 )
 from harness.engines.transformers.split_attention import FEW
 
@@ -80,10 +81,15 @@ def test_a_text_in_a_loop_gives_many_tokens_in_a_pass_and_one_without_proposals_
 RATES = st.tuples(st.floats(0, 1), st.integers(0, FEW - 1))
 
 
-@given(st.lists(RATES, min_size=1, max_size=MOST))
+def test_where_numbers_are_computed_faster_a_pass_takes_more_of_them() -> None:
+    rows = [(0.6, FEW - 1)] * 20
+    assert best_width(rows, FREE[2]) > best_width(rows, FREE[4])
+
+
+@given(st.lists(RATES, min_size=1, max_size=64), st.sampled_from(sorted(FREE.values())))
 def test_the_width_is_bounded_and_does_not_depend_on_the_order_of_the_rows(
-    rows: list[tuple[float, int]],
+    rows: list[tuple[float, int]], free: int
 ) -> None:
-    width = best_width(rows)
-    assert width == 1 or width * len(rows) <= MOST
-    assert best_width(sorted(rows)) == width
+    width = best_width(rows, free)
+    assert width == 1 or (width * len(rows) <= 4 * free and may_pay(len(rows), free))
+    assert best_width(sorted(rows), free) == width
