@@ -174,7 +174,7 @@ def useful_rows(model: Any, allowance: Allowance) -> int | None:
 def bytes_of_weights(model: Any) -> int:
     """Return the bytes of a model's weights, each once, in whatever layout (``packing``).
 
-    A layout for a library's kernels may leave much free, which takes no memory; so shapes count.
+    Shapes count: a layout for a library's kernels may have much room that takes hardly any memory.
     """
     found: dict[int, int] = {}
     for module in getattr(model, "modules", tuple)():

@@ -3,7 +3,8 @@
 ``torch.nn.functional.linear`` takes a weight as it is in memory, and rearranges it for its kernel at every call. Few
 rows do not pay for that: with 32 rows the products of oneDNN with a weight that is packed once took 0.7 times as long
 in float32, those of a vocabulary layer half (docs/performance.md). A packed weight takes the place of the plain one,
-so that it takes no more memory. One that is also the table of embeddings is kept beside it.
+so that it takes no more memory, or little more with MKL, whose layout has room for a pass's rows. One that is also the
+table of embeddings is kept beside it.
 
 Weights are packed for oneDNN's products, or for MKL's where these are faster: in float32 on Intel's processors. A layer
 is packed only where its packed product is the plain one up to rounding; that is tried with each layer. Code that reads
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.engines.transformers.compat import let_go_if_mapped
@@ -71,18 +71,20 @@ class _Kernels(Protocol):
 
 
 class _OneDNN:
-    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+    def __init__(self) -> None:
         import torch
 
-        found: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight.default(plain, _ROWS)
+        self._packed = torch.ops.mkldnn._reorder_linear_weight.default
+        self._product = torch.ops.mkldnn._linear_pointwise.default
+
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self._packed(plain, _ROWS)
         return found
 
     def product(
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, _shape: tuple[int, int]
     ) -> torch.Tensor:
-        import torch
-
-        found: torch.Tensor = torch.ops.mkldnn._linear_pointwise.default(rows, packed, bias, "none", [], "")
+        found: torch.Tensor = self._product(rows, packed, bias, "none", [], "")
         return found
 
     def plain(self, packed: torch.Tensor, _shape: tuple[int, int]) -> torch.Tensor:
@@ -90,22 +92,21 @@ class _OneDNN:
 
 
 class _MKL:
-    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+    def __init__(self) -> None:
         import torch
 
-        found: torch.Tensor = torch.ops.mkl._mkl_reorder_linear_weight.default(plain, _ROWS_OF_MKL)
+        self._packed = torch.ops.mkl._mkl_reorder_linear_weight.default
+        self._product = torch.ops.mkl._mkl_linear.default
+
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self._packed(plain, _ROWS_OF_MKL)
         return found
 
     def product(
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
     ) -> torch.Tensor:
-        import torch
-
-        # Of the plain weight only the shape is read. Told of another number of rows than there are, it would be more.
-        plain = rows.new_empty(1).expand(shape)
-        found: torch.Tensor = torch.ops.mkl._mkl_linear.default(
-            rows, packed, plain, bias, rows.numel() // shape[1]
-        )
+        # Told of another number of rows than there are, it would compute with the plain weight.
+        found: torch.Tensor = self._product(rows, packed, _shaped(shape), bias, rows.numel() // shape[1])
         return found
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
@@ -115,11 +116,19 @@ class _MKL:
         return self.product(torch.eye(shape[1]), packed, None, shape).t().contiguous()
 
 
-def _kernels_for(weight: torch.Tensor) -> Iterator[_Kernels]:
-    """Yield the libraries to try with a weight, the fastest first."""
-    if str(weight.dtype) == "torch.float32" and mkl_is_faster():
-        yield _MKL()
-    yield _OneDNN()
+@functools.cache
+def _shaped(shape: tuple[int, int]) -> torch.Tensor:
+    """Return what stands for a plain weight of which only the shape is read: one number, however large the shape."""
+    import torch
+
+    with torch.inference_mode(False):
+        return torch.empty(1).expand(shape)
+
+
+def _libraries_for(weight: torch.Tensor) -> tuple[type[_Kernels], ...]:
+    """Return the libraries to try with a weight, the fastest first."""
+    by_mkl = str(weight.dtype) == "torch.float32" and mkl_is_faster()
+    return (_MKL, _OneDNN) if by_mkl else (_OneDNN,)
 
 
 def pack(model: Any, *, least: int = LEAST) -> int:
@@ -158,8 +167,9 @@ def _pack(layer: Any, *, shared: bool) -> bool:
     if shared and free is not None and plain.numel() * plain.element_size() > _SHARE * free:
         return False
     with torch.inference_mode(False), torch.no_grad():
-        for kernels in _kernels_for(plain):
+        for library in _libraries_for(plain):
             try:
+                kernels = library()
                 packed = kernels.packed(plain)
                 right = _same(plain, packed, kernels)
             except (RuntimeError, AttributeError):  # not for this processor, or this version of torch

@@ -158,7 +158,7 @@ def _attended(
     asked = (query * scale).reshape(rows, heads, group * length, width)
     prefix = getattr(key, _BEHIND, None)
     if fused and softcap is None and attention_mask.shape[-1] == key.shape[2]:
-        found = _at_once(asked, prefix, own, attention_mask)
+        found = _by_operation(asked, prefix, own, attention_mask)
         if found is not None:
             return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
     scores = asked @ key.transpose(2, 3)
@@ -375,13 +375,14 @@ def _products_are_right(dtype: torch.dtype) -> bool:
     return all(torch.allclose(*both, rtol=bound, atol=bound) for both in zip(found, expected, strict=True))
 
 
-def _at_once(
+def _by_operation(
     asked: torch.Tensor,
     prefix: tuple[torch.Tensor, torch.Tensor] | None,
     own: tuple[torch.Tensor, torch.Tensor],
     mask: torch.Tensor,
 ) -> torch.Tensor | None:
-    """Attend to all of the prefix and to the own keys that a mask [rows, 1, length, keys] lets through.
+    """Attend to all of the prefix and to the own keys that a mask [rows, 1, length, keys] lets through, by torch's
+    operations.
 
     ``asked`` has the queries [rows, heads, group * length, width], which are scaled already. Each part is attended to
     alone, and the two are weighed by the sums of their exponentials: the result is that of one softmax over both.
@@ -393,6 +394,8 @@ def _at_once(
     name = operation_for(asked.device.type, str(asked.dtype), own[0].shape[-1])
     if name is None or own[0].shape[-1] != own[1].shape[-1]:
         return None
+    if prefix is None and (asked.device.type != "cpu" or not mkl_is_faster()):
+        return None
     rows, heads, count, width = asked.shape
     length = mask.shape[2]
     if length > 1:
@@ -400,8 +403,6 @@ def _at_once(
     # Within ``in_float32`` the queries are wider than what is stored.
     own_keys, own_values = (one.to(asked.dtype) for one in own)
     if prefix is None:
-        if asked.device.type != "cpu" or not mkl_is_faster():
-            return None
         return over_own(name, asked, own_keys, own_values, mask)[0]
     keys, values = (one.to(asked.dtype) for one in prefix)
     folded = asked.transpose(0, 1).reshape(1, heads, rows * count, width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from harness.engines.transformers import processor
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew() -> None:
+def _asked_anew() -> Iterator[None]:
+    processor.mkl_is_faster.cache_clear()
+    yield
     processor.mkl_is_faster.cache_clear()
 
 
@@ -36,7 +39,6 @@ def test_mkl_computes_on_intels_processors(
     monkeypatch.setattr(processor, "_DESCRIPTION", path)
     monkeypatch.setattr("platform.processor", lambda: windows)
     assert processor.mkl_is_faster() == (faster and torch.backends.mkl.is_available())
-    processor.mkl_is_faster.cache_clear()
 
 
 def test_a_torch_without_mkl_uses_the_other_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,4 +46,3 @@ def test_a_torch_without_mkl_uses_the_other_library(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
     assert not processor.mkl_is_faster()
-    processor.mkl_is_faster.cache_clear()

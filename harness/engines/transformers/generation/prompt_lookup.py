@@ -95,7 +95,7 @@ def may_pay(rows: int, free: int) -> bool:
     return 2 * rows <= _MOST * free
 
 
-def best_width(rows: Sequence[tuple[float, int]], free: int = FREE[4]) -> int:
+def best_width(rows: Sequence[tuple[float, int]], free: int) -> int:
     """Return how many tokens of each row a pass should have, one without proposals.
 
     ``rows`` has the rate of each row's proposals and how many there are, and ``free`` is one of ``FREE``. A row gives

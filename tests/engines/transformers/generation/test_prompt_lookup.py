@@ -72,10 +72,10 @@ def test_the_rate_follows_what_was_right() -> None:
 
 
 def test_a_text_in_a_loop_gives_many_tokens_in_a_pass_and_one_without_proposals_one() -> None:
-    assert best_width([(1.0, FEW - 1)]) == FEW
-    assert best_width([(1.0, 0)]) == 1
-    assert best_width([(0.0, FEW - 1)]) == 1
-    assert best_width([(1.0, FEW - 1)] + [(0.5, 0)] * 15) == 1
+    assert best_width([(1.0, FEW - 1)], FREE[4]) == FEW
+    assert best_width([(1.0, 0)], FREE[4]) == 1
+    assert best_width([(0.0, FEW - 1)], FREE[4]) == 1
+    assert best_width([(1.0, FEW - 1)] + [(0.5, 0)] * 15, FREE[4]) == 1
 
 
 RATES = st.tuples(st.floats(0, 1), st.integers(0, FEW - 1))
