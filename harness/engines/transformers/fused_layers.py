@@ -24,7 +24,7 @@ from harness.engines.transformers.compat import let_go_if_mapped
 if TYPE_CHECKING:
     import torch
 
-_CLOSE: Final = {"torch.float32": 1e-5, "torch.bfloat16": 5e-2}
+_CLOSE: Final = {"torch.float32": 1e-5, "torch.bfloat16": 5e-2, "torch.float16": 1e-2}
 """The difference that counts as rounding, relative to the largest number that a layer adds, by number type; layers of
 other types stay as they are."""
 

@@ -19,6 +19,8 @@ from typing import Any, Final
 from harness.checkpoints.builtin import cache_folder
 from harness.core.files import write_atomic
 from harness.engines.transformers.devices import devices_of
+from harness.engines.transformers.half_precision import multiplies
+from harness.engines.transformers.in_float32 import HALF
 from harness.engines.transformers.memory import bytes_of_weights
 from harness.engines.transformers.processor import mkl_is_faster
 
@@ -96,7 +98,8 @@ def _device(device: Any) -> str:
     if device.type == "cuda":
         return f"cuda {torch.cuda.get_device_name(device)} {torch.version.cuda}"
     library = "MKL" if mkl_is_faster() else "oneDNN"
-    return f"{device.type} {torch.backends.cpu.get_cpu_capability()} {library}"
+    wide = [name for name in HALF if not multiplies(name)]
+    return f"{device.type} {torch.backends.cpu.get_cpu_capability()} {library} {wide}"
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import UnsupportedError
+from harness.engines.transformers.half_precision import computes_in_float32, stored_type
 from harness.engines.transformers.pages import can_be_apart, give_back, zeros_apart
 from harness.engines.transformers.scoring.prefix_tree import common
 from harness.engines.transformers.split_attention import put_behind, put_beside
@@ -43,6 +44,12 @@ class KeyValues:
         """Return the keys and values of the first ``length`` tokens."""
         layers = tuple((key[:, :, :length], value[:, :, :length]) for key, value in self.layers)
         return KeyValues(self.tokens[:length], layers if length else ())
+
+    def widened(self) -> KeyValues:
+        """Return them as float32 numbers, where those of their own type are not multiplied here."""
+        if not self.layers or not computes_in_float32(self.layers[0][0].dtype, self.layers[0][0].device):
+            return self
+        return KeyValues(self.tokens, tuple((key.float(), value.float()) for key, value in self.layers))
 
     @property
     def bytes(self) -> int:
@@ -194,11 +201,12 @@ class SlotCache(_Cache):
     """A cache of slots; positions and masks are given to the model.
 
     ``lengths`` counts the tokens in each slot in use, without the prefix's. ``begun`` counts the tokens that the next
-    slot holds already. ``stamp`` is another object whenever the buffers are others.
+    slot holds already. ``stamp`` is another object whenever the buffers are others. Numbers that the processor does
+    not multiply are held as float32 ones (``half_precision``), since each step multiplies all of them.
     """
 
     def __init__(self, prefix: KeyValues) -> None:
-        super().__init__(prefix, keeps=True)
+        super().__init__(prefix.widened(), keeps=True)
         self.lengths: list[int] = []
         self.begun = 0
         self.stamp = object()
@@ -260,7 +268,8 @@ class SlotCache(_Cache):
             # ``scatter_`` takes numbers one by one there, a hundred times as long in bfloat16.
             heads, width = new.shape[1], new.shape[3]
             table = buffer.view(buffer.shape[0] * heads * buffer.shape[2], width)  # no copy, else it raises
-            table.index_copy_(0, self._lines_of(heads, buffer.shape[2]), new.flatten(0, 2))
+            lines = new.flatten(0, 2).to(buffer.dtype)
+            table.index_copy_(0, self._lines_of(heads, buffer.shape[2]), lines)
         else:
             at = self._at.to(new.device)  # of a model on several devices
             part.scatter_(2, at[:, None, :, None].expand(-1, new.shape[1], -1, new.shape[3]), new)
@@ -324,9 +333,10 @@ class SlotCache(_Cache):
     def _empty(self, like: torch.Tensor) -> torch.Tensor:
         # Zeros: what a mask hides is multiplied by 0, and leftover memory may hold NaN.
         rows, columns = self._room if can_be_apart(like.device) else (self.rows, self.columns)
-        if like.dtype.itemsize < _DENSE:
+        dtype = stored_type(like.dtype, like.device)
+        if dtype.itemsize < _DENSE:
             columns = self.columns
-        return zeros_apart(like, (rows, like.shape[1], columns, like.shape[3]))
+        return zeros_apart(like.new_empty(0, dtype=dtype), (rows, like.shape[1], columns, like.shape[3]))
 
     def _resize(self, rows: int, columns: int) -> None:
         """Make the buffers larger or smaller: where they lie if there is room, else elsewhere, with what fits."""

@@ -16,6 +16,7 @@ from harness.core.errors import CheckpointError
 from harness.engines.machine_memory import bytes_of, free_bytes, resident_bytes, shown_size
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.devices import neighbours
+from harness.engines.transformers.half_precision import stored_type
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ def _allowance(model: Any, settings: ModelSettings) -> Allowance:
 
 def _costs(model: Any) -> Costs:
     config = model.config.get_text_config()
-    size = model.dtype.itemsize
+    size, held = model.dtype.itemsize, stored_type(model.dtype, model.device).itemsize
     width = int(getattr(config, "hidden_size", 1024))
     inner = int(getattr(config, "intermediate_size", None) or 4 * width)
     heads = int(getattr(config, "num_attention_heads", None) or 1)
@@ -205,11 +206,11 @@ def _costs(model: Any) -> Costs:
     scores = heads * (3 * 4 + size)  # scores, as put together, as weights, and in the model's own type
     return Costs(
         # A layer's hidden states and their copies, its queries, keys and values, and the wide part of its MLP.
-        token=size * (12 * width + 4 * inner),
+        token=held * (12 * width + 4 * inner),
         logit=size + 2 * 4,  # as computed, as float32, and one copy
-        row=2 * int(getattr(config, "num_hidden_layers", None) or 1) * own * head * size,
-        copied=2 * head * size * (own + heads),  # put together, and repeated for the heads that share them
-        pair=scores if eager else 3 * size,
+        row=2 * int(getattr(config, "num_hidden_layers", None) or 1) * own * head * held,
+        copied=2 * head * held * (own + heads),  # put together, and repeated for the heads that share them
+        pair=scores if eager else 3 * held,
         scores=scores,
     )
 

@@ -6,18 +6,21 @@ in float32, those of a vocabulary layer half (docs/performance.md). A packed wei
 so that it takes no more memory, or little more with MKL, whose layout has room for a pass's rows. One that is also the
 table of embeddings is kept beside it.
 
-Weights are packed for oneDNN's products, or for MKL's where these are faster: in float32 on Intel's processors. A layer
-is packed only where its packed product is the plain one up to rounding; that is tried with each layer. Code that reads
-``weight`` of a packed layer gets the plain numbers, made for that call.
+Weights are packed for oneDNN's products, or for MKL's where these are faster: in float32 on Intel's processors. Those
+of a type that the processor does not multiply are packed as float32 numbers (``half_precision``). A layer is packed
+only where its packed product is the plain one up to rounding; that is tried with each layer. Code that reads ``weight``
+of a packed layer gets the plain numbers, made for that call.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.engines.transformers.compat import let_go_if_mapped
+from harness.engines.transformers.half_precision import computes_in_float32
 from harness.engines.transformers.memory import PACKED, free_memory
 from harness.engines.transformers.processor import mkl_is_faster
 
@@ -37,12 +40,19 @@ _ROWS_OF_MKL: Final = 256
 _SHARE: Final = 0.1
 """The share of free memory that the copy of a table of embeddings may take."""
 
+_WIDE_SHARE: Final = 0.4
+"""The share of free memory that weights may take beyond their plain size, where they are packed as float32 numbers."""
+
 _TRIED: Final = 3
 """Rows that are tried with each layer."""
 
-_CLOSE: Final = {"torch.float32": 1e-5, "torch.bfloat16": 1e-2}
+_CLOSE: Final = {"torch.float32": 1e-5, "torch.bfloat16": 1e-2, "torch.float16": 2e-3}
 """The difference that counts as rounding, relative to the sum of the products' absolute values, by number type; other
 types are not packed."""
+
+_WIDE_ONLY: Final = "torch.float16"
+"""A type that is packed only where it is computed in float32: no processor whose instructions multiply it has been
+seen."""
 
 _KERNELS: Final = 128
 """The kernels that oneDNN keeps, one for each shape of a weight and number of rows. Each takes 0.6 MB in torch 2.13,
@@ -116,6 +126,25 @@ class _MKL:
         return self.product(torch.eye(shape[1]), packed, None, shape).t().contiguous()
 
 
+class _InFloat32:
+    """Products of numbers that the processor does not multiply, by a library's products of float32 numbers."""
+
+    def __init__(self, library: _Kernels, dtype: torch.dtype) -> None:
+        self._library, self._dtype = library, dtype
+
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        return self._library.packed(plain.float())
+
+    def product(
+        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
+    ) -> torch.Tensor:
+        wide = None if bias is None else bias.float()
+        return self._library.product(rows.float(), packed, wide, shape).to(self._dtype)
+
+    def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        return self._library.plain(packed, shape).to(self._dtype)
+
+
 @functools.cache
 def _shaped(shape: tuple[int, int]) -> torch.Tensor:
     """Return what stands for a plain weight of which only the shape is read: one number, however large the shape."""
@@ -125,10 +154,12 @@ def _shaped(shape: tuple[int, int]) -> torch.Tensor:
         return torch.empty(1).expand(shape)
 
 
-def _libraries_for(weight: torch.Tensor) -> tuple[type[_Kernels], ...]:
+def _libraries_for(weight: torch.Tensor) -> tuple[Callable[[], _Kernels], ...]:
     """Return the libraries to try with a weight, the fastest first."""
-    by_mkl = str(weight.dtype) == "torch.float32" and mkl_is_faster()
-    return (_MKL, _OneDNN) if by_mkl else (_OneDNN,)
+    dtype, wide = weight.dtype, computes_in_float32(weight.dtype, weight.device)
+    by_mkl = (wide or str(dtype) == "torch.float32") and mkl_is_faster()
+    kinds: tuple[type[_MKL | _OneDNN], ...] = (_MKL, _OneDNN) if by_mkl else (_OneDNN,)
+    return tuple((lambda kind=kind: _InFloat32(kind(), dtype)) if wide else kind for kind in kinds)
 
 
 def pack(model: Any, *, least: int = LEAST) -> int:
@@ -145,17 +176,37 @@ def pack(model: Any, *, least: int = LEAST) -> int:
     for module in model.modules():
         for one in module.parameters(recurse=False):
             uses[id(one)] = uses.get(id(one), 0) + 1
-    return sum(
-        _pack(module, shared=uses[id(module.weight)] > 1)
-        for module in model.modules()
-        if type(module) is torch.nn.Linear and _can(module, least)
-    )
+    layers = [one for one in model.modules() if type(one) is torch.nn.Linear and _can(one, least)]
+    if not _has_room(layers):
+        return 0
+    return sum(_pack(one, shared=uses[id(one.weight)] > 1) for one in layers)
+
+
+def computes_slowly(model: Any, *, least: int = LEAST) -> bool:
+    """Return whether products are slow here for the model's number type, for want of memory to pack its weights."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        return False
+    layers = [one for one in model.modules() if type(one) is torch.nn.Linear and _can(one, least)]
+    return any(computes_in_float32(one.weight.dtype, one.weight.device) for one in layers)
 
 
 def _can(layer: torch.nn.Linear, least: int) -> bool:
     """Return whether a layer computes as its class does, with a weight that can be packed."""
     weight = layer.weight
-    return "forward" not in vars(layer) and str(weight.dtype) in _CLOSE and weight.numel() >= least
+    known = str(weight.dtype) in _CLOSE
+    if str(weight.dtype) == _WIDE_ONLY:
+        known = computes_in_float32(weight.dtype, weight.device)
+    return "forward" not in vars(layer) and known and weight.numel() >= least
+
+
+def _has_room(layers: Sequence[torch.nn.Linear]) -> bool:
+    """Return whether there is room for the weights as float32 numbers, where they are packed as such."""
+    wide = [one.weight for one in layers if computes_in_float32(one.weight.dtype, one.weight.device)]
+    more = sum(one.numel() * (4 - one.element_size()) for one in wide)
+    free = free_memory(wide[0].device) if wide else None
+    return free is None or more <= _WIDE_SHARE * free
 
 
 def _pack(layer: Any, *, shared: bool) -> bool:

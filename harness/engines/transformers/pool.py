@@ -16,6 +16,7 @@ from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.compat import collector_paused, import_libraries
 from harness.engines.transformers.fused_layers import fuse
 from harness.engines.transformers.fused_steps import fuse_steps
+from harness.engines.transformers.half_precision import computes_in_float32, widen_attention
 from harness.engines.transformers.loading import Loaded, check_vocabulary, load_model, load_tokenizer
 from harness.engines.transformers.lora import Adapters
 from harness.engines.transformers.masked import MaskedEngine
@@ -43,6 +44,8 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     """Load the same; on a CPU the model's layers and steps are fused and its weights packed, for speed."""
     keep_few_kernels()
     loaded = load_weights(info, settings)
+    if computes_in_float32(loaded.model.dtype, loaded.model.device):
+        widen_attention()
     fuse(loaded.model)
     pack(loaded.model)
     fuse_steps(loaded.model)

@@ -1,7 +1,7 @@
 """The library of torch's that computes faster on this machine's processor.
 
-The answer depends on the maker of the processor alone. A trial by the clock might choose otherwise in the next run,
-whose numbers would then be rounded otherwise.
+The answer depends on the processor's maker and its instructions alone. A trial by the clock might choose otherwise in
+the next run, whose numbers would then be rounded otherwise.
 """
 
 from __future__ import annotations
@@ -26,6 +26,16 @@ def mkl_is_faster() -> bool:
 
     kernels: Any = torch.backends.mkl  # torch has no types for it
     return bool(kernels.is_available()) and _maker(_DESCRIPTION) == _INTEL
+
+
+def products_attend_faster() -> bool:
+    """Return whether many queries meet many keys faster in oneDNN's products than in torch's operation for attention.
+
+    They do on AMD's processors with AVX-512. With AVX2 the operation took 0.6 times as long (docs/performance.md).
+    """
+    import torch
+
+    return not mkl_is_faster() and torch.backends.cpu.get_cpu_capability() != "AVX2"
 
 
 def _maker(description: Path) -> str:

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import UnsupportedError
-from harness.engines.transformers.processor import mkl_is_faster
+from harness.engines.transformers.half_precision import computes_in_float32, widened
+from harness.engines.transformers.processor import mkl_is_faster, products_attend_faster
 
 if TYPE_CHECKING:
     import torch
@@ -149,6 +150,9 @@ def _attended(
     """
     import torch
 
+    if computes_in_float32(query.dtype, query.device):
+        wide = _attended(query.float(), _wide(own), widened(attention_mask), scale, softcap, fused=fused)
+        return wide.to(query.dtype)
     key, value = own
     rows, all_heads, length, width = query.shape
     if fused and length <= FEW and softcap is None and _goes_by_products(query, own, attention_mask):
@@ -191,6 +195,8 @@ def attend_few(
     """
     import torch
 
+    if computes_in_float32(asked.dtype, asked.device):
+        return attend_few(asked.float(), _wide(own), widened(mask), scale).to(asked.dtype)
     if not _goes_by_products(asked, own, mask):
         return _attended(asked, own, mask, scale, None, fused=True).flatten(2)
     prefix = getattr(own[0], _BEHIND, None)
@@ -217,6 +223,13 @@ def attend_few(
         return _by_token(torch.baddbmm(before.mul_(weights[..., :1]), weights[..., 1:], values), asked)
     found = torch.bmm(weights[..., 1:].to(values.dtype), values)
     return _by_token(torch.addcmul(found.float(), before, weights[..., :1]).to(asked.dtype), asked)
+
+
+def _wide(own: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return own keys and values, and the prefix before them, as float32 numbers."""
+    key, value = own[0].float(), own[1].float()
+    prefix = getattr(own[0], _BEHIND, None)
+    return (key if prefix is None else put_behind(key, (prefix[0].float(), prefix[1].float()))), value
 
 
 def _by_token(found: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
@@ -351,7 +364,7 @@ def _pays_products(asked: torch.Tensor, keys: torch.Tensor) -> bool:
     """Return whether queries [heads, queries, width] meet a prefix's keys [heads, keys, width] faster in products,
     which are right."""
     many, long = asked.shape[1], keys.shape[1]
-    worth = asked.device.type == "cpu" and not mkl_is_faster() and long >= _LONG and many * long >= _MANY
+    worth = asked.device.type == "cpu" and products_attend_faster() and long >= _LONG and many * long >= _MANY
     return worth and _products_are_right(keys.dtype)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.transformers import packing, split_attention
+from harness.engines.transformers import half_precision, packing, split_attention
 from tests.support.families import causal_of
 
 
@@ -16,6 +16,14 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     name: str = request.param
     for module in (packing, split_attention):
         monkeypatch.setattr(module, "mkl_is_faster", lambda: name == "MKL")
+    return name
+
+
+@pytest.fixture(params=["by itself", "in float32"])
+def half(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How half precision is taken to be multiplied here, one after the other, whatever the processor is."""
+    name: str = request.param
+    monkeypatch.setattr(half_precision, "multiplies", lambda _: name == "by itself")
     return name
 
 

@@ -1,4 +1,7 @@
-"""What is guaranteed in half precision: the same calls give the same bytes, other batches only other rounding."""
+"""What is guaranteed in half precision: the same calls give the same bytes, other batches only other rounding.
+
+It holds where the processor multiplies such numbers, and where they are computed in float32 instead.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
+from harness.checkpoints import resolve
 from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer, Request
-from harness.engines.settings import Dtype
+from harness.engines.settings import Dtype, ModelSettings
+from harness.engines.transformers import half_precision
 from harness.engines.transformers.agreement import FACTOR
 from harness.engines.transformers.causal import CausalEngine
+from harness.engines.transformers.fused_layers import fuse
+from harness.engines.transformers.fused_steps import fuse_steps
+from harness.engines.transformers.half_precision import widen_attention
 from harness.engines.transformers.in_float32 import in_float32
+from harness.engines.transformers.kv_cache import KeyValues, SlotCache
+from harness.engines.transformers.packing import pack
+from harness.engines.transformers.pool import load_weights
 from tests.support.engines import engine_for
 from tests.support.families import SHOTS
 from tests.support.tiny import CORPUS
@@ -51,6 +63,7 @@ def error(found: dict[Request, float], exact: dict[Request, float]) -> float:
     return float((sum((found[one] - exact[one]) ** 2 for one in exact) / len(exact)) ** 0.5)
 
 
+@pytest.mark.usefixtures("half")
 @pytest.mark.parametrize("dtype", HALF)
 def test_the_same_calls_give_the_same_bytes(dtype: Dtype, llama: Path) -> None:
     first, second = engine_for(llama, dtype=dtype), engine_for(llama, dtype=dtype)
@@ -59,12 +72,107 @@ def test_the_same_calls_give_the_same_bytes(dtype: Dtype, llama: Path) -> None:
     assert len(set(texts(first, ASKED))) > 1
 
 
+@pytest.mark.parametrize("half", ["in float32"], indirect=True)
+@pytest.mark.usefixtures("half")
+@pytest.mark.parametrize("dtype", HALF)
+def test_packed_models_keep_what_is_guaranteed(dtype: Dtype, llama: Path) -> None:
+    """All products and attention in float32, as a checkpoint is opened."""
+    first, second = quick(llama, dtype), quick(llama, dtype)
+    assert first.answer(SCORED) == second.answer(SCORED)
+    assert first.answer(ASKED) == second.answer(ASKED)
+    alone = engine_for(llama, dtype=dtype, together=False, batch=1)
+    with in_float32():
+        exact = logprobs(alone, SCORED)
+    assert 0 < error(logprobs(first, SCORED), exact) <= FACTOR * error(logprobs(alone, SCORED), exact)
+    assert first.notes == []
+
+
+def quick(folder: Path, dtype: Dtype) -> CausalEngine:
+    """An engine whose weights are all packed."""
+    (info,) = resolve(str(folder), seq_len=None)
+    settings = ModelSettings(device="cpu", threads=1, dtype=dtype)
+    loaded = load_weights(info, settings)
+    assert fuse(loaded.model) == len(loaded.model.model.layers)
+    assert pack(loaded.model, least=0) > 0
+    assert fuse_steps(loaded.model)
+    widen_attention()
+    return CausalEngine(info, loaded, settings)
+
+
+@pytest.mark.parametrize("half", ["in float32"], indirect=True)
+@pytest.mark.usefixtures("half")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_transformers_attention_is_that_of_float32_rounded_once(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    widen_attention()
+    attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    tensors = [torch.randn(2, heads, 7, 16).to(dtype) for heads in (4, 2, 2)]
+    mask = torch.zeros(2, 1, 7, 7, dtype=dtype).masked_fill_(~torch.ones(7, 7).tril().bool(), -3e4)
+    layer = torch.nn.Module()
+    layer.num_key_value_groups = 2  # type: ignore[assignment]
+    for masked in (None, mask):
+        wide = [one.float() for one in (*tensors, mask)]
+        expected, _ = attend(layer, *wide[:3], None if masked is None else wide[3], is_causal=masked is None)
+        found, _ = attend(layer, *tensors, masked, is_causal=masked is None)
+        assert torch.equal(found, expected.to(dtype))
+    monkeypatch.setattr(half_precision, "multiplies", lambda _: True)
+    assert attend(layer, *tensors, mask)[0].dtype is dtype
+
+
+@pytest.mark.parametrize("half", ["in float32"], indirect=True)
+@pytest.mark.usefixtures("half")
+def test_keys_and_values_at_work_are_held_as_they_are_multiplied() -> None:
+    made = torch.randn(1, 2, 3, 4).bfloat16()
+    slots = SlotCache(KeyValues((5, 6, 7), ((made, made),)))
+    assert slots.prefix.layers[0][0].dtype is torch.float32
+    slots.aim(0, 1, torch.tensor([[0]]), 1)
+    key, value = slots.update(made[:, :, :1], made[:, :, 1:2], 0)
+    assert key.dtype is value.dtype is torch.float32
+    assert torch.equal(value, made[:, :, 1:2].float())
+
+
+@pytest.mark.parametrize(
+    ("abilities", "machine", "expected"),
+    [
+        ({"avx2": True, "avx512_bf16": False}, "x86_64", (False, False)),
+        ({"avx512_bf16": True}, "x86_64", (True, False)),
+        ({"amx_bf16": True, "avx512_fp16": True}, "AMD64", (True, True)),
+        ({"avx512_f": True, "avx_ne_convert": True}, "x86_64", (False, False)),
+        ({}, "aarch64", (True, True)),
+    ],
+)
+def test_the_processors_instructions_say_which_types_it_multiplies(
+    abilities: dict[str, bool],
+    machine: str,
+    expected: tuple[bool, bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: abilities, raising=False)
+    find = half_precision.multiplies.__wrapped__
+    assert (find("torch.bfloat16"), find("torch.float16")) == expected
+    assert find("torch.float32")
+
+
+def test_an_older_torch_is_asked_for_one_kind_of_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    for there in (True, False):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda there=there: there, raising=False)
+        assert half_precision.multiplies.__wrapped__("torch.bfloat16") is there
+
+
+@pytest.mark.usefixtures("half")
 @pytest.mark.parametrize("dtype", HALF)
 def test_the_order_of_requests_within_a_call_changes_no_score(dtype: Dtype, llama: Path) -> None:
     mixed = random.Random(3).sample(SCORED, len(SCORED))
     assert logprobs(engine_for(llama, dtype=dtype), mixed) == logprobs(engine_for(llama, dtype=dtype), SCORED)
 
 
+@pytest.mark.usefixtures("half")
 @pytest.mark.parametrize("dtype", HALF)
 def test_other_batches_differ_by_rounding_only(dtype: Dtype, llama: Path) -> None:
     """No way of batching is further from float32 arithmetic than twice the error of sequences by themselves."""

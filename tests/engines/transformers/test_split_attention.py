@@ -28,7 +28,15 @@ def by_one_softmax(
 @pytest.mark.parametrize("rows", [1, 5, 32])
 @pytest.mark.parametrize("past", [0, 1, 40, 700])
 @pytest.mark.parametrize("tokens", [1, 2, 5])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("dtype", "half"),
+    [
+        (torch.float32, "by itself"),
+        *((dtype, half) for dtype in (torch.bfloat16, torch.float16) for half in ("by itself", "in float32")),
+    ],
+    indirect=["half"],
+)
+@pytest.mark.usefixtures("half")
 def test_the_tokens_of_each_row_see_the_prefix_and_the_own_keys_before_them(
     rows: int, past: int, tokens: int, dtype: torch.dtype
 ) -> None:
