@@ -84,7 +84,10 @@ def widen_attention() -> None:
         **more: Any,
     ) -> tuple[torch.Tensor, None]:
         if not computes_in_float32(query.dtype, query.device):
-            return sdpa_attention_forward(module, query, key, value, attention_mask, **more)
+            plain: tuple[torch.Tensor, None] = sdpa_attention_forward(
+                module, query, key, value, attention_mask, **more
+            )
+            return plain
         mask = attention_mask
         if mask is not None and mask.is_floating_point():
             mask = widened(mask)
