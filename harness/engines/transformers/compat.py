@@ -194,21 +194,34 @@ def _is_mapped(tensor: Any) -> bool:
     """
     import torch
 
-    if not isinstance(tensor, torch.Tensor):
-        return True
-    address = tensor.data_ptr()
-    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
-        places, _, _, _, inode, *_ = line.split(maxsplit=5)
-        begin, end = (int(place, 16) for place in places.split("-"))
-        if begin <= address < end:
-            return inode != "0"
-    return False
+    return not isinstance(tensor, torch.Tensor) or MappedFiles().hold(tensor)
 
 
-def let_go_if_mapped(tensor: torch.Tensor) -> None:
-    """Do as ``let_go`` with a tensor whose memory is that of a file, and nothing with another."""
-    if sys.platform == "linux" and _is_mapped(tensor):
-        let_go(tensor)
+class MappedFiles:
+    """The places of files in this process's memory, as they are when this is made; made once for many tensors.
+
+    It is right for tensors that exist by then, as long as they exist.
+    """
+
+    def __init__(self) -> None:
+        self._places: list[tuple[int, int]] = []
+        if sys.platform != "linux":
+            return
+        for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+            places, _, _, _, inode, *_ = line.split(maxsplit=5)
+            if inode != "0":
+                begin, end = places.split("-")
+                self._places.append((int(begin, 16), int(end, 16)))
+
+    def hold(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor's memory is that of a file."""
+        address = tensor.data_ptr()
+        return any(begin <= address < end for begin, end in self._places)
+
+    def let_go(self, tensor: torch.Tensor) -> None:
+        """Do as ``let_go`` with a tensor whose memory is that of a file, and nothing with another."""
+        if self.hold(tensor):
+            let_go(tensor)
 
 
 def let_go(tensor: torch.Tensor) -> None:

@@ -19,7 +19,7 @@ import textwrap
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.engines.transformers.compat import let_go_if_mapped
+from harness.engines.transformers.compat import MappedFiles
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +55,8 @@ def fuse(model: Any) -> int:
         for kind in {type(layer) for layer in layers}
         if _right(next(x for x in layers if type(x) is kind))
     }
-    return sum(_fuse(layer) for layer in layers if type(layer) in right)
+    files = MappedFiles()
+    return sum(_fuse(layer, files) for layer in layers if type(layer) in right)
 
 
 def _can(layer: Any) -> bool:
@@ -138,7 +139,7 @@ def _right(layer: Any) -> bool:
         trial._modules = {name: copy(module) for name, module in layer._modules.items()}
         for one in trial._modules.values():
             one._modules = dict(one._modules)
-        _fuse(trial, keeps=True)
+        _fuse(trial, None)
         try:
             after = trial(**inputs)
         except (RuntimeError, TypeError, ValueError, AttributeError):
@@ -147,8 +148,8 @@ def _right(layer: Any) -> bool:
     return bool(((after - before).float().abs() <= _CLOSE[str(before.dtype)] * most + 1e-30).all())
 
 
-def _fuse(layer: Any, *, keeps: bool = False) -> bool:
-    """Make a layer compute this way, and return True; unless ``keeps``, the plain weights need no memory any more."""
+def _fuse(layer: Any, files: MappedFiles | None) -> bool:
+    """Make a layer compute this way, and return True; with ``files``, plain weights there need no memory any more."""
     import torch
 
     attention, feed = layer.self_attn, layer.mlp
@@ -163,8 +164,8 @@ def _fuse(layer: Any, *, keeps: bool = False) -> bool:
             one = getattr(parent, name)
             setattr(parent, name, _slice_class()(merged, first, one.out_features))
             first += one.out_features
-            if not keeps:
-                let_go_if_mapped(one.weight)
+            if files is not None:
+                files.let_go(one.weight)
     return True
 
 

@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from harness.engines.transformers.compat import let_go_if_mapped
+from harness.engines.transformers.compat import MappedFiles
 from harness.engines.transformers.half_precision import computes_in_float32
 from harness.engines.transformers.memory import PACKED, free_memory
 from harness.engines.transformers.processor import mkl_is_faster
@@ -46,8 +46,8 @@ _WIDE_SHARE: Final = 0.4
 _TRIED: Final = 3
 """Rows that are tried with each layer."""
 
-_CLOSE: Final = {"torch.float32": 1e-5, "torch.bfloat16": 1e-2, "torch.float16": 2e-3}
-"""The difference that counts as rounding, relative to the sum of the products' absolute values, by number type; other
+_CLOSE: Final = {"torch.float32": 6e-6, "torch.bfloat16": 6e-3, "torch.float16": 1e-3}
+"""The difference that counts as rounding, relative to the lengths of both vectors multiplied, by number type; other
 types are not packed."""
 
 _WIDE_ONLY: Final = "torch.float16"
@@ -179,7 +179,8 @@ def pack(model: Any, *, least: int = LEAST) -> int:
     layers = [one for one in model.modules() if type(one) is torch.nn.Linear and _can(one, least)]
     if not _has_room(layers):
         return 0
-    return sum(_pack(one, shared=uses[id(one.weight)] > 1) for one in layers)
+    files = MappedFiles()
+    return sum(_pack(one, files, shared=uses[id(one.weight)] > 1) for one in layers)
 
 
 def computes_slowly(model: Any, *, least: int = LEAST) -> bool:
@@ -209,13 +210,13 @@ def _has_room(layers: Sequence[torch.nn.Linear]) -> bool:
     return free is None or more <= _WIDE_SHARE * free
 
 
-def _pack(layer: Any, *, shared: bool) -> bool:
+def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
     """Pack a layer, if that gives the same products, and if there is room where the plain weight has to stay."""
     import torch
 
     plain = layer.weight.detach()
-    free = free_memory(plain.device)
-    if shared and free is not None and plain.numel() * plain.element_size() > _SHARE * free:
+    free = free_memory(plain.device) if shared else None
+    if free is not None and plain.numel() * plain.element_size() > _SHARE * free:
         return False
     with torch.inference_mode(False), torch.no_grad():
         for library in _libraries_for(plain):
@@ -232,7 +233,7 @@ def _pack(layer: Any, *, shared: bool) -> bool:
         kept = torch.nn.Parameter(packed, requires_grad=False)
     if not shared:
         del layer.weight
-        let_go_if_mapped(plain)
+        files.let_go(plain)
     layer.__class__ = _packed_linear()
     layer.register_parameter(PACKED, kept)
     layer.own_type, layer.kernels = plain.dtype, kernels
@@ -248,9 +249,9 @@ def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: _Kernels) -> bool:
     rows = rows.to(plain.dtype)
     found = kernels.product(rows, packed, None, (outputs, count))
     expected = torch.nn.functional.linear(rows, plain)
-    size = torch.nn.functional.linear(rows.abs(), plain.abs()).float()
+    lengths = [torch.linalg.vector_norm(one, dim=-1, dtype=torch.float32) for one in (rows, plain)]
     off = (found.float() - expected.float()).abs()
-    return bool((off <= _CLOSE[str(plain.dtype)] * size + 1e-30).all())
+    return bool((off <= _CLOSE[str(plain.dtype)] * torch.outer(*lengths) + 1e-30).all())
 
 
 @functools.cache

@@ -94,7 +94,7 @@ def test_every_workaround_is_in_the_table_with_a_test_and_the_version_it_was_che
         for name, one in vars(compat).items()
         if callable(one) and getattr(one, "__module__", "") == compat.__name__ and not name.startswith("_")
     }
-    parts = {"collector_paused", "let_go", "let_go_if_mapped"}  # of ``import_libraries`` and ``pages_let_go``
+    parts = {"collector_paused", "let_go", "MappedFiles"}  # of ``import_libraries`` and ``pages_let_go``
     assert {name for name, _, _ in rows} == own - parts | {"MISMATCHES"}
     assert all(f"{name}" in here for name, _, _ in rows)
 

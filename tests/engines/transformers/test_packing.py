@@ -12,7 +12,7 @@ import torch
 
 from harness.engines.machine_memory import resident_bytes
 from harness.engines.transformers import packing
-from harness.engines.transformers.compat import let_go_if_mapped
+from harness.engines.transformers.compat import MappedFiles
 from harness.engines.transformers.in_float32 import in_float32
 from harness.engines.transformers.memory import bytes_of_weights, trim_heap
 from harness.engines.transformers.packing import computes_slowly, keep_few_kernels, pack
@@ -186,7 +186,7 @@ def test_pages_of_a_file_are_let_go_and_memory_of_another_kind_is_not(tmp_path: 
     path.write_bytes(expected.numpy().tobytes())
     mapped = torch.from_file(str(path), shared=False, size=expected.numel(), dtype=torch.float32)
     for tensor in (mapped, expected.clone()):
-        let_go_if_mapped(tensor)
+        MappedFiles().let_go(tensor)
         assert torch.equal(tensor, expected)
 
 
