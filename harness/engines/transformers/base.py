@@ -60,7 +60,10 @@ class ModelEngine(Generic[Made]):
         self._devices = devices_of(loaded.model)
         notes = copies_notes(settings.device, loaded.model.device, settings.processes)
         if computes_slowly(loaded.model):
-            notes = (*notes, f"{info.path}: {_SLOW_PRODUCTS.format(loaded.model.dtype)}")
+            notes = (
+                *notes,
+                f"{info.path}: {_SLOW_PRODUCTS.format(str(loaded.model.dtype).removeprefix('torch.'))}",
+            )
         self._loaded_notes, self._slow = (*loaded.notes, *notes), dict[str, str]()
 
     @property

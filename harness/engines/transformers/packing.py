@@ -127,7 +127,10 @@ class _MKL:
 
 
 class _InFloat32:
-    """Products of numbers that the processor does not multiply, by a library's products of float32 numbers."""
+    """Products of numbers that the processor does not multiply, by a library's products of float32 numbers.
+
+    Rows in float32 give products in float32.
+    """
 
     def __init__(self, library: _Kernels, dtype: torch.dtype) -> None:
         self._library, self._dtype = library, dtype
@@ -139,7 +142,7 @@ class _InFloat32:
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
     ) -> torch.Tensor:
         wide = None if bias is None else bias.float()
-        return self._library.product(rows.float(), packed, wide, shape).to(self._dtype)
+        return self._library.product(rows.float(), packed, wide, shape).to(rows.dtype)
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         return self._library.plain(packed, shape).to(self._dtype)
@@ -162,10 +165,10 @@ def _libraries_for(weight: torch.Tensor) -> tuple[Callable[[], _Kernels], ...]:
     return tuple((lambda kind=kind: _InFloat32(kind(), dtype)) if wide else kind for kind in kinds)
 
 
-def pack(model: Any, *, least: int = LEAST) -> int:
+def pack(model: Any, *, least: int = LEAST, processes: int = 1) -> int:
     """Pack the linear layers of a model on a CPU, and return how many. Packed ones stay as they are.
 
-    ``least`` is the size from which a weight is packed, in numbers.
+    ``least`` is the size from which a weight is packed, in numbers. So many ``processes`` load the model.
     """
     import torch
 
@@ -177,7 +180,7 @@ def pack(model: Any, *, least: int = LEAST) -> int:
         for one in module.parameters(recurse=False):
             uses[id(one)] = uses.get(id(one), 0) + 1
     layers = [one for one in model.modules() if type(one) is torch.nn.Linear and _can(one, least)]
-    if not _has_room(layers):
+    if not _has_room(layers, processes):
         return 0
     files = MappedFiles()
     return sum(_pack(one, files, shared=uses[id(one.weight)] > 1) for one in layers)
@@ -202,12 +205,12 @@ def _can(layer: torch.nn.Linear, least: int) -> bool:
     return "forward" not in vars(layer) and known and weight.numel() >= least
 
 
-def _has_room(layers: Sequence[torch.nn.Linear]) -> bool:
+def _has_room(layers: Sequence[torch.nn.Linear], processes: int) -> bool:
     """Return whether there is room for the weights as float32 numbers, where they are packed as such."""
     wide = [one.weight for one in layers if computes_in_float32(one.weight.dtype, one.weight.device)]
     more = sum(one.numel() * (4 - one.element_size()) for one in wide)
     free = free_memory(wide[0].device) if wide else None
-    return free is None or more <= _WIDE_SHARE * free
+    return free is None or more * processes <= _WIDE_SHARE * free
 
 
 def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
@@ -279,7 +282,12 @@ def _packed_linear() -> type[torch.nn.Linear]:
             """Return the products with the packed weight."""
             packed: Any = self._parameters[PACKED]
             if input.dtype != self.own_type:  # within ``in_float32``
-                return torch.nn.functional.linear(input, self.weight, self.bias)
+                if not isinstance(self.kernels, _InFloat32):
+                    return torch.nn.functional.linear(input, self.weight, self.bias)
+                with torch._C.DisableTorchFunction():
+                    return self.kernels.product(
+                        input, packed, self.bias, (self.out_features, self.in_features)
+                    )
             return self.kernels.product(input, packed, self.bias, (self.out_features, self.in_features))
 
     return PackedLinear

@@ -47,7 +47,7 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     if computes_in_float32(loaded.model.dtype, loaded.model.device):
         widen_attention()
     fuse(loaded.model)
-    pack(loaded.model)
+    pack(loaded.model, processes=settings.processes)
     fuse_steps(loaded.model)
     trim_heap(loaded.model.device)  # the plain weights' memory lies in pieces between what is kept
     return loaded

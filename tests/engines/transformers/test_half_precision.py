@@ -15,7 +15,7 @@ import torch
 from harness.checkpoints import resolve
 from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer, Request
 from harness.engines.settings import Dtype, ModelSettings
-from harness.engines.transformers import half_precision
+from harness.engines.transformers import base, half_precision
 from harness.engines.transformers.agreement import FACTOR
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.fused_layers import fuse
@@ -85,6 +85,14 @@ def test_packed_models_keep_what_is_guaranteed(dtype: Dtype, llama: Path) -> Non
         exact = logprobs(alone, SCORED)
     assert 0 < error(logprobs(first, SCORED), exact) <= FACTOR * error(logprobs(alone, SCORED), exact)
     assert first.notes == []
+
+
+def test_a_note_says_that_there_is_no_memory_for_float32(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "computes_slowly", lambda _: True)
+    (note,) = engine_for(llama, dtype="bfloat16").notes
+    assert note.startswith(f"{llama}: this processor has no products of bfloat16 numbers")
 
 
 def quick(folder: Path, dtype: Dtype) -> CausalEngine:
