@@ -14,6 +14,7 @@ from harness.core.errors import JournalError
 from harness.core.files import (
     check_kind,
     load_module,
+    shown_path,
     unwritable,
     write_atomic,
 )
@@ -48,15 +49,15 @@ def test_a_folder_that_can_be_made_is_told_from_one_that_cannot_without_making_i
     (tmp_path / "file").write_text("")
     assert unwritable(tmp_path) is None
     assert unwritable(tmp_path / "not" / "there") is None
-    assert unwritable(tmp_path / "file") == f"{tmp_path / 'file'} is no folder"
-    assert unwritable(tmp_path / "file" / "below") == f"{tmp_path / 'file'} is no folder"
+    assert unwritable(tmp_path / "file") == f"{shown_path(tmp_path / 'file')} is no folder"
+    assert unwritable(tmp_path / "file" / "below") == f"{shown_path(tmp_path / 'file')} is no folder"
     assert "too long" in str(unwritable(tmp_path / ("x" * 300)))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_link_to_nothing_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("gone")
-    told = f"{tmp_path / 'link'} is a link to gone, which is not there"
+    told = f"{shown_path(tmp_path / 'link')} is a link to gone, which is not there"
     assert unwritable(tmp_path / "link") == told
     assert unwritable(tmp_path / "link" / "below") == told
 

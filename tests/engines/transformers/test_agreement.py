@@ -380,9 +380,9 @@ def test_every_masked_family_gathers_logits_in_half_precision(
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("fault", [None, "one token too many is seen"])
 def test_large_logits_are_judged_by_their_own_rounding(
-    dtype: Dtype, fault: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dtype: Dtype, fault: str | None, half: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those of real models are: two right ways are further apart than any bound for small ones."""
+    """As those of real models are: two right ways are further apart than any bound, but for products in float32."""
     found: list[float] = []
     info, loaded = weights(causal_of(tmp_path, "llama"), dtype)
     with torch.no_grad():
@@ -399,7 +399,8 @@ def test_large_logits_are_judged_by_their_own_rounding(
         GENERATING[fault](monkeypatch)
     engine = CausalEngine(info, loaded)
     assert generates_together(engine) is (fault is None)
-    assert found[0] > (BOUND[f"torch.{dtype}"] if dtype != "float32" or fault else 0)
+    if half == "by itself":
+        assert found[0] > (BOUND[f"torch.{dtype}"] if dtype != "float32" or fault else 0)
 
 
 class Toy:
