@@ -24,15 +24,9 @@ from harness.engines.transformers.devices import copies_notes, devices_of
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.logits import SelectiveLogits
 from harness.engines.transformers.memory import first_batch_budget
-from harness.engines.transformers.packing import computes_slowly
 from harness.engines.transformers.scoring.plan import WorkDone
 
 _LOG: Final = logging.getLogger(__name__)
-
-_SLOW_PRODUCTS: Final = (
-    "this processor has no products of {} numbers, and there is no memory to compute them in float32, which is about "
-    "ten times as fast; --eval-dtype float32 needs as much"
-)
 
 Made = TypeVar("Made")
 
@@ -58,13 +52,8 @@ class ModelEngine(Generic[Made]):
         self._rows = int(loaded.model.get_input_embeddings().weight.shape[0])
         self.budget = first_batch_budget(loaded.model, self._rows, settings, info.path)
         self._devices = devices_of(loaded.model)
-        notes = copies_notes(settings.device, loaded.model.device, settings.processes)
-        if computes_slowly(loaded.model):
-            notes = (
-                *notes,
-                f"{info.path}: {_SLOW_PRODUCTS.format(str(loaded.model.dtype).removeprefix('torch.'))}",
-            )
-        self._loaded_notes, self._slow = (*loaded.notes, *notes), dict[str, str]()
+        copies = copies_notes(settings.device, loaded.model.device, settings.processes)
+        self._loaded_notes, self._slow = (*loaded.notes, *copies), dict[str, str]()
 
     @property
     def gathers(self) -> bool:

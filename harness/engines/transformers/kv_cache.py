@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import UnsupportedError
-from harness.engines.transformers.half_precision import computes_in_float32, stored_type
+from harness.engines.transformers.half_precision import stored_type
 from harness.engines.transformers.pages import can_be_apart, give_back, zeros_apart
 from harness.engines.transformers.scoring.prefix_tree import common
 from harness.engines.transformers.split_attention import put_behind, put_beside
@@ -46,10 +46,11 @@ class KeyValues:
         return KeyValues(self.tokens[:length], layers if length else ())
 
     def widened(self) -> KeyValues:
-        """Return them as float32 numbers, where those of their own type are not multiplied here."""
-        if not self.layers or not computes_in_float32(self.layers[0][0].dtype, self.layers[0][0].device):
+        """Return them in the type in which they are multiplied."""
+        if not self.layers:
             return self
-        return KeyValues(self.tokens, tuple((key.float(), value.float()) for key, value in self.layers))
+        dtype = stored_type(self.layers[0][0].dtype, self.layers[0][0].device)
+        return KeyValues(self.tokens, tuple((key.to(dtype), value.to(dtype)) for key, value in self.layers))
 
     @property
     def bytes(self) -> int:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.engines.transformers.compat import MappedFiles
@@ -49,10 +48,6 @@ _TRIED: Final = 3
 _CLOSE: Final = {"torch.float32": 6e-6, "torch.bfloat16": 6e-3, "torch.float16": 1e-3}
 """The difference that counts as rounding, relative to the lengths of both vectors multiplied, by number type; other
 types are not packed."""
-
-_WIDE_ONLY: Final = "torch.float16"
-"""A type that is packed only where it is computed in float32: no processor whose instructions multiply it has been
-seen."""
 
 _KERNELS: Final = 128
 """The kernels that oneDNN keeps, one for each shape of a weight and number of rows. Each takes 0.6 MB in torch 2.13,
@@ -126,7 +121,7 @@ class _MKL:
         return self.product(torch.eye(shape[1]), packed, None, shape).t().contiguous()
 
 
-class _InFloat32:
+class _Widened:
     """Products of numbers that the processor does not multiply, by a library's products of float32 numbers.
 
     Rows in float32 give products in float32.
@@ -157,18 +152,20 @@ def _shaped(shape: tuple[int, int]) -> torch.Tensor:
         return torch.empty(1).expand(shape)
 
 
-def _libraries_for(weight: torch.Tensor) -> tuple[Callable[[], _Kernels], ...]:
-    """Return the libraries to try with a weight, the fastest first."""
-    dtype, wide = weight.dtype, computes_in_float32(weight.dtype, weight.device)
-    by_mkl = (wide or str(dtype) == "torch.float32") and mkl_is_faster()
-    kinds: tuple[type[_MKL | _OneDNN], ...] = (_MKL, _OneDNN) if by_mkl else (_OneDNN,)
-    return tuple((lambda kind=kind: _InFloat32(kind(), dtype)) if wide else kind for kind in kinds)
+def _libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[type[_MKL | _OneDNN], ...]:
+    """Return the libraries to try with weights of a type, the fastest first; ``wide``: as float32 numbers.
+
+    None for float16 by itself: no processor that multiplies it has been seen.
+    """
+    if str(dtype) == "torch.float16" and not wide:
+        return ()
+    return (_MKL, _OneDNN) if (wide or str(dtype) == "torch.float32") and mkl_is_faster() else (_OneDNN,)
 
 
-def pack(model: Any, *, least: int = LEAST, processes: int = 1) -> int:
+def pack(model: Any, *, least: int = LEAST) -> int:
     """Pack the linear layers of a model on a CPU, and return how many. Packed ones stay as they are.
 
-    ``least`` is the size from which a weight is packed, in numbers. So many ``processes`` load the model.
+    ``least`` is the size from which a weight is packed, in numbers.
     """
     import torch
 
@@ -179,38 +176,37 @@ def pack(model: Any, *, least: int = LEAST, processes: int = 1) -> int:
     for module in model.modules():
         for one in module.parameters(recurse=False):
             uses[id(one)] = uses.get(id(one), 0) + 1
-    layers = [one for one in model.modules() if type(one) is torch.nn.Linear and _can(one, least)]
-    if not _has_room(layers, processes):
-        return 0
     files = MappedFiles()
-    return sum(_pack(one, files, shared=uses[id(one.weight)] > 1) for one in layers)
+    return sum(_pack(one, files, shared=uses[id(one.weight)] > 1) for one in _layers(model, least))
 
 
-def computes_slowly(model: Any, *, least: int = LEAST) -> bool:
-    """Return whether products are slow here for the model's number type, for want of memory to pack its weights."""
-    import torch
+def has_room_to_pack(model: Any, *, least: int = LEAST, processes: int = 1) -> bool:
+    """Return whether there is memory to pack a model's layers, in each of so many processes.
 
-    if not isinstance(model, torch.nn.Module):
-        return False
-    layers = [one for one in model.modules() if type(one) is torch.nn.Linear and _can(one, least)]
-    return any(computes_in_float32(one.weight.dtype, one.weight.device) for one in layers)
-
-
-def _can(layer: torch.nn.Linear, least: int) -> bool:
-    """Return whether a layer computes as its class does, with a weight that can be packed."""
-    weight = layer.weight
-    known = str(weight.dtype) in _CLOSE
-    if str(weight.dtype) == _WIDE_ONLY:
-        known = computes_in_float32(weight.dtype, weight.device)
-    return "forward" not in vars(layer) and known and weight.numel() >= least
-
-
-def _has_room(layers: Sequence[torch.nn.Linear], processes: int) -> bool:
-    """Return whether there is room for the weights as float32 numbers, where they are packed as such."""
-    wide = [one.weight for one in layers if computes_in_float32(one.weight.dtype, one.weight.device)]
+    It is wanting only where weights are packed as float32 numbers.
+    """
+    wide = [
+        one.weight
+        for one in _layers(model, least)
+        if computes_in_float32(one.weight.dtype, one.weight.device)
+    ]
     more = sum(one.numel() * (4 - one.element_size()) for one in wide)
     free = free_memory(wide[0].device) if wide else None
     return free is None or more * processes <= _WIDE_SHARE * free
+
+
+def _layers(model: Any, least: int) -> list[torch.nn.Linear]:
+    """Return the layers that compute as their class does, with weights that can be packed."""
+    import torch
+
+    return [
+        one
+        for one in getattr(model, "modules", tuple)()
+        if type(one) is torch.nn.Linear
+        and "forward" not in vars(one)
+        and str(one.weight.dtype) in _CLOSE
+        and one.weight.numel() >= least
+    ]
 
 
 def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
@@ -221,10 +217,11 @@ def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
     free = free_memory(plain.device) if shared else None
     if free is not None and plain.numel() * plain.element_size() > _SHARE * free:
         return False
+    wide = computes_in_float32(plain.dtype, plain.device)
     with torch.inference_mode(False), torch.no_grad():
-        for library in _libraries_for(plain):
+        for library in _libraries_for(plain.dtype, wide=wide):
             try:
-                kernels = library()
+                kernels: _Kernels = _Widened(library(), plain.dtype) if wide else library()
                 packed = kernels.packed(plain)
                 right = _same(plain, packed, kernels)
             except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
@@ -239,7 +236,7 @@ def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
         files.let_go(plain)
     layer.__class__ = _packed_linear()
     layer.register_parameter(PACKED, kept)
-    layer.own_type, layer.kernels = plain.dtype, kernels
+    layer.types, layer.kernels = {plain.dtype, packed.dtype}, kernels
     return True
 
 
@@ -265,7 +262,9 @@ def _packed_linear() -> type[torch.nn.Linear]:
     class PackedLinear(torch.nn.Linear):
         """A linear layer: hidden [..., in] -> [..., out]."""
 
-        own_type: torch.dtype
+        types: set[torch.dtype]
+        """The types of inputs that the kernels take."""
+
         kernels: _Kernels
 
         @property
@@ -281,13 +280,8 @@ def _packed_linear() -> type[torch.nn.Linear]:
         def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - as torch.nn.Linear has it
             """Return the products with the packed weight."""
             packed: Any = self._parameters[PACKED]
-            if input.dtype != self.own_type:  # within ``in_float32``
-                if not isinstance(self.kernels, _InFloat32):
-                    return torch.nn.functional.linear(input, self.weight, self.bias)
-                with torch._C.DisableTorchFunction():
-                    return self.kernels.product(
-                        input, packed, self.bias, (self.out_features, self.in_features)
-                    )
+            if input.dtype not in self.types:  # within ``in_float32``
+                return torch.nn.functional.linear(input, self.weight, self.bias)
             return self.kernels.product(input, packed, self.bias, (self.out_features, self.in_features))
 
     return PackedLinear

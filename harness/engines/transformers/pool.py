@@ -6,6 +6,7 @@ Before an engine answers, its own adapter is put on, or none.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo, LoadableFormat, format_of
@@ -22,10 +23,15 @@ from harness.engines.transformers.lora import Adapters
 from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.memory import trim_heap
 from harness.engines.transformers.mtp import load_mtp
-from harness.engines.transformers.packing import keep_few_kernels, pack
+from harness.engines.transformers.packing import has_room_to_pack, keep_few_kernels, pack
 
 _LOADERS: Final[dict[str, Callable[[CheckpointInfo, ModelSettings], Loaded]]] = {"mtp": load_mtp}
 """Formats whose models are not transformers' own."""
+
+_NO_ROOM: Final = (
+    "this processor has no products of {} numbers, and there is no memory to compute them in float32, which is about "
+    "ten times as fast; --eval-dtype float32 needs as much"
+)
 
 
 def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
@@ -34,20 +40,29 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     Raises ``CheckpointError`` when its files do not make that model.
     """
     form = format_of(info)
+    loaded: Loaded
     if isinstance(form, LoadableFormat):
-        loaded: Loaded = form.load(info, settings)
-        return loaded
-    return _LOADERS.get(info.format, load_model)(info, settings)
+        loaded = form.load(info, settings)
+    else:
+        loaded = _LOADERS.get(info.format, load_model)(info, settings)
+    if computes_in_float32(loaded.model.dtype, loaded.model.device):
+        widen_attention()
+    return loaded
 
 
 def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
-    """Load the same; on a CPU the model's layers and steps are fused and its weights packed, for speed."""
+    """Load the same; on a CPU the model's layers and steps are fused and its weights packed, for speed.
+
+    Weights that there is no memory to pack stay as they are, and a note says so.
+    """
     keep_few_kernels()
     loaded = load_weights(info, settings)
-    if computes_in_float32(loaded.model.dtype, loaded.model.device):
-        widen_attention()
     fuse(loaded.model)
-    pack(loaded.model, processes=settings.processes)
+    if has_room_to_pack(loaded.model, processes=settings.processes):
+        pack(loaded.model)
+    else:
+        name = str(loaded.model.dtype).removeprefix("torch.")
+        loaded = replace(loaded, notes=(*loaded.notes, f"{info.path}: {_NO_ROOM.format(name)}"))
     fuse_steps(loaded.model)
     trim_heap(loaded.model.device)  # the plain weights' memory lies in pieces between what is kept
     return loaded

@@ -15,7 +15,7 @@ import torch
 from harness.checkpoints import resolve
 from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer, Request
 from harness.engines.settings import Dtype, ModelSettings
-from harness.engines.transformers import base, half_precision
+from harness.engines.transformers import half_precision, pool
 from harness.engines.transformers.agreement import FACTOR
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.fused_layers import fuse
@@ -87,12 +87,25 @@ def test_packed_models_keep_what_is_guaranteed(dtype: Dtype, llama: Path) -> Non
     assert first.notes == []
 
 
-def test_a_note_says_that_there_is_no_memory_for_float32(
+def test_without_memory_for_float32_weights_stay_and_a_note_says_so(
     llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "computes_slowly", lambda _: True)
-    (note,) = engine_for(llama, dtype="bfloat16").notes
-    assert note.startswith(f"{llama}: this processor has no products of bfloat16 numbers")
+    (info,) = resolve(str(llama), seq_len=None)
+    settings = ModelSettings(device="cpu", threads=1, dtype="bfloat16", processes=3)
+    asked: list[int] = []
+
+    def full(_model: object, *, processes: int) -> bool:
+        asked.append(processes)
+        return False
+
+    monkeypatch.setattr(pool, "has_room_to_pack", full)
+    monkeypatch.setattr(pool, "pack", lambda _: pytest.fail("packed without memory"))
+    engine = pool.engine_of(info, pool.load_quick(info, settings), settings)
+    (note,) = engine.notes
+    assert note.startswith(
+        f"{llama}: this processor has no products of bfloat16 numbers, and there is no memory"
+    )
+    assert asked == [3]
 
 
 def quick(folder: Path, dtype: Dtype) -> CausalEngine:

@@ -15,7 +15,7 @@ from harness.engines.transformers import packing
 from harness.engines.transformers.compat import MappedFiles
 from harness.engines.transformers.in_float32 import in_float32
 from harness.engines.transformers.memory import bytes_of_weights, trim_heap
-from harness.engines.transformers.packing import computes_slowly, keep_few_kernels, pack
+from harness.engines.transformers.packing import has_room_to_pack, keep_few_kernels, pack
 from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
 from tests.support.tiny import tiny_causal, tiny_masked
 
@@ -131,21 +131,19 @@ def test_small_weights_and_other_number_types_stay(tmp_path: Path) -> None:
     assert pack(model_of("llama", tmp_path / "b", torch.float64), least=0) == 0
 
 
-@pytest.mark.parametrize("half", ["in float32"], indirect=True)
 @pytest.mark.usefixtures("half")
-def test_weights_stay_where_float32_numbers_would_not_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_room_is_asked_for_where_float32_numbers_take_more(
+    half: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = model_of("llama", tmp_path, torch.bfloat16)
     more = 2 * sum(one.weight.numel() for one in layers(model))
+    wide = half == "in float32"
     monkeypatch.setattr(packing, "free_memory", lambda _: 2 * more)
-    assert pack(model, least=0) == 0
-    assert computes_slowly(model, least=0)
+    assert has_room_to_pack(model, least=0) is not wide
     monkeypatch.setattr(packing, "free_memory", lambda _: 20 * more)
-    assert pack(model, least=0, processes=10) == 0
-    assert pack(model, least=0) == len(layers(model))
-    assert not computes_slowly(model, least=0)
-    assert not computes_slowly(model_of("llama", tmp_path / "f", torch.float32), least=0)
+    assert has_room_to_pack(model, least=0)
+    assert has_room_to_pack(model, least=0, processes=10) is not wide
+    assert has_room_to_pack(model_of("llama", tmp_path / "f", torch.float32), least=0, processes=1000)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 64, 300])
