@@ -165,7 +165,7 @@ class _Attention:
         for cache, mask in zip(self._caches, masks, strict=True):
             end = first + cache.count
             part = slice(first, end) if len(self._caches) > 1 else slice(None)
-            own_parts = cache.update(
+            own_parts = cache.store(
                 keys[part].transpose(1, 2), values[part].transpose(1, 2), attention.layer_idx
             )
             found.append(attend_few(asked[part], own_parts, mask, attention.scaling))

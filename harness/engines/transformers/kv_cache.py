@@ -228,7 +228,7 @@ class SlotCache(_Cache):
         for layer, parts in enumerate(prefix.layers):
             key, value = (self._empty(part) for part in parts)
             self._layers[layer] = (key, value)
-            self.update(*parts, layer)
+            self.store(*parts, layer)
 
     def aim(self, first: int, count: int, at: int | torch.Tensor, until: int) -> None:
         """Direct what the next forward pass computes to ``count`` slots from ``first`` on.
@@ -253,7 +253,18 @@ class SlotCache(_Cache):
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take what a layer computed for the rows; return what they attend to."""
+        """Take what a layer computed for the rows; return what they attend to, or what stands for it.
+
+        A model may do more with it than attend, so it has the model's own number type. Where another is stored, that
+        travels with the keys, and only ``split_attention`` finds it.
+        """
+        stored = self.store(keys, values, layer_idx)
+        return stored if stored[0].dtype == keys.dtype else (put_beside(keys, [stored]), values)
+
+    def store(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Take what a layer computed for the rows; return what they attend to, in the type that is stored."""
         if layer_idx not in self._layers:
             self._layers[layer_idx] = (self._empty(keys), self._empty(values))
         for buffer, new in zip(self._layers[layer_idx], (keys, values), strict=True):
@@ -290,9 +301,7 @@ class SlotCache(_Cache):
         """Return the keys and values that the selected rows attend to in a layer."""
         end = self._first + self.count
         keys, values = (part[self._first : end, :, : self._until] for part in self._layers[layer_idx])
-        if self.past:
-            put_behind(keys, self.prefix.layers[layer_idx])
-        return keys, values
+        return put_behind(keys, self.prefix.layers[layer_idx] if self.past else None), values
 
     def look(self, slot: int, length: int) -> Held:
         """Return the first tokens of a slot; they change with it."""
@@ -381,7 +390,7 @@ class SlotCaches(_Cache):
 
         counts = [cache.count for cache in self.caches]
         parts = zip(self.caches, torch.split(keys, counts), torch.split(values, counts), strict=True)
-        return put_beside(keys, [cache.update(key, value, layer_idx) for cache, key, value in parts]), values
+        return put_beside(keys, [cache.store(key, value, layer_idx) for cache, key, value in parts]), values
 
 
 def slot_mask(

@@ -81,8 +81,8 @@ def splitting(model: Any, *, fused: bool = True) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-def put_behind(keys: torch.Tensor, prefix: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """Mark keys as those after a prefix [1, heads, tokens, width], for ``split_attention``."""
+def put_behind(keys: torch.Tensor, prefix: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
+    """Mark keys as those after a prefix [1, heads, tokens, width], or after none, for ``split_attention``."""
     setattr(keys, _BEHIND, prefix)
     return keys
 
@@ -114,7 +114,11 @@ def split_attention(
     fused: bool = True,
     **more: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attend for a layer: queries [rows, heads, length, width] -> [rows, length, heads, width]."""
+    """Attend for a layer: queries [rows, heads, length, width] -> [rows, length, heads, width].
+
+    Raises ``UnsupportedError`` if the keys are not those that the cache returned: what a layer makes of them has lost
+    the prefix.
+    """
     import torch
 
     if odd := [name for name in _UNKNOWN if more.get(name) is not None]:
@@ -122,9 +126,10 @@ def split_attention(
     assert attention_mask is not None, "rows of different lengths need a mask"
     how = (query.shape[-1] ** -0.5 if scaling is None else scaling), softcap
     if (caches := beside(key)) is None:
+        if not hasattr(key, _BEHIND):
+            raise UnsupportedError("the model's attention gets other keys than those in its cache")
         return _attended(query, (key, value), attention_mask, *how, fused=fused), None
-    masks = beside(attention_mask)
-    assert masks is not None, "each cache has a mask"
+    masks = beside(attention_mask) or [attention_mask]
     asked = torch.split(query, [len(mask) for mask in masks])
     parts = zip(asked, caches, masks, strict=True)
     return torch.cat([_attended(one, cache, mask, *how, fused=fused) for one, cache, mask in parts]), None

@@ -138,7 +138,7 @@ def slot_position_off(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_prefix(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(kv_cache, "put_behind", lambda keys, prefix: keys)
+    patch.setattr(kv_cache, "put_behind", lambda keys, _: split_attention.put_behind(keys, None))
 
 
 def stale_prefix(patch: pytest.MonkeyPatch) -> None:
@@ -152,12 +152,12 @@ def stale_prefix(patch: pytest.MonkeyPatch) -> None:
 
 def rows_exchanged(patch: pytest.MonkeyPatch) -> None:
     """Keys and values go to the slot of another row."""
-    right = kv_cache.SlotCache.update
+    right = kv_cache.SlotCache.store
 
-    def update(self: Any, keys: Any, values: Any, layer: int, *more: Any, **how: Any) -> Any:
+    def store(self: Any, keys: Any, values: Any, layer: int) -> Any:
         return right(self, keys.roll(1, 0), values.roll(1, 0), layer)
 
-    patch.setattr(kv_cache.SlotCache, "update", update)
+    patch.setattr(kv_cache.SlotCache, "store", store)
 
 
 def nothing_hidden(patch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def past_before_last(patch: pytest.MonkeyPatch) -> None:
     right = split_attention.put_behind
 
     def put_behind(keys: Any, prefix: Any) -> Any:
-        return right(keys, tuple(part[:, :, :-1] for part in prefix))
+        return right(keys, prefix and tuple(part[:, :, :-1] for part in prefix))
 
     patch.setattr(kv_cache, "put_behind", put_behind)
 
@@ -225,7 +225,7 @@ GENERATING: dict[str, Change] = {
 
 SPLIT: dict[str, Change] = {
     "tokens see those after them": nothing_hidden,
-    "the prefix is dropped": lambda patch: patch.setattr(kv_cache, "put_behind", lambda keys, _: keys),
+    "the prefix is dropped": no_prefix,
     "the prefix lacks a token": past_before_last,
 }
 

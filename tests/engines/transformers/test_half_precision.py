@@ -25,6 +25,7 @@ from harness.engines.transformers.in_float32 import in_float32
 from harness.engines.transformers.kv_cache import KeyValues, SlotCache
 from harness.engines.transformers.packing import pack
 from harness.engines.transformers.pool import load_weights
+from harness.engines.transformers.split_attention import split_attention
 from tests.support.engines import engine_for
 from tests.support.families import SHOTS
 from tests.support.tiny import CORPUS
@@ -150,9 +151,27 @@ def test_keys_and_values_at_work_are_held_as_they_are_multiplied() -> None:
     slots = SlotCache(KeyValues((5, 6, 7), ((made, made),)))
     assert slots.prefix.layers[0][0].dtype is torch.float32
     slots.aim(0, 1, torch.tensor([[0]]), 1)
-    key, value = slots.update(made[:, :, :1], made[:, :, 1:2], 0)
+    key, value = slots.store(made[:, :, :1], made[:, :, 1:2], 0)
     assert key.dtype is value.dtype is torch.float32
     assert torch.equal(value, made[:, :, 1:2].float())
+
+
+@pytest.mark.usefixtures("half")
+def test_a_model_gets_its_own_type_from_the_cache_and_attends_to_what_is_stored() -> None:
+    made = torch.randn(1, 2, 3, 4).bfloat16()
+    slots = SlotCache(KeyValues((5, 6, 7), ((made, made),)))
+    for column in (0, 1):
+        slots.aim(0, 1, torch.tensor([[column]]), column + 1)
+        new = made[:, :, column : column + 1]
+        keys, values = slots.update(new, new, 0)
+    assert keys.dtype is values.dtype is torch.bfloat16
+    torch.nn.functional.linear(keys, torch.ones(8, 4).bfloat16())
+    query, mask = torch.randn(1, 2, 1, 4).bfloat16(), torch.zeros(1, 1, 1, 2).bfloat16()
+    found, _ = split_attention(None, query, keys, values, mask)
+    seen = torch.cat((made, made[:, :, :2]), dim=2).float()
+    expected = torch.nn.functional.scaled_dot_product_attention(query.float(), seen, seen).transpose(1, 2)
+    assert found.dtype is torch.bfloat16
+    assert torch.allclose(found.float(), expected, atol=0.03)
 
 
 @pytest.mark.parametrize(

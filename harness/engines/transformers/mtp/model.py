@@ -180,7 +180,7 @@ class MtpModel:
         import torch
 
         heads, made = self._heads, self._made
-        trunk = cache.seen(len(self._layers) + 1)[0][rows, 0, columns]
+        trunk = cache.seen(len(self._layers) + 1)[0][rows, 0, columns].to(heads.wqkv.dtype)
         turns = self._turns((columns + cache.past)[:, None])[:, 0]
         normed = self._normed(trunk, heads.attention_norm)  # [heads, rows, dim]
         queries = torch.bmm(normed, heads.wqkv[:, : made.dim].transpose(1, 2))

@@ -18,9 +18,11 @@ from harness.core.requests import (
     earliest_stop,
 )
 from harness.engines.settings import Dtype
+from harness.engines.transformers import kv_cache
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.generation.grouping import LEAST_SHARED
 from harness.engines.transformers.scoring.prefix_tree import grow
+from harness.engines.transformers.split_attention import put_behind
 from harness.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import (
     before_each_pass,
@@ -102,7 +104,7 @@ def test_what_generating_one_by_one_costs_is_told(llama: Path, monkeypatch: pyte
     wanted = texts(engine, requests)
     assert "slow" not in engine.usage
     done = engine.work_done
-    monkeypatch.setattr("harness.engines.transformers.kv_cache.put_behind", lambda keys, prefix: keys)
+    monkeypatch.setattr(kv_cache, "put_behind", lambda keys, _: put_behind(keys, None))
     single = engine_for(llama)
     assert not generates_together(single)
     assert texts(single, requests) == wanted
@@ -137,11 +139,8 @@ def test_a_model_that_cannot_share_is_generated_one_by_one(
 def test_a_model_whose_probe_differs_is_generated_one_by_one(
     llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.engines.transformers import split_attention
-
     wanted = texts(engine_for(llama), prompts())
-    monkeypatch.setattr(split_attention, "put_behind", lambda keys, prefix: keys)
-    monkeypatch.setattr("harness.engines.transformers.kv_cache.put_behind", lambda keys, prefix: keys)
+    monkeypatch.setattr(kv_cache, "put_behind", lambda keys, _: put_behind(keys, None))
     engine = engine_for(llama)
     assert engine.shares
     assert texts(engine, prompts()) == wanted
@@ -200,18 +199,20 @@ def test_rows_that_end_leave_their_memory_to_rows_that_wait(
 
 
 def test_a_prompt_alone_is_continued_in_one_piece(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.engines.transformers import kv_cache, split_attention
-
     engine = engine_for(llama)
     alone = Generate(SHOTS, max_new_tokens=6)
     wanted = texts(engine, [alone])  # the first call also tries the way that texts are generated
-    parts: list[Any] = []
-    put_behind = split_attention.put_behind
-    monkeypatch.setattr(kv_cache, "put_behind", lambda *given: parts.append(put_behind(*given)))
+    prefixes: list[Any] = []
+
+    def recorded(keys: Any, prefix: Any) -> Any:
+        prefixes.append(prefix)
+        return put_behind(keys, prefix)
+
+    monkeypatch.setattr(kv_cache, "put_behind", recorded)
     assert texts(engine, [alone]) == wanted
-    assert parts == []
+    assert set(prefixes) == {None}
     texts(engine, [Generate(SHOTS, max_new_tokens=6, temperature=1.0, samples=3)])
-    assert parts
+    assert any(prefix is not None for prefix in prefixes)
 
 
 def test_prefixes_are_kept_from_call_to_call(llama: Path) -> None:

@@ -71,6 +71,17 @@ def test_greedy_texts_are_head_0s_token_for_token(
         assert speculative.work_done.accepted.mean_length > 1.2
 
 
+@pytest.mark.usefixtures("half")
+def test_extra_heads_propose_in_half_precision(info: CheckpointInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SpeculationTuner, "proposes", lambda *_: True)
+    asked = requests(6, 24)
+    speculative = mtp_engine(info, dtype="bfloat16")
+    found = texts(speculative, asked, 6)
+    assert speculative.work_done.accepted.mean_length > 1.1
+    wanted = texts(mtp_engine(info, speculative="off", dtype="bfloat16"), asked, 6)
+    assert sum(mine == theirs for mine, theirs in zip(found, wanted, strict=True)) >= 4  # rounding differs
+
+
 def test_drawn_texts_are_head_0s_token_for_token(
     info: CheckpointInfo, alone: CausalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
