@@ -117,6 +117,42 @@ def test_import_libraries_keeps_what_they_make_from_the_collector() -> None:
     assert gc.isenabled()
 
 
+def test_scipy_when_called_imports_the_module_for_the_losses_that_call_it() -> None:
+    program = """
+import sys
+from harness.engines.transformers.compat import import_libraries
+import_libraries()
+from transformers.loss.loss_for_object_detection import linear_sum_assignment
+print("scipy.optimize" in sys.modules, *linear_sum_assignment([[1, 2], [4, 1]])[1], "scipy.optimize" in sys.modules)
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert found.split() == ["False", "0", "1", "True"]
+    from transformers.loss import loss_for_object_detection as theirs
+
+    assert "from scipy.optimize import linear_sum_assignment" in inspect.getsource(theirs)
+
+
+def test_scipy_when_called_gives_others_the_module_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    import scipy.optimize as real
+
+    with compat.scipy_when_called():
+        assert sys.modules["scipy.optimize"] is real
+    monkeypatch.delitem(sys.modules, "scipy.optimize")
+    with compat.scipy_when_called():
+        from scipy.optimize import linear_sum_assignment
+
+        stand_in = sys.modules["scipy.optimize"]
+        assert stand_in is not real
+        assert inspect.getmodule(inspect) is inspect
+        assert not hasattr(stand_in, "__file__")
+        monkeypatch.setattr(compat, "import_module", lambda _: real)
+        assert linear_sum_assignment([[2, 1], [1, 2]])[1].tolist() == [1, 0]
+        from scipy.optimize import brentq
+
+        assert brentq is real.brentq
+    assert sys.modules.get("scipy.optimize") is not stand_in
+
+
 def test_gguf_parsed_once_patches_what_transformers_imports_where_it_is_used() -> None:
     from transformers import modeling_gguf_pytorch_utils as theirs
 
