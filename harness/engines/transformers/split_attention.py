@@ -116,8 +116,8 @@ def split_attention(
 ) -> tuple[torch.Tensor, None]:
     """Attend for a layer: queries [rows, heads, length, width] -> [rows, length, heads, width].
 
-    Raises ``UnsupportedError`` if the keys are not those that the cache returned: what a layer makes of them has lost
-    the prefix.
+    Raises ``UnsupportedError`` if attention has arguments that are not known here, or keys that are not those of the
+    cache: what a layer makes of them is without the prefix.
     """
     import torch
 
