@@ -222,7 +222,9 @@ def _engine(target: str, engine: str) -> Any:
 def _start_ray(cpus: int) -> None:
     import ray
 
-    ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    ray.init(
+        "local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+    )
 
 
 def _wait_for_all(engine: Any, count: int, requests: Sequence[Any]) -> None:
