@@ -24,7 +24,7 @@ from harness.core.drawn_shots import draw_shots
 from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer
 from harness.engines.settings import Dtype, ModelSettings
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.pool import load_weights
+from harness.engines.transformers.pool import load_quick
 from perf.generation import GSM8K
 from perf.measure import table
 from perf.prompts import SEED, Item, items_of, load_benchmark
@@ -96,7 +96,7 @@ def main() -> None:
 def engine(info: CheckpointInfo, dtype: Dtype, options: argparse.Namespace, **how: Any) -> CausalEngine:
     """Return the engine with weights in that type."""
     settings = ModelSettings(device="cpu", dtype=dtype, threads=options.threads, batch=how.pop("batch", None))
-    made = CausalEngine(info, load_weights(info, settings), settings, **how)
+    made = CausalEngine(info, load_quick(info, settings), settings, **how)
     for note in made.notes:
         print(note)
     return made
