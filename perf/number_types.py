@@ -24,7 +24,7 @@ from harness.core.drawn_shots import draw_shots
 from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer
 from harness.engines.settings import Dtype, ModelSettings
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.pool import load_quick
+from harness.engines.transformers.pool import load_quick, load_weights
 from perf.generation import GSM8K
 from perf.measure import table
 from perf.prompts import SEED, Item, items_of, load_benchmark
@@ -93,10 +93,13 @@ def main() -> None:
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def engine(info: CheckpointInfo, dtype: Dtype, options: argparse.Namespace, **how: Any) -> CausalEngine:
-    """Return the engine with weights in that type."""
+def engine(
+    info: CheckpointInfo, dtype: Dtype, options: argparse.Namespace, *, plain: bool = False, **how: Any
+) -> CausalEngine:
+    """Return the engine with weights in that type: as a run has it, or with ``plain`` by transformers' own code."""
     settings = ModelSettings(device="cpu", dtype=dtype, threads=options.threads, batch=how.pop("batch", None))
-    made = CausalEngine(info, load_quick(info, settings), settings, **how)
+    load = load_weights if plain else load_quick
+    made = CausalEngine(info, load(info, settings), settings, **how)
     for note in made.notes:
         print(note)
     return made
@@ -164,9 +167,9 @@ def compare_texts(info: CheckpointInfo, options: argparse.Namespace) -> dict[str
         )
         for example in take_first(dataset.examples, options.texts)
     ]
-    exact = engine(info, "float32", options)
+    exact = engine(info, "float32", options, plain=True)
     many = engine(info, options.dtype, options)
-    alone = engine(info, options.dtype, options, together=False)
+    alone = engine(info, options.dtype, options, plain=True, together=False)
     (_, texts, seconds), (_, plain, plain_seconds) = (written(one, asked) for one in (many, alone))
     margins = [
         parting(exact, alone, ask.prompt, one, two)

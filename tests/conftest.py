@@ -48,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # With tiny models torch's threads mostly wait for each other, and most of all beside other processes.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Without it Ray joins whatever cluster runs on this machine: that of another worker's test.
+    os.environ["RAY_ADDRESS"] = "local"
     # Thousands of items live to the end, and most of what tests leave is freed without the collector.
     gc.set_threshold(20_000, 10, 10)
     # How long an example takes depends on what else the machine does.

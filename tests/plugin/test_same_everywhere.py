@@ -36,7 +36,7 @@ def test_says(example):
 def cluster() -> Iterator[None]:
     """A cluster with as many CPUs as there are replicas at most."""
     ray = pytest.importorskip("ray", reason="the package ray is not installed")
-    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
 

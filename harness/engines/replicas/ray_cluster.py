@@ -25,7 +25,8 @@ class Share(NamedTuple):
 
 
 def start(target: RayTarget) -> Any:
-    """Return the package, connected: to the address, to that of ``RAY_ADDRESS``, or to a cluster of this machine."""
+    """Return the package, connected: to the address, to that of ``RAY_ADDRESS``, to a cluster that runs on this
+    machine, or to a new one."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray

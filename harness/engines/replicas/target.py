@@ -1,7 +1,7 @@
 """``--eval-engine``: where the replicas of a model are, and how many.
 
 ray                a replica for each accelerator of the cluster, or one for each node without any
-ray:4              four, in the cluster of RAY_ADDRESS, or in one that is started on this machine
+ray:4              four, in the cluster of RAY_ADDRESS, else in one that runs on this machine, else in a new one
 ray://HOST:10001   in a cluster that is reached as Ray's clients reach it; ray:4://HOST:10001 four of them
 """
 

@@ -112,7 +112,7 @@ def records_by(engine: Engine, folder: Path) -> dict[str, str]:
 def cluster() -> Iterator[None]:
     """A cluster with a CPU, and so a thread, for each of two actors."""
     ray = pytest.importorskip("ray", reason="the package ray is not installed")
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
 

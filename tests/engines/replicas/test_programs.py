@@ -169,7 +169,7 @@ def test_an_error_of_the_sandbox_is_not_tried_again(opened: Any) -> None:
 @pytest.fixture
 def cluster() -> Iterator[None]:
     ray = pytest.importorskip("ray", reason="the package ray is not installed")
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
 

@@ -29,7 +29,6 @@ SETTINGS = ModelSettings(device="cpu", threads=1, engine="ray:2")
 def cluster() -> Iterator[None]:
     """A cluster of this machine, which ends with the tests."""
     ray = pytest.importorskip("ray", reason="the package ray is not installed")
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
 
