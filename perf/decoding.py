@@ -25,7 +25,7 @@ from harness.engines.settings import ModelSettings
 from harness.engines.transformers.attention_masks import Attention, attention_of
 from harness.engines.transformers.compat import quiet
 from harness.engines.transformers.fused_layers import fuse
-from harness.engines.transformers.fused_steps import fuse_steps
+from harness.engines.transformers.fused_steps import fuse_steps, prepare_steps
 from harness.engines.transformers.generation.sampling import DrawKey, SamplingParams, choose
 from harness.engines.transformers.generation.step import DecodeStep
 from harness.engines.transformers.kv_cache import SlotCache
@@ -67,6 +67,7 @@ def main() -> None:
         pack(model)
         if not options.plain:
             fuse_steps(model)
+            prepare_steps(model)
         size = sum(inner * outer for inner, outer in shapes)
         for threads in options.threads:
             torch.set_num_threads(threads)

@@ -20,7 +20,12 @@ from harness.engines.settings import ModelSettings
 from harness.engines.transformers.attention_masks import Attention, attention_of
 from harness.engines.transformers.base import ModelEngine
 from harness.engines.transformers.compat import quiet
-from harness.engines.transformers.fused_steps import leave_steps, steps_are_fused
+from harness.engines.transformers.fused_steps import (
+    leave_kernels,
+    leave_steps,
+    prepare_steps,
+    steps_are_fused,
+)
 from harness.engines.transformers.generation.ahead import AHEAD, AheadStepper, CudaGraphs
 from harness.engines.transformers.generation.batch import BatchGenerator, most_rows
 from harness.engines.transformers.generation.fallback import SequentialGenerator
@@ -30,6 +35,7 @@ from harness.engines.transformers.generation.speculative import SpeculativeStepp
 from harness.engines.transformers.generation.step import DecodeStep
 from harness.engines.transformers.known_ways import KnownWays, folder_for
 from harness.engines.transformers.loading import Loaded
+from harness.engines.transformers.native.library import missing
 from harness.engines.transformers.prompts import Prompt, chat_mode_of, prepare
 from harness.engines.transformers.scoring.padded import PaddedScorer
 from harness.engines.transformers.scoring.plan import Plan, TokenWork, WorkDone, plan
@@ -237,12 +243,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
         more: dict[str, Any] = {}
         plain = self._plain.logits
-        different: str | None = "steps are not fused"
-        if steps_are_fused(self._model):
-            different = self._ways.tried("fused steps", lambda: generator(stepper).verify(probe, plain))
-            if different is not None:
-                leave_steps(self._model)
-                self._note(f"each step goes through the model's own code: {different}")
+        different = self._fused(lambda: generator(stepper).verify(probe, plain))
         if different is not None:
             different = self._ways.tried("texts", lambda: generator(stepper).verify(probe, plain))
         if different is not None and self._model.device.type != "cpu":
@@ -277,6 +278,24 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         kind = looked_up if kind is DecodeStep else kind
         stepper = ahead or kind(self._model, self._needed, attention, **how, done=self.work_done)
         return generator(stepper, shared, **more)
+
+    def _fused(self, verify: Callable[[], str | None]) -> str | None:
+        """Have steps go by the kernels, else by fused operations, as far as the model can and a probe finds no
+        difference; return the difference where neither is so."""
+        different: str | None = "steps are not fused"
+        if prepare_steps(self._model):
+            different = self._ways.tried("steps by kernels", verify)
+            if different is not None:
+                leave_kernels(self._model)
+                self._note(f"each step goes by torch's operations: {different}")
+        elif self._model.device.type == "cpu" and (reason := missing()) is not None:
+            self._note(f"texts are generated more slowly than they could be: {reason}")
+        if different is not None and steps_are_fused(self._model):
+            different = self._ways.tried("fused steps", verify)
+            if different is not None:
+                leave_steps(self._model)
+                self._note(f"each step goes through the model's own code: {different}")
+        return different
 
     def _in_blocks(
         self, attention: Attention, verify: Callable[[AheadStepper], str | None]

@@ -17,9 +17,11 @@ import inspect
 import sys
 import textwrap
 from copy import copy
+from ctypes import ArgumentError
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.compat import MappedFiles
+from harness.engines.transformers.native import operations
 
 if TYPE_CHECKING:
     import torch
@@ -142,7 +144,7 @@ def _right(layer: Any) -> bool:
         _fuse(trial, None)
         try:
             after = trial(**inputs)
-        except (RuntimeError, TypeError, ValueError, AttributeError):
+        except (RuntimeError, TypeError, ValueError, AttributeError, ArgumentError):
             return False
     most = (before - inputs["hidden_states"]).float().abs().max()
     return bool(((after - before).float().abs() <= _CLOSE[str(before.dtype)] * most + 1e-30).all())
@@ -241,7 +243,7 @@ def _fused_class(plain: Any) -> type[Any]:
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     eager = getattr(sys.modules[plain.__module__], "eager_attention_forward", None)
-    rms_norm, silu = torch.rms_norm, torch.nn.functional.silu
+    silu = torch.nn.functional.silu
 
     def forward(
         self: Any,
@@ -267,12 +269,16 @@ def _fused_class(plain: Any) -> type[Any]:
                 **more,
             )
             return found
-        attention, norm = self.self_attn, self.input_layernorm
-        rows, length, width = hidden_states.shape
-        hidden: torch.Tensor = rms_norm(hidden_states, (width,), norm.weight, norm.variance_epsilon)
+        attention, own = self.self_attn, operations.computes(hidden_states)
+        rows, length, _ = hidden_states.shape
+        hidden: torch.Tensor = norm_by(self.input_layernorm, hidden_states, own=own)
         heads = _outputs(self.qkv_proj, attention, _QKV, hidden).view(rows, length, -1, attention.head_dim)
         keys = heads.shape[2] // (attention.num_key_value_groups + 2)
-        both = turned(heads[:, :, :-keys], *position_embeddings).transpose(1, 2)
+        if own:
+            operations.turn(heads, heads.shape[2] - keys, *position_embeddings)
+            both = heads[:, :, :-keys].transpose(1, 2)
+        else:
+            both = turned(heads[:, :, :-keys], *position_embeddings).transpose(1, 2)
         key, value = both[:, -keys:], heads[:, :, -keys:].transpose(1, 2)
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, attention.layer_idx)
@@ -290,10 +296,14 @@ def _fused_class(plain: Any) -> type[Any]:
             **more,
         )
         hidden = attention.o_proj(attended.reshape(rows, length, -1)).add_(hidden_states)
-        norm = self.post_attention_layernorm
-        between = rms_norm(hidden, (width,), norm.weight, norm.variance_epsilon)
-        gate, up = _outputs(self.gate_up_proj, self.mlp, _GATE_UP, between).chunk(2, -1)
-        hidden.add_(self.mlp.down_proj(silu(gate).mul_(up)))
+        between = norm_by(self.post_attention_layernorm, hidden, own=own)
+        gates_and_ups = _outputs(self.gate_up_proj, self.mlp, _GATE_UP, between)
+        if own:
+            between = operations.gated(gates_and_ups)
+        else:
+            gate, up = gates_and_ups.chunk(2, -1)
+            between = silu(gate).mul_(up)
+        hidden.add_(self.mlp.down_proj(between))
         return hidden
 
     return type(plain.__name__, (plain,), {"forward": forward, "__module__": plain.__module__})
@@ -315,6 +325,15 @@ def _outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: torch.Ten
             output = output if given is None else given
         changed.append(output)
     return torch.cat(changed, dim=-1)
+
+
+def norm_by(norm: Any, states: torch.Tensor, *, own: bool) -> torch.Tensor:
+    """Return states [..., width] by a norm of Llama's form; ``own``: by the kernels."""
+    import torch
+
+    if own:
+        return operations.rms_norm(states, norm)
+    return torch.rms_norm(states, states.shape[-1:], norm.weight, norm.variance_epsilon)
 
 
 def turned(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.fused_layers import body_of, turned
 from harness.engines.transformers.kv_cache import SlotCache, SlotCaches
+from harness.engines.transformers.native.steps import StepKernels
+from harness.engines.transformers.packing import pack_for_steps
 from harness.engines.transformers.split_attention import FEW, NAME, attend_few, beside
 
 if TYPE_CHECKING:
@@ -35,9 +38,24 @@ def fuse_steps(model: Any) -> bool:
     if not _can(model):
         return False
     plain: Any = type(model)
+    model.step_kernels = None
     model.step_modules = tuple(model.model.modules())
     model.__class__ = _stepping_class(plain)
     return True
+
+
+def prepare_steps(model: Any) -> bool:
+    """Pack a model's weights for steps, before the first of them; return whether whole steps go by the kernels."""
+    pack_for_steps(model)
+    if steps_are_fused(model):
+        with suppress(ValueError):  # other layers than the kernels compute
+            model.step_kernels = StepKernels(list(model.model.layers))
+    return getattr(model, "step_kernels", None) is not None
+
+
+def leave_kernels(model: Any) -> None:
+    """Let fused steps go by torch's operations."""
+    model.step_kernels = None
 
 
 def steps_are_fused(model: Any) -> bool:
@@ -96,7 +114,9 @@ def _stepping_class(plain: Any) -> type[Any]:
         hidden = self.model.embed_tokens(more["input_ids"])
         from transformers.modeling_outputs import CausalLMOutputWithPast
 
-        return CausalLMOutputWithPast(logits=self.lm_head(_hidden(self.model, hidden, more)))
+        return CausalLMOutputWithPast(
+            logits=self.lm_head(_hidden(self.model, self.step_kernels, hidden, more))
+        )
 
     return type(
         plain.__name__, (plain,), {"forward": forward, "__module__": plain.__module__, "steps_of": plain}
@@ -114,7 +134,9 @@ def _is_step(model: Any, given: dict[str, Any]) -> bool:
     )
 
 
-def _hidden(model: Any, embedded: torch.Tensor, given: dict[str, Any]) -> torch.Tensor:
+def _hidden(
+    model: Any, kernels: StepKernels | None, embedded: torch.Tensor, given: dict[str, Any]
+) -> torch.Tensor:
     """Return the last hidden states [rows, tokens, width] of a step from embedded tokens [rows, tokens, width]."""
     import torch
 
@@ -124,6 +146,9 @@ def _hidden(model: Any, embedded: torch.Tensor, given: dict[str, Any]) -> torch.
     hidden = embedded.view(rows * length, width)
     attend = _Attention(given["past_key_values"], given["attention_mask"])
     kinds = getattr(model.config, "layer_types", None) or [None] * len(model.layers)
+    norm = model.norm
+    if kernels is not None and kernels.compute(embedded, turn, *attend.parts(kinds)):
+        return rms_norm(embedded, (width,), norm.weight, norm.variance_epsilon)
     for layer, kind in zip(model.layers, kinds, strict=True):
         parts = layer._modules
         attention, feed = parts["self_attn"], parts["mlp"]
@@ -137,8 +162,9 @@ def _hidden(model: Any, embedded: torch.Tensor, given: dict[str, Any]) -> torch.
         between = rms_norm(hidden, (width,), norm.weight, norm.variance_epsilon)
         gate, up = parts["gate_up_proj"].forward(between).chunk(2, -1)
         hidden.add_(feed._modules["down_proj"].forward(silu(gate).mul_(up)))
-    norm = model.norm
-    return rms_norm(hidden, (width,), norm.weight, norm.variance_epsilon).view(rows, length, width)
+    return rms_norm(hidden, (width,), model.norm.weight, model.norm.variance_epsilon).view(
+        rows, length, width
+    )
 
 
 class _Attention:
@@ -151,6 +177,10 @@ class _Attention:
             kind: beside(mask) or [mask] for kind, mask in by_kind.items()
         }
         self._only = next(iter(self._masks.values())) if len(self._masks) == 1 else None
+
+    def parts(self, kinds: Sequence[str | None]) -> tuple[Sequence[SlotCache], list[Sequence[torch.Tensor]]]:
+        """Return the caches, and the masks for each of the layers of so many kinds."""
+        return self._caches, [self._only or self._masks[kind] for kind in kinds]
 
     def __call__(
         self, attention: Any, kind: str | None, turned_heads: torch.Tensor, values: torch.Tensor, own: int

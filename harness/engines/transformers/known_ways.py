@@ -22,6 +22,7 @@ from harness.engines.transformers.devices import devices_of
 from harness.engines.transformers.half_precision import multiplies
 from harness.engines.transformers.in_float32 import HALF
 from harness.engines.transformers.memory import bytes_of_weights
+from harness.engines.transformers.native.library import kernels
 from harness.engines.transformers.processor import mkl_is_faster
 
 _LEAST: Final = 10_000_000
@@ -97,7 +98,7 @@ def _device(device: Any) -> str:
 
     if device.type == "cuda":
         return f"cuda {torch.cuda.get_device_name(device)} {torch.version.cuda}"
-    library = "MKL" if mkl_is_faster() else "oneDNN"
+    library = ("MKL" if mkl_is_faster() else "oneDNN") + (", own" if kernels() is not None else "")
     wide = [name for name in HALF if not multiplies(name)]
     return f"{device.type} {torch.backends.cpu.get_cpu_capability()} {library} {wide}"
 
@@ -105,6 +106,6 @@ def _device(device: Any) -> str:
 @functools.cache
 def _code() -> str:
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in sorted(one for one in Path(__file__).parent.rglob("*") if one.suffix in (".py", ".c")):
         digest.update(f"{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()

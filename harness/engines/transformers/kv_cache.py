@@ -271,6 +271,36 @@ class SlotCache(_Cache):
             self._write(buffer, new)
         return self.seen(layer_idx)
 
+    @property
+    def first(self) -> int:
+        """The first slot that a pass is aimed at."""
+        return self._first
+
+    @property
+    def until(self) -> int:
+        """The column up to which the rows of a pass attend."""
+        return self._until
+
+    def aimed(self, length: int) -> torch.Tensor:
+        """Return the columns [rows, length] that a pass is aimed at."""
+        import torch
+
+        if isinstance(self._at, int):
+            return torch.arange(self._at, self._at + length).repeat(self.count, 1)
+        return self._at.contiguous()
+
+    def make_buffers(self, layers: int, heads: int, width: int, like: torch.Tensor) -> None:
+        """Make the buffers of all layers where they are missing, for a pass that writes into them itself."""
+        if len(self._layers) < layers:
+            for layer in range(layers):
+                if layer not in self._layers:
+                    key, value = (self._empty(like.new_empty((0, heads, 0, width))) for _ in range(2))
+                    self._layers[layer] = (key, value)
+
+    def buffer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the keys and values [slots, heads, columns, width] of a layer, with all that there is room for."""
+        return self._layers[layer]
+
     def _write(self, buffer: torch.Tensor, new: torch.Tensor) -> None:
         """Put ``new`` [rows, heads, length, width] in the columns that are aimed at."""
         part = buffer[self._first : self._first + self.count]

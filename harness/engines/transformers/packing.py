@@ -6,35 +6,29 @@ in float32, those of a vocabulary layer half (docs/performance.md). A packed wei
 so that it takes no more memory, or little more with MKL, whose layout has room for a pass's rows. One that is also the
 table of embeddings is kept beside it.
 
-Weights are packed for oneDNN's products, or for MKL's where these are faster: in float32 on Intel's processors. Those
-of a type that the processor does not multiply are packed as float32 numbers (``half_precision``). A layer is packed
-only where its packed product is the plain one up to rounding; that is tried with each layer. Code that reads ``weight``
-of a packed layer gets the plain numbers, made for that call.
+Weights are packed for the library whose products of many rows are the fastest (``products``), and again once texts are
+to be generated, where steps of few rows have a faster one (``pack_for_steps``). Those of a type that the processor does
+not multiply are packed as float32 numbers (``half_precision``). A layer is packed only where its packed product is the
+plain one up to rounding; that is tried with each layer. Code that reads ``weight`` of a packed layer gets the plain
+numbers, made for that call.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.compat import MappedFiles
 from harness.engines.transformers.half_precision import computes_in_float32
 from harness.engines.transformers.memory import PACKED, free_memory
-from harness.engines.transformers.processor import mkl_is_faster
+from harness.engines.transformers.products import Kernels, Native, Widened, libraries_for
 
 if TYPE_CHECKING:
     import torch
 
 LEAST: Final = 1 << 16
 """The numbers of a weight from which packing is worth it: each new number of rows costs a kernel's making."""
-
-_ROWS: Final = 64
-"""The rows that the kernels are told to expect; others are computed too. Measured for 1 to 512 rows: the format for 1
-row is slower with more of them, those for 16 to 512 are alike."""
-
-_ROWS_OF_MKL: Final = 256
-"""The same for MKL. Measured for 1 to 512 rows: formats for 16, 64 and 1,024 rows are slower with 256."""
 
 _SHARE: Final = 0.1
 """The share of free memory that the copy of a table of embeddings may take."""
@@ -59,109 +53,6 @@ def keep_few_kernels() -> None:
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_KERNELS))
 
 
-class _Kernels(Protocol):
-    """Products with packed weights of one library."""
-
-    def packed(self, plain: torch.Tensor) -> torch.Tensor:
-        """Return a weight [out, in] as its products take it; raise ``RuntimeError`` or ``AttributeError`` where the
-        processor or this version of torch has none."""
-
-    def product(
-        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
-    ) -> torch.Tensor:
-        """Return products [..., out] of rows [..., in] and a weight of that shape [out, in]."""
-
-    def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
-        """Return the plain weight [out, in], number for number."""
-
-
-class _OneDNN:
-    def __init__(self) -> None:
-        import torch
-
-        self._packed = torch.ops.mkldnn._reorder_linear_weight.default
-        self._product = torch.ops.mkldnn._linear_pointwise.default
-
-    def packed(self, plain: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self._packed(plain, _ROWS)
-        return found
-
-    def product(
-        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, _shape: tuple[int, int]
-    ) -> torch.Tensor:
-        found: torch.Tensor = self._product(rows, packed, bias, "none", [], "")
-        return found
-
-    def plain(self, packed: torch.Tensor, _shape: tuple[int, int]) -> torch.Tensor:
-        return packed.to_dense()
-
-
-class _MKL:
-    def __init__(self) -> None:
-        import torch
-
-        self._packed = torch.ops.mkl._mkl_reorder_linear_weight.default
-        self._product = torch.ops.mkl._mkl_linear.default
-
-    def packed(self, plain: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self._packed(plain, _ROWS_OF_MKL)
-        return found
-
-    def product(
-        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
-    ) -> torch.Tensor:
-        # Told of another number of rows than there are, it would compute with the plain weight.
-        found: torch.Tensor = self._product(rows, packed, _shaped(shape), bias, rows.numel() // shape[1])
-        return found
-
-    def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
-        import torch
-
-        # The layout is MKL's own. Each number times 1, beside others times 0, is itself.
-        return self.product(torch.eye(shape[1]), packed, None, shape).t().contiguous()
-
-
-class _Widened:
-    """Products of numbers that the processor does not multiply, by a library's products of float32 numbers.
-
-    Rows in float32 give products in float32.
-    """
-
-    def __init__(self, library: _Kernels, dtype: torch.dtype) -> None:
-        self._library, self._dtype = library, dtype
-
-    def packed(self, plain: torch.Tensor) -> torch.Tensor:
-        return self._library.packed(plain.float())
-
-    def product(
-        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
-    ) -> torch.Tensor:
-        wide = None if bias is None else bias.float()
-        return self._library.product(rows.float(), packed, wide, shape).to(rows.dtype)
-
-    def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
-        return self._library.plain(packed, shape).to(self._dtype)
-
-
-@functools.cache
-def _shaped(shape: tuple[int, int]) -> torch.Tensor:
-    """Return what stands for a plain weight of which only the shape is read: one number, however large the shape."""
-    import torch
-
-    with torch.inference_mode(False):
-        return torch.empty(1).expand(shape)
-
-
-def _libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[type[_MKL | _OneDNN], ...]:
-    """Return the libraries to try with weights of a type, the fastest first; ``wide``: as float32 numbers.
-
-    None for float16 by itself: no processor that multiplies it has been seen.
-    """
-    if str(dtype) == "torch.float16" and not wide:
-        return ()
-    return (_MKL, _OneDNN) if (wide or str(dtype) == "torch.float32") and mkl_is_faster() else (_OneDNN,)
-
-
 def pack(model: Any, *, least: int = LEAST) -> int:
     """Pack the linear layers of a model on a CPU, and return how many. Packed ones stay as they are.
 
@@ -178,6 +69,15 @@ def pack(model: Any, *, least: int = LEAST) -> int:
             uses[id(one)] = uses.get(id(one), 0) + 1
     files = MappedFiles()
     return sum(_pack(one, files, shared=uses[id(one.weight)] > 1) for one in _layers(model, least))
+
+
+def pack_for_steps(model: Any) -> int:
+    """Pack a model's packed layers again where products of few rows have a faster library; return how many have it.
+
+    Products of many rows take a few percent longer then.
+    """
+    packed = [one for one in getattr(model, "modules", tuple)() if type(one) is _packed_linear()]
+    return sum(map(_pack_again, packed))
 
 
 def has_room_to_pack(model: Any, *, least: int = LEAST, processes: int = 1) -> bool:
@@ -219,9 +119,9 @@ def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
         return False
     wide = computes_in_float32(plain.dtype, plain.device)
     with torch.inference_mode(False), torch.no_grad():
-        for library in _libraries_for(plain.dtype, wide=wide):
+        for library in libraries_for(plain.dtype, wide=wide):
             try:
-                kernels: _Kernels = _Widened(library(), plain.dtype) if wide else library()
+                kernels: Kernels = Widened(library(), plain.dtype) if wide else library()
                 packed = kernels.packed(plain)
                 right = _same(plain, packed, kernels)
             except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
@@ -240,7 +140,30 @@ def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
     return True
 
 
-def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: _Kernels) -> bool:
+def _pack_again(layer: Any) -> bool:
+    """Pack a packed layer for products of few rows, if these are the same; return whether it is packed so."""
+    import torch
+
+    before, old = layer.kernels, layer._parameters[PACKED]
+    wide = isinstance(before, Widened)
+    library = before.library if wide else before
+    if isinstance(library, Native) or old.dtype != torch.float32:
+        return isinstance(library, Native)
+    with torch.inference_mode(False), torch.no_grad():
+        try:
+            native = Native()
+        except RuntimeError:  # not here
+            return False
+        plain = library.plain(old, (layer.out_features, layer.in_features))
+        packed = native.packed(plain)
+        if not _same(plain, packed, native):
+            return False
+        layer.kernels = Widened(native, before.dtype) if wide else native
+        layer._parameters[PACKED] = torch.nn.Parameter(packed, requires_grad=False)
+    return True
+
+
+def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: Kernels) -> bool:
     """Return whether both weights give the same products with a few rows."""
     import torch
 
@@ -265,7 +188,7 @@ def _packed_linear() -> type[torch.nn.Linear]:
         types: set[torch.dtype]
         """The types of inputs that the kernels take."""
 
-        kernels: _Kernels
+        kernels: Kernels
 
         @property
         def weight(self) -> torch.Tensor:  # type: ignore[override]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.transformers import half_precision, packing, split_attention
+from harness.engines.transformers import half_precision, products, split_attention
+from harness.engines.transformers.native import library as native
 from tests.support.families import causal_of
 
 
@@ -14,8 +15,23 @@ from tests.support.families import causal_of
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The library that is taken to compute faster here, one after the other, whatever the processor is."""
     name: str = request.param
-    for module in (packing, split_attention):
+    for module in (products, split_attention):
         monkeypatch.setattr(module, "mkl_is_faster", lambda: name == "MKL")
+    return name
+
+
+@pytest.fixture
+def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that cannot use the kernels."""
+    monkeypatch.setattr(native, "_found", lambda: (None, "there is no C compiler (cc or gcc)"))
+
+
+@pytest.fixture(params=["by kernels", "by torch"])
+def step_way(request: pytest.FixtureRequest) -> str:
+    """How steps are computed, one after the other."""
+    name: str = request.param
+    if name == "by torch":
+        request.getfixturevalue("no_kernels")
     return name
 
 

@@ -16,6 +16,7 @@ from harness.engines.transformers import fused_steps
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.fused_layers import fuse
 from harness.engines.transformers.fused_steps import fuse_steps, leave_steps, steps_are_fused
+from harness.engines.transformers.native.steps import StepKernels
 from harness.engines.transformers.packing import pack
 from harness.engines.transformers.pool import load_weights
 from harness.engines.transformers.split_attention import attend_few
@@ -43,24 +44,28 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     right = fused_steps._hidden
 
-    def hidden(model: Any, embedded: torch.Tensor, given: dict[str, Any]) -> torch.Tensor:
+    def hidden(model: Any, kernels: Any, embedded: torch.Tensor, given: dict[str, Any]) -> torch.Tensor:
         seen.append(len(embedded))
-        return right(model, embedded, given)
+        return right(model, kernels, embedded, given)
 
     monkeypatch.setattr(fused_steps, "_hidden", hidden)
     return seen
 
 
 @pytest.mark.parametrize("name", CAUSAL)
-def test_texts_stay_and_steps_of_llamas_form_go_this_way(name: str, tmp_path: Path, steps: list[int]) -> None:
+def test_texts_stay_and_steps_of_llamas_form_go_this_way(
+    name: str, tmp_path: Path, steps: list[int], step_way: str
+) -> None:
     folder = causal_of(tmp_path, name)
     engine, requests = quick_engine(folder), [*prompts(), *with_samples()]
     assert steps_are_fused(engine.loaded.model) == (name in OF_THE_FORM)
     assert texts(engine, requests) == texts(engine_for(folder), requests)
     assert bool(steps) == (name in OF_THE_FORM)
-    assert engine.notes == []
+    slower = "texts are generated more slowly than they could be: there is no C compiler (cc or gcc)"
+    assert [note.partition(": ")[2] for note in engine.notes] == [slower] * (step_way == "by torch")
 
 
+@pytest.mark.usefixtures("step_way")
 def test_texts_after_several_prefixes_are_those_of_each_alone(llama: Path, steps: list[int]) -> None:
     requests = [
         Generate(f"{shots} {word}", max_new_tokens=12)
@@ -82,6 +87,7 @@ def test_half_precision_goes_this_way_too(llama: Path, steps: list[int]) -> None
     assert engine.notes == []
 
 
+@pytest.mark.usefixtures("step_way")
 def test_a_layer_with_a_hook_is_computed_by_its_own_code(llama: Path, steps: list[int]) -> None:
     engine, wanted = quick_engine(llama), texts(engine_for(llama), prompts())
     assert texts(engine, prompts()) == wanted
@@ -94,6 +100,7 @@ def test_a_layer_with_a_hook_is_computed_by_its_own_code(llama: Path, steps: lis
     assert steps
 
 
+@pytest.mark.usefixtures("no_kernels")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_step_with_a_fault_is_left_to_the_models_own_code(
     dtype: Dtype, llama: Path, monkeypatch: pytest.MonkeyPatch
@@ -110,8 +117,25 @@ def test_a_step_with_a_fault_is_left_to_the_models_own_code(
         assert texts(engine, prompts()) == texts(wanted, prompts())
     assert generates_together(engine)
     assert not steps_are_fused(engine.loaded.model)
+    assert len(engine.notes) == 2, "there are no kernels, and there is a fault"
+    assert "each step goes through the model's own code: a logit is" in engine.notes[1]
+
+
+def test_kernels_with_a_fault_are_left_to_torchs_operations(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = StepKernels.compute
+
+    def faulty(self: Any, states: torch.Tensor, turn: Any, caches: Any, masks: Any) -> bool:
+        seen = [[torch.zeros_like(mask) for mask in some] for some in masks]
+        return right(self, states, turn, caches, seen)  # all rows see as much as the longest
+
+    monkeypatch.setattr(StepKernels, "compute", faulty)
+    engine = quick_engine(llama)
+    assert texts(engine, prompts()) == texts(engine_for(llama), prompts())
+    assert steps_are_fused(engine.loaded.model)
     assert len(engine.notes) == 1
-    assert "each step goes through the model's own code: a logit is" in engine.notes[0]
+    assert "each step goes by torch's operations: a logit is" in engine.notes[0]
 
 
 def test_a_model_keeps_its_name_and_what_it_takes(llama: Path) -> None:

@@ -1,0 +1,147 @@
+"""The compiled kernels, for the processor at hand.
+
+The system's C compiler makes them at the first start, in about two seconds, and they stay in the user's cache. They
+run in the threads of torch's own OpenMP pool.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from harness.checkpoints.builtin import cache_folder
+
+_SOURCE: Final = Path(__file__).with_name("kernels.c")
+
+_FLAGS: Final = ("-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
+
+_DESCRIPTION: Final = Path("/proc/cpuinfo")
+
+_NEEDED: Final = {"avx2", "fma"}
+"""What a processor has to have, as the system calls it."""
+
+_PATIENCE: Final = 120
+"""Seconds after which a compiler is given up."""
+
+_THREADS: Final = ("GOMP_parallel", "omp_get_thread_num", "GOMP_barrier")
+"""The functions of the OpenMP library that torch has loaded."""
+
+
+_TYPES: Final = {"p": ctypes.c_void_p, "s": ctypes.c_ssize_t, "f": ctypes.c_float, "i": ctypes.c_int}
+
+_FUNCTIONS: Final = {
+    "multiply": "pppppsssi",
+    "normalize": "ppfsspi",
+    "gate": "psspi",
+    "turn_heads": "pssssppsi",
+    "panel_width": "",
+    "scratch_size": "p",
+    "step": "p",
+}
+"""What each function takes: pointers, sizes, floats and the number of threads."""
+
+_GIVES: Final = {"panel_width", "scratch_size"}
+"""Those that return a number."""
+
+
+class UnavailableError(Exception):
+    """The kernels cannot be used here; the text says why."""
+
+
+class UnfitError(UnavailableError):
+    """They are not for such a machine."""
+
+
+def kernels() -> Any | None:
+    """Return the compiled kernels; None where they cannot be used."""
+    return _found()[0]
+
+
+def missing() -> str | None:
+    """Return the reason for which a machine of the right kind cannot use the kernels, None where there is none."""
+    return _found()[1]
+
+
+@functools.cache
+def _found() -> tuple[Any | None, str | None]:
+    try:
+        return _loaded(_compiled(cache_folder("kernels"))), None
+    except UnavailableError as error:
+        return None, None if isinstance(error, UnfitError) else str(error)
+
+
+def _compiled(folder: Path) -> Path:
+    """Return the file of the compiled kernels, which is made unless it is there."""
+    flags = _instructions()
+    if platform.system() != "Linux" or not flags >= _NEEDED:
+        raise UnfitError("they are for Linux, and processors with AVX2 and FMA")
+    compiler = _compiler()
+    text = _SOURCE.read_bytes()
+    said = "\0".join([*compiler, *_FLAGS, *sorted(flags)]).encode()
+    path = folder / f"{hashlib.sha256(text + said).hexdigest()[:32]}.so"
+    if not path.is_file():
+        _compile(compiler, path)
+    return path
+
+
+def _instructions() -> set[str]:
+    """Return the names of the instructions that a processor has beyond the common ones."""
+    try:
+        lines = _DESCRIPTION.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return set()
+    return set(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
+
+
+def _compiler() -> list[str]:
+    """Return the command of the C compiler: ``CC`` where that is set, else ``cc``, ``gcc``."""
+    named = [shlex.split(os.environ["CC"])] if os.environ.get("CC", "").strip() else [["cc"], ["gcc"]]
+    for command in named:
+        if found := shutil.which(command[0]):
+            return [found, *command[1:]]
+    raise UnavailableError(f"there is no C compiler ({' or '.join(command[0] for command in named)})")
+
+
+def _compile(compiler: list[str], path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+            made = Path(scratch) / path.name
+            command = [*compiler, *_FLAGS, str(_SOURCE), "-o", str(made)]
+            done = subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=False)
+            if done.returncode:
+                said = done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"]
+                raise UnavailableError(f"{compiler[0]} does not compile them: {said[0]}")
+            made.replace(path)  # other processes see the whole file or none
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"{compiler[0]} takes longer than {_PATIENCE} s") from None
+    except OSError as error:
+        raise UnavailableError(f"{path}: {error.strerror or error}") from None
+
+
+def _loaded(path: Path) -> Any:
+    """Load the kernels, and give them the threads of the pool that torch uses."""
+    import torch  # noqa: F401 - loads the OpenMP library
+
+    try:
+        library, loaded = ctypes.CDLL(str(path)), ctypes.CDLL(None)
+        threads = [ctypes.cast(getattr(loaded, name), ctypes.c_void_p) for name in _THREADS]
+    except (OSError, AttributeError) as error:
+        raise UnavailableError(str(error)) from None
+    library.use_threads.argtypes = [ctypes.c_void_p] * 3
+    library.use_threads.restype = None
+    library.use_threads(*threads)
+    for name, takes in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.argtypes = [_TYPES[letter] for letter in takes]
+        function.restype = ctypes.c_ssize_t if name in _GIVES else None
+    return library

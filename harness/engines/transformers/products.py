@@ -1,0 +1,174 @@
+"""Products with weights that are laid out once for a library's kernels.
+
+MKL and oneDNN are torch's own. With few rows, a product of theirs takes 1.2 to 1.7 times as long as one of ours
+(``native``), which reads the weights at the speed of memory. With hundreds of rows it takes 0.9 times as long
+(docs/performance.md).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Final, Protocol
+
+from harness.engines.transformers.native.library import kernels
+from harness.engines.transformers.processor import mkl_is_faster
+
+if TYPE_CHECKING:
+    import torch
+
+_ROWS: Final = 64
+"""The rows that the kernels are told to expect; others are computed too. Measured for 1 to 512 rows: the format for 1
+row is slower with more of them, those for 16 to 512 are alike."""
+
+_ROWS_OF_MKL: Final = 256
+"""The same for MKL. Measured for 1 to 512 rows: formats for 16, 64 and 1,024 rows are slower with 256."""
+
+
+class Kernels(Protocol):
+    """Products with packed weights of one library."""
+
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        """Return a weight [out, in] as its products take it; raise ``RuntimeError`` or ``AttributeError`` where the
+        processor or this version of torch has none."""
+
+    def product(
+        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
+    ) -> torch.Tensor:
+        """Return products [..., out] of rows [..., in] and a weight of that shape [out, in]."""
+
+    def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        """Return the plain weight [out, in], number for number."""
+
+
+class _OneDNN:
+    def __init__(self) -> None:
+        import torch
+
+        self._packed = torch.ops.mkldnn._reorder_linear_weight.default
+        self._product = torch.ops.mkldnn._linear_pointwise.default
+
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self._packed(plain, _ROWS)
+        return found
+
+    def product(
+        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, _shape: tuple[int, int]
+    ) -> torch.Tensor:
+        found: torch.Tensor = self._product(rows, packed, bias, "none", [], "")
+        return found
+
+    def plain(self, packed: torch.Tensor, _shape: tuple[int, int]) -> torch.Tensor:
+        return packed.to_dense()
+
+
+class _MKL:
+    def __init__(self) -> None:
+        import torch
+
+        self._packed = torch.ops.mkl._mkl_reorder_linear_weight.default
+        self._product = torch.ops.mkl._mkl_linear.default
+
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self._packed(plain, _ROWS_OF_MKL)
+        return found
+
+    def product(
+        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
+    ) -> torch.Tensor:
+        # Told of another number of rows than there are, it would compute with the plain weight.
+        found: torch.Tensor = self._product(rows, packed, _shaped(shape), bias, rows.numel() // shape[1])
+        return found
+
+    def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        import torch
+
+        # The layout is MKL's own. Each number times 1, beside others times 0, is itself.
+        return self.product(torch.eye(shape[1]), packed, None, shape).t().contiguous()
+
+
+class Native:
+    """Products by code of our own, whose layout is panels [outputs / width, inputs, width], with 0 beyond the outputs.
+
+    ``RuntimeError`` where there are none.
+    """
+
+    def __init__(self) -> None:
+        found = kernels()
+        if found is None:
+            raise RuntimeError("there are no kernels here")
+        self._multiply, self._width = found.multiply, found.panel_width()
+
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        outputs, inputs = plain.shape
+        width = self._width
+        panels = plain.new_zeros(-(-outputs // width), inputs, width)
+        whole = outputs // width
+        panels[:whole] = plain[: whole * width].view(whole, width, inputs).transpose(1, 2)
+        if whole < len(panels):
+            panels[whole, :, : outputs - whole * width] = plain[whole * width :].t()
+        return panels
+
+    def product(
+        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
+    ) -> torch.Tensor:
+        import torch
+
+        outputs, inputs = shape
+        given = rows.contiguous()
+        found = given.new_empty(*rows.shape[:-1], outputs)
+        self._multiply(
+            given.data_ptr(),
+            packed.data_ptr(),
+            None if bias is None else bias.data_ptr(),
+            None,
+            found.data_ptr(),
+            given.numel() // inputs,
+            inputs,
+            outputs,
+            torch.get_num_threads(),
+        )
+        return found
+
+    def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        return packed.transpose(1, 2).reshape(-1, shape[1])[: shape[0]].contiguous()
+
+
+class Widened:
+    """Products of numbers that the processor does not multiply, by a library's products of float32 numbers.
+
+    Rows in float32 give products in float32.
+    """
+
+    def __init__(self, library: Kernels, dtype: torch.dtype) -> None:
+        self.library, self.dtype = library, dtype
+
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        return self.library.packed(plain.float())
+
+    def product(
+        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
+    ) -> torch.Tensor:
+        wide = None if bias is None else bias.float()
+        return self.library.product(rows.float(), packed, wide, shape).to(rows.dtype)
+
+    def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        return self.library.plain(packed, shape).to(self.dtype)
+
+
+@functools.cache
+def _shaped(shape: tuple[int, int]) -> torch.Tensor:
+    """Return what stands for a plain weight of which only the shape is read: one number, however large the shape."""
+    import torch
+
+    with torch.inference_mode(False):
+        return torch.empty(1).expand(shape)
+
+
+def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[type[_MKL | _OneDNN], ...]:
+    """Return the libraries to try with weights of a type, the fastest first; ``wide``: as float32 numbers.
+
+    None for float16 by itself: no processor that multiplies it has been seen.
+    """
+    if str(dtype) == "torch.float16" and not wide:
+        return ()
+    return (_MKL, _OneDNN) if (wide or str(dtype) == "torch.float32") and mkl_is_faster() else (_OneDNN,)

@@ -1,0 +1,97 @@
+"""Products and small operations by the kernels are torch's up to rounding, for every shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.engines.transformers.fused_layers import turned
+from harness.engines.transformers.native import operations
+from harness.engines.transformers.products import Native
+
+sizes = st.integers(1, 70)
+
+
+@pytest.fixture(autouse=True, params=[1, 2])
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    most = 1e-5 * max(1.0, float(expected.abs().max()))
+    return found.shape == expected.shape and bool(((found - expected).abs() <= most).all())
+
+
+@given(rows=st.integers(1, 450), inner=sizes, outer=st.integers(1, 150), biased=st.booleans())
+def test_products(rows: int, inner: int, outer: int, biased: bool) -> None:
+    native, x, weight = Native(), numbers(rows, inner), numbers(outer, inner)
+    bias = numbers(outer) if biased else None
+    packed = native.packed(weight)
+    assert close(native.product(x, packed, bias, (outer, inner)), torch.nn.functional.linear(x, weight, bias))
+    assert torch.equal(native.plain(packed, (outer, inner)), weight)
+
+
+@given(rows=st.integers(2, 40), inner=sizes, outer=sizes)
+def test_a_row_is_the_same_whatever_is_beside_it(rows: int, inner: int, outer: int) -> None:
+    native, x = Native(), numbers(rows, inner)
+    packed = native.packed(numbers(outer, inner))
+    together = native.product(x, packed, None, (outer, inner))
+    alone = [native.product(x[at : at + 1], packed, None, (outer, inner)) for at in range(rows)]
+    assert torch.equal(together, torch.cat(alone))
+
+
+def test_products_of_rows_that_lie_apart() -> None:
+    native, x, weight = Native(), numbers(3, 5, 40)[:, ::2, :33], numbers(50, 33)
+    found = native.product(x, native.packed(weight), None, (50, 33))
+    assert close(found, torch.nn.functional.linear(x, weight))
+
+
+@given(rows=st.integers(1, 300), width=st.integers(1, 100))
+def test_norms(rows: int, width: int) -> None:
+    norm = SimpleNamespace(weight=numbers(width), variance_epsilon=1e-5)
+    states = numbers(rows, width)
+    expected = torch.rms_norm(states, (width,), norm.weight, 1e-5)
+    assert close(operations.rms_norm(states, norm), expected)
+
+
+@given(rows=st.integers(1, 300), width=st.integers(1, 100))
+def test_gates(rows: int, width: int) -> None:
+    both = 30 * numbers(rows, 2 * width)
+    gate, up = both.chunk(2, -1)
+    assert close(operations.gated(both), torch.nn.functional.silu(gate) * up)
+
+
+def test_gates_at_the_ends_of_the_numbers() -> None:
+    gates = torch.tensor([-3e38, -200.0, -88.5, -0.0, 88.5, 200.0, float("nan"), float("inf")])
+    found = operations.gated(torch.cat((gates, torch.ones(8)))[None])[0]
+    expected = torch.nn.functional.silu(gates)
+    assert torch.allclose(found, expected, atol=1e-30, equal_nan=True)
+
+
+@given(
+    rows=st.integers(1, 40),
+    tokens=st.integers(1, 5),
+    heads=st.integers(1, 6),
+    half=st.integers(1, 40),
+    each=st.booleans(),
+)
+def test_rotations(rows: int, tokens: int, heads: int, half: int, each: bool) -> None:
+    states, count = numbers(rows, tokens, heads, 2 * half), max(1, heads - 1)
+    cos, sin = (numbers(rows if each else 1, tokens, 2 * half + one)[..., : 2 * half] for one in (0, 1))
+    expected = turned(states[:, :, :count].clone(), cos, sin)
+    rest = states[:, :, count:].clone()
+    operations.turn(states, count, cos, sin)
+    assert close(states[:, :, :count], expected)
+    assert torch.equal(states[:, :, count:], rest)

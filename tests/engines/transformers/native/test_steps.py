@@ -1,0 +1,134 @@
+"""Steps by the kernels give the logits of the model's own code, for heads, rows and prefixes of any number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from harness.engines.transformers.attention_masks import Attention, attention_of
+from harness.engines.transformers.fused_layers import fuse
+from harness.engines.transformers.fused_steps import fuse_steps, prepare_steps
+from harness.engines.transformers.generation.step import DecodeStep
+from harness.engines.transformers.kv_cache import SlotCache
+from harness.engines.transformers.logits import SelectiveLogits
+from harness.engines.transformers.memory import first_batch_budget
+from harness.engines.transformers.native.steps import StepKernels
+from harness.engines.transformers.packing import pack
+from harness.engines.transformers.scoring.plan import WorkDone
+from harness.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
+from harness.engines.transformers.split_attention import splitting
+
+VOCABULARY = 90
+
+
+def model_of(*, width: int, heads: int, keys: int, **more: Any) -> Any:
+    """A random model, and the same one as it is computed for speed."""
+    torch.manual_seed(3)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=13 * heads,
+        intermediate_size=75,
+        num_hidden_layers=2,
+        num_attention_heads=heads,
+        num_key_value_heads=keys,
+        head_dim=width,
+        max_position_embeddings=2048,
+        initializer_range=0.3,
+        **more,
+    )
+    plain = LlamaForCausalLM(config).eval()
+    quick = LlamaForCausalLM(config).eval()
+    quick.load_state_dict(plain.state_dict())
+    return plain, quick
+
+
+def tokens(count: int, seed: int) -> list[int]:
+    return [(7 * at + 13 * seed + at * at * seed) % VOCABULARY for at in range(count)]
+
+
+@pytest.fixture(params=[1, 2])
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each step whether the kernels computed it."""
+    found: list[bool] = []
+    right = StepKernels.compute
+
+    def compute(self: Any, *given: Any) -> bool:
+        found.append(right(self, *given))
+        return found[-1]
+
+    monkeypatch.setattr(StepKernels, "compute", compute)
+    return found
+
+
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize(
+    ("shape", "prefix", "own", "fed"),
+    [
+        ({"width": 64, "heads": 9, "keys": 3}, 300, [5, 1, 30], 1),
+        ({"width": 64, "heads": 2, "keys": 2}, 0, [260], 1),
+        ({"width": 16, "heads": 6, "keys": 1}, 40, [3] * 40, 2),
+        ({"width": 10, "heads": 5, "keys": 5}, 9, [2, 20], 3),
+        ({"width": 96, "heads": 4, "keys": 2}, 1, [2, 300, 7], 1),
+        ({"width": 34, "heads": 4, "keys": 2, "attention_bias": True, "mlp_bias": True}, 700, [2, 9], 1),
+    ],
+)
+def test_logits_are_those_of_the_models_own_code(
+    shape: dict[str, Any], prefix: int, own: list[int], fed: int, computed: list[bool]
+) -> None:
+    plain, quick = model_of(**shape)
+    begin = tokens(prefix, 1)
+    with torch.inference_mode():
+        fuse(quick)
+        pack(quick, least=0)
+        fuse_steps(quick)
+        assert prepare_steps(quick)
+        rows = [tokens(count, 2 + at) for at, count in enumerate(own)]
+        added = [tokens(fed, 50 + at) for at in range(len(own))]
+        found = _steps(quick, begin, rows, added)
+        for at, (row, more) in enumerate(zip(rows, added, strict=True)):
+            expected = plain(input_ids=torch.tensor([begin + row + more])).logits[0, -fed:]
+            off = (found[at * fed : (at + 1) * fed] - expected).abs().max()
+            assert off <= 2e-5 * expected.abs().max(), (at, float(off))
+    assert computed
+    assert all(computed)
+
+
+def _steps(model: Any, begin: list[int], rows: list[list[int]], added: list[list[int]]) -> torch.Tensor:
+    attention, done, budget = attention_of(model), WorkDone(), first_batch_budget(model, VOCABULARY)
+    assert isinstance(attention, Attention)
+    needed = SelectiveLogits(model, done)
+    stepper = DecodeStep(model, needed, attention, budget=budget, done=done)
+    scorer = PrefixTreeScorer(
+        model, needed, attention, vocabulary=VOCABULARY, batch=None, budget=budget, done=done
+    )
+    slots = SlotCache(scorer.prefix(tuple(begin)))
+    with splitting(model):
+        stepper.fill(slots, rows)
+        found = stepper.several(slots, added)
+    needed.close()
+    return found
+
+
+def test_a_weight_that_is_put_in_the_place_of_another_is_seen() -> None:
+    _, quick = model_of(width=16, heads=2, keys=1)
+    with torch.inference_mode():
+        fuse(quick)
+        pack(quick, least=0)
+        fuse_steps(quick)
+        prepare_steps(quick)
+        before = _steps(quick, [], [[1, 2, 3]], [[4]])
+        norm = quick.model.layers[0].input_layernorm
+        norm.weight = torch.nn.Parameter(3 * norm.weight, requires_grad=False)
+        assert not torch.allclose(_steps(quick, [], [[1, 2, 3]], [[4]]), before)
