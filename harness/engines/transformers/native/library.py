@@ -67,7 +67,7 @@ def kernels() -> Any | None:
 
 
 def missing() -> str | None:
-    """Return the reason for which a machine of the right kind cannot use the kernels, None where there is none."""
+    """Return what keeps a machine of the right kind from using the kernels, None where nothing does."""
     return _found()[1]
 
 
