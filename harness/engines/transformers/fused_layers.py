@@ -2,7 +2,8 @@
 
 transformers computes such a layer by some sixty operations. In a pass that continues few texts, most of them take
 longer to start than to compute. Here queries, keys and values are one product, and so are gate and up of the
-feed-forward part; a norm is one operation, and a rotation four.
+feed-forward part; a norm is one operation, and a rotation four. The last layer has no feed-forward part for tokens of
+which nothing more is wanted (``Wanted``).
 
 A layer is computed this way only where its code is that of Llama's, and where a trial with random numbers gives what
 that code gives, up to rounding. Attention is whatever the model is set to. The layer's own code stays for arithmetic in
@@ -43,6 +44,23 @@ _ROTATION: Final = ("apply_rotary_pos_emb", "rotate_half")
 """The functions by which a layer's module turns queries and keys."""
 
 _SWAPPED: Final = "touchstone_swapped"
+
+
+class Wanted:
+    """The places whose hidden states are all that is wanted of a last layer, which sets ``taken`` where it computes no
+    others."""
+
+    def __init__(self, rows: torch.Tensor, columns: torch.Tensor) -> None:
+        self._rows, self._columns = rows, columns
+        self.taken = False
+
+    def take(self, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return states [rows, tokens, width] at these places only [1, places, width], unless there are more places
+        than tokens."""
+        if len(self._rows) >= states[0].shape[0] * states[0].shape[1]:
+            return states
+        self.taken = True
+        return tuple(one[self._rows, self._columns].unsqueeze(0) for one in states)
 
 
 def fuse(model: Any) -> int:
@@ -295,7 +313,10 @@ def _fused_class(plain: Any) -> type[Any]:
             use_cache=use_cache,
             **more,
         )
-        hidden = attention.o_proj(attended.reshape(rows, length, -1)).add_(hidden_states)
+        attended = attended.reshape(rows, length, -1)
+        if self.wanted is not None:
+            attended, hidden_states = self.wanted.take(attended, hidden_states)
+        hidden = attention.o_proj(attended).add_(hidden_states)
         between = norm_by(self.post_attention_layernorm, hidden, own=own)
         gates_and_ups = _outputs(self.gate_up_proj, self.mlp, _GATE_UP, between)
         if own:
@@ -306,7 +327,9 @@ def _fused_class(plain: Any) -> type[Any]:
         hidden.add_(self.mlp.down_proj(between))
         return hidden
 
-    return type(plain.__name__, (plain,), {"forward": forward, "__module__": plain.__module__})
+    return type(
+        plain.__name__, (plain,), {"forward": forward, "__module__": plain.__module__, "wanted": None}
+    )
 
 
 def _outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: torch.Tensor) -> torch.Tensor:

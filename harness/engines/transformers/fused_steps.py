@@ -63,6 +63,14 @@ def steps_are_fused(model: Any) -> bool:
     return hasattr(type(model), "steps_of")
 
 
+def last_layer(model: Any) -> Any | None:
+    """Return the last layer of a model of which only what ``Wanted`` names may be computed; None for other models."""
+    if not steps_are_fused(model) or _has_hooks(model):
+        return None
+    layer = model.model.layers[-1]
+    return layer if hasattr(layer, "wanted") else None
+
+
 def leave_steps(model: Any) -> None:
     """Let a model whose steps are fused compute them by its own code again."""
     model.__class__ = type(model).steps_of
@@ -130,8 +138,13 @@ def _is_step(model: Any, given: dict[str, Any]) -> bool:
         and given["input_ids"].shape[1] <= FEW
         and model.config._attn_implementation == NAME
         and not model.training
-        and not any(one._forward_hooks or one._forward_pre_hooks for one in model.step_modules)
+        and not _has_hooks(model)
     )
+
+
+def _has_hooks(model: Any) -> bool:
+    """Return whether something looks at what a module within a model computes."""
+    return any(one._forward_hooks or one._forward_pre_hooks for one in model.step_modules)
 
 
 def _hidden(

@@ -2,7 +2,8 @@
 
 The vocabulary head is the widest layer of a small model, and most positions' logits are thrown away. A hook before
 the model's own output layer picks the hidden states of the needed positions. So everything from there on (bias, ties,
-softcaps, scales) is the model's own code, on fewer rows.
+softcaps, scales) is the model's own code, on fewer rows. Where the layers are fused, the last of them picks already,
+after its attention.
 
 ``verify`` tests whether that holds for a model: it compares both ways on a probe when the model is loaded.
 """
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import UnsupportedError, difference
+from harness.engines.transformers.fused_layers import Wanted
+from harness.engines.transformers.fused_steps import last_layer
 from harness.engines.transformers.memory import GrowingHeap
 from harness.engines.transformers.scoring.plan import WorkDone
 from harness.engines.transformers.transfer import Reading, to_device
@@ -33,6 +36,7 @@ class SelectiveLogits:
         self._heap = GrowingHeap(model.device)
         self._where: tuple[torch.Tensor, torch.Tensor] | None = None
         self._called = 0
+        self._early: Wanted | None = None
         layer = model.get_output_embeddings()
         self._hook = layer.register_forward_pre_hook(self._gather) if layer is not None else None
 
@@ -105,10 +109,16 @@ class SelectiveLogits:
         self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]
     ) -> torch.Tensor:
         self._where, self._called = where, 0
+        layer = last_layer(self._model)
+        self._early = None if layer is None else Wanted(*where)
+        if layer is not None:
+            layer.wanted = self._early
         try:
             logits: torch.Tensor = self._model(**inputs).logits
         finally:
             self._where = None
+            if layer is not None:
+                layer.wanted = None
         if self._called != 1:
             raise UnsupportedError(f"the output layer ran {self._called} times in one forward pass")
         return logits[0]
@@ -118,6 +128,8 @@ class SelectiveLogits:
         if self._where is None:
             return None
         self._called += 1
+        if self._early is not None and self._early.taken:
+            return None
         hidden = args[0]
         row, column = (places.to(hidden.device) for places in self._where)  # of a model on several devices
         return (hidden[row, column].unsqueeze(0), *args[1:])

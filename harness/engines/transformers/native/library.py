@@ -27,7 +27,7 @@ _FLAGS: Final = ("-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 _DESCRIPTION: Final = Path("/proc/cpuinfo")
 
 _NEEDED: Final = {"avx2", "fma"}
-"""What a processor has to have, as the system calls it."""
+"""The instructions that a processor has to have, as the system calls them."""
 
 _PATIENCE: Final = 120
 """Seconds after which a compiler is given up."""
@@ -47,7 +47,7 @@ _FUNCTIONS: Final = {
     "scratch_size": "p",
     "step": "p",
 }
-"""What each function takes: pointers, sizes, floats and the number of threads."""
+"""The arguments of each function: pointers, sizes, floats and the number of threads."""
 
 _GIVES: Final = {"panel_width", "scratch_size"}
 """Those that return a number."""
