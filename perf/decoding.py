@@ -7,8 +7,9 @@ The products' floor is the time of ``torch.mm`` with the same shapes, one produc
 bytes. Times are the least of ``--repeats``.
 
 Beside them stand the parts of the pass, each measured alone: the model's own products, one after the other, and the
-attention of all layers. The rest is what remains. The choice of the most probable tokens comes after the pass. With
-``--plain`` the pass goes through the model's own code around the layers. ``--threads`` may name several numbers.
+attention of all layers by torch. The rest is what remains, less than nothing where the kernels compute whole steps. The
+choice of the most probable tokens comes after the pass. With ``--plain`` the pass goes through the model's own code
+around the layers. ``--threads`` may name several numbers.
 
 A row alone has its prefix in its own slot, as where texts are generated.
 """

@@ -40,12 +40,14 @@ typedef void (*parallel_fn)(void (*)(void *), void *, unsigned, unsigned);
 static struct {
   parallel_fn parallel;
   int (*number)(void);
+  int (*count)(void);
   void (*barrier)(void);
 } pool;
 
-void use_threads(parallel_fn parallel, int (*number)(void), void (*barrier)(void)) {
+void use_threads(parallel_fn parallel, int (*number)(void), int (*count)(void), void (*barrier)(void)) {
   pool.parallel = parallel;
   pool.number = number;
+  pool.count = count;
   pool.barrier = barrier;
 }
 
@@ -57,6 +59,9 @@ static void run(void (*work)(void *), void *given, int threads) {
 }
 
 INLINE int number_of(int threads) { return threads > 1 ? pool.number() : 0; }
+
+/* The threads that work together: fewer than were asked for where OpenMP is told so. */
+INLINE int team_of(int threads) { return threads > 1 ? pool.count() : 1; }
 
 INLINE void wait_for(int threads) {
   if (threads > 1) pool.barrier();
@@ -257,10 +262,10 @@ static void multiply_panel(const product_of *p, ptrdiff_t panel, ptrdiff_t first
   }
 }
 
-static void multiply_share(const product_of *p, int number) {
+static void multiply_share(const product_of *p, int number, int team) {
   ptrdiff_t panels = (p->outer + PANEL - 1) / PANEL, tiles = (p->rows + MOST_ROWS - 1) / MOST_ROWS;
   ptrdiff_t blocks = (tiles + TILES_AT_ONCE - 1) / TILES_AT_ONCE;
-  ptrdiff_t first = blocks * panels * number / p->threads, end = blocks * panels * (number + 1) / p->threads;
+  ptrdiff_t first = blocks * panels * number / team, end = blocks * panels * (number + 1) / team;
   for (ptrdiff_t item = first; item < end; item++) {
     ptrdiff_t block = item / panels, begin = tiles * block / blocks;
     multiply_panel(p, item % panels, begin, tiles * (block + 1) / blocks - begin, tiles);
@@ -269,7 +274,7 @@ static void multiply_share(const product_of *p, int number) {
 
 static void multiply_in_thread(void *given) {
   const product_of *p = given;
-  multiply_share(p, number_of(p->threads));
+  multiply_share(p, number_of(p->threads), team_of(p->threads));
 }
 
 /* out [rows, outer] = x [rows, inner] times the packed weights, plus bias, plus add; add may be out, or NULL */
@@ -341,22 +346,22 @@ typedef struct {
 
 static void normalize_in_thread(void *given) {
   const rows_of *r = given;
-  int number = number_of(r->threads);
-  norm_rows(r->x, r->weight, r->eps, r->width, share_of(r->rows, number, r->threads),
-            share_of(r->rows, number + 1, r->threads), r->out);
+  int number = number_of(r->threads), team = team_of(r->threads);
+  norm_rows(r->x, r->weight, r->eps, r->width, share_of(r->rows, number, team),
+            share_of(r->rows, number + 1, team), r->out);
 }
 
 static void gate_in_thread(void *given) {
   const rows_of *r = given;
-  int number = number_of(r->threads);
-  ptrdiff_t first = share_of(r->rows, number, r->threads), end = share_of(r->rows, number + 1, r->threads);
+  int number = number_of(r->threads), team = team_of(r->threads);
+  ptrdiff_t first = share_of(r->rows, number, team), end = share_of(r->rows, number + 1, team);
   gate_columns(r->x + first * 2 * r->width, r->width, end - first, 0, r->width, r->out + first * r->width, r->width);
 }
 
 static void turn_in_thread(void *given) {
   const rows_of *r = given;
-  int number = number_of(r->threads);
-  for (ptrdiff_t row = share_of(r->rows, number, r->threads); row < share_of(r->rows, number + 1, r->threads); row++) {
+  int number = number_of(r->threads), team = team_of(r->threads);
+  for (ptrdiff_t row = share_of(r->rows, number, team); row < share_of(r->rows, number + 1, team); row++) {
     ptrdiff_t at = row % r->turns * r->width;
     for (ptrdiff_t head = 0; head < r->heads; head++) {
       float *x = r->out + row * r->stride + head * r->width;
@@ -701,10 +706,10 @@ static void turn_and_keep(const step_of *s, const scratch_of *m, const layer_cac
 
 static void step_in_thread(void *given) {
   step_of *s = given;
-  const int threads = (int)s->threads, number = number_of(threads);
+  const int threads = (int)s->threads, number = number_of(threads), team = team_of(threads);
   const ptrdiff_t tokens = s->rows * s->tokens, hidden = s->hidden;
   const scratch_of m = scratch_in(s);
-  const ptrdiff_t first_token = share_of(tokens, number, threads), end_token = share_of(tokens, number + 1, threads);
+  const ptrdiff_t first_token = share_of(tokens, number, team), end_token = share_of(tokens, number + 1, team);
   for (ptrdiff_t i = 0; i < s->layers; i++) {
     const layer_of *l = s->layer + i;
     const layer_cache *held = s->held + i * s->caches;
@@ -714,10 +719,10 @@ static void step_in_thread(void *given) {
     wait_for(threads);
     product_of qkv = {m.normed, hidden, l->qkv, l->qkv_bias, 0, m.heads, m.heads_width, tokens, hidden, m.heads_width,
                       threads};
-    multiply_share(&qkv, number);
+    multiply_share(&qkv, number, team);
     wait_for(threads);
     ptrdiff_t heads = tokens * s->heads;
-    for (ptrdiff_t at = share_of(heads, number, threads); at < share_of(heads, number + 1, threads); at++)
+    for (ptrdiff_t at = share_of(heads, number, team); at < share_of(heads, number + 1, team); at++)
       turn_and_keep(s, &m, held, at / s->heads, at % s->heads);
     wait_for(threads);
     ptrdiff_t before = 0, task = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED);
@@ -732,27 +737,27 @@ static void step_in_thread(void *given) {
     for (ptrdiff_t c = 0; c < s->caches; c++) {
       work_of w = work_on(&a, s->cache + c);
       ptrdiff_t all = s->cache[c].rows * each, start = s->cache[c].first * each;
-      merge(&a, w.prefix_parts + w.own_parts, start + share_of(all, number, threads),
-            start + share_of(all, number + 1, threads));
+      merge(&a, w.prefix_parts + w.own_parts, start + share_of(all, number, team),
+            start + share_of(all, number + 1, team));
     }
     wait_for(threads);
     product_of o = {m.attended, m.attended_width, l->o, l->o_bias, s->states, s->states, hidden, tokens,
                     m.attended_width, hidden, threads};
-    multiply_share(&o, number);
+    multiply_share(&o, number, team);
     wait_for(threads);
     norm_rows(s->states, l->post_norm, l->post_eps, hidden, first_token, end_token, m.normed);
     wait_for(threads);
     product_of both = {m.normed, hidden, l->gate_up, l->gate_up_bias, 0, m.both, 2 * s->features, tokens, hidden,
                        2 * s->features, threads};
-    multiply_share(&both, number);
+    multiply_share(&both, number, team);
     wait_for(threads);
-    gate_columns(m.both, s->features, tokens, share_of(s->features / LANES, number, threads) * LANES,
-                 number + 1 == threads ? s->features : share_of(s->features / LANES, number + 1, threads) * LANES,
+    gate_columns(m.both, s->features, tokens, share_of(s->features / LANES, number, team) * LANES,
+                 number + 1 == team ? s->features : share_of(s->features / LANES, number + 1, team) * LANES,
                  m.both, 2 * s->features);
     wait_for(threads);
     product_of down = {m.both, 2 * s->features, l->down, l->down_bias, s->states, s->states, hidden, tokens,
                        s->features, hidden, threads};
-    multiply_share(&down, number);
+    multiply_share(&down, number, team);
     wait_for(threads);
   }
 }

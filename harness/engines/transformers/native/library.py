@@ -32,7 +32,7 @@ _NEEDED: Final = {"avx2", "fma"}
 _PATIENCE: Final = 120
 """Seconds after which a compiler is given up."""
 
-_THREADS: Final = ("GOMP_parallel", "omp_get_thread_num", "GOMP_barrier")
+_THREADS: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "GOMP_barrier")
 """The functions of the OpenMP library that torch has loaded."""
 
 
@@ -84,13 +84,17 @@ def _compiled(folder: Path) -> Path:
     flags = _instructions()
     if platform.system() != "Linux" or not flags >= _NEEDED:
         raise UnfitError("they are for Linux, and processors with AVX2 and FMA")
-    compiler = _compiler()
-    text = _SOURCE.read_bytes()
-    said = "\0".join([*compiler, *_FLAGS, *sorted(flags)]).encode()
-    path = folder / f"{hashlib.sha256(text + said).hexdigest()[:32]}.so"
-    if not path.is_file():
-        _compile(compiler, path)
-    return path
+    text, reasons = _SOURCE.read_bytes(), []
+    for compiler in _compilers():
+        said = "\0".join([*compiler, *_FLAGS, *sorted(flags)]).encode()
+        path = folder / f"{hashlib.sha256(text + said).hexdigest()[:32]}.so"
+        try:
+            if not path.is_file():
+                _compile(compiler, path)
+            return path
+        except UnavailableError as error:
+            reasons.append(error)
+    raise reasons[0]
 
 
 def _instructions() -> set[str]:
@@ -102,13 +106,13 @@ def _instructions() -> set[str]:
     return set(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
 
 
-def _compiler() -> list[str]:
-    """Return the command of the C compiler: ``CC`` where that is set, else ``cc``, ``gcc``."""
+def _compilers() -> list[list[str]]:
+    """Return the commands of C compilers to try: ``CC`` where that is set, else ``cc`` and ``gcc``."""
     named = [shlex.split(os.environ["CC"])] if os.environ.get("CC", "").strip() else [["cc"], ["gcc"]]
-    for command in named:
-        if found := shutil.which(command[0]):
-            return [found, *command[1:]]
-    raise UnavailableError(f"there is no C compiler ({' or '.join(command[0] for command in named)})")
+    found = [[path, *rest] for first, *rest in named if (path := shutil.which(first))]
+    if not found:
+        raise UnavailableError(f"there is no C compiler ({' or '.join(first for first, *_ in named)})")
+    return found
 
 
 def _compile(compiler: list[str], path: Path) -> None:
@@ -137,7 +141,7 @@ def _loaded(path: Path) -> Any:
         threads = [ctypes.cast(getattr(loaded, name), ctypes.c_void_p) for name in _THREADS]
     except (OSError, AttributeError) as error:
         raise UnavailableError(str(error)) from None
-    library.use_threads.argtypes = [ctypes.c_void_p] * 3
+    library.use_threads.argtypes = [ctypes.c_void_p] * len(_THREADS)
     library.use_threads.restype = None
     library.use_threads(*threads)
     for name, takes in _FUNCTIONS.items():

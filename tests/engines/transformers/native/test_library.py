@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +13,15 @@ import pytest
 
 from harness.engines.transformers.native import library
 from harness.engines.transformers.native.library import UnavailableError, UnfitError, _compiled
+
+PRODUCT = """
+import torch
+from harness.engines.transformers.products import Native
+torch.set_num_threads(2)
+native, x, weight = Native(), torch.randn(50, 40), torch.randn(300, 40)
+found = native.product(x, native.packed(weight), None, (300, 40))
+print(torch.get_num_threads(), torch.allclose(found, x @ weight.t(), atol=1e-4))
+"""
 
 
 def compiler(folder: Path, text: str) -> str:
@@ -65,6 +76,21 @@ def test_a_compiler_that_fails_is_named(
     monkeypatch.setenv("CC", compiler(tmp_path, text))
     with pytest.raises(UnavailableError, match=reason):
         _compiled(tmp_path / "cache")
+
+
+def test_gcc_is_tried_where_cc_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    Path(compiler(folder, "exit 1")).rename(folder / "cc")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CC", raising=False)
+    assert _compiled(tmp_path / "cache").stat().st_size > 0
+
+
+def test_products_are_right_with_fewer_threads_than_torch_asks_for() -> None:
+    environment = {**os.environ, "OMP_THREAD_LIMIT": "1"}
+    done = subprocess.run([sys.executable, "-c", PRODUCT], env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"2 True\n"), done.stderr
 
 
 def test_no_compiler_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
