@@ -106,6 +106,6 @@ def _device(device: Any) -> str:
 @functools.cache
 def _code() -> str:
     digest = hashlib.sha256()
-    for path in sorted(one for one in Path(__file__).parent.rglob("*") if one.suffix in (".py", ".c")):
+    for path in sorted(one for one in Path(__file__).parent.rglob("*") if one.suffix in (".py", ".c", ".h")):
         digest.update(f"{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from harness.checkpoints.builtin import cache_folder
 
-_SOURCE: Final = Path(__file__).with_name("kernels.c")
+_SOURCE: Final = Path(__file__).with_name("source")
 
 _FLAGS: Final = ("-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 
@@ -84,7 +84,8 @@ def _compiled(folder: Path) -> Path:
     flags = _instructions()
     if platform.system() != "Linux" or not flags >= _NEEDED:
         raise UnfitError("they are for Linux, and processors with AVX2 and FMA")
-    text, reasons = _SOURCE.read_bytes(), []
+    text = b"".join(path.read_bytes() for path in sorted(_SOURCE.iterdir()))
+    reasons = []
     for compiler in _compilers():
         said = "\0".join([*compiler, *_FLAGS, *sorted(flags)]).encode()
         path = folder / f"{hashlib.sha256(text + said).hexdigest()[:32]}.so"
@@ -120,7 +121,7 @@ def _compile(compiler: list[str], path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
             made = Path(scratch) / path.name
-            command = [*compiler, *_FLAGS, str(_SOURCE), "-o", str(made)]
+            command = [*compiler, *_FLAGS, str(_SOURCE / "kernels.c"), "-o", str(made)]
             done = subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=False)
             if done.returncode:
                 said = done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"]

@@ -24,7 +24,7 @@ _POINTER, _SIZE, _FLOAT = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_float
 
 
 def _structure(*members: tuple[Any, str]) -> Any:
-    """Return a structure of ``kernels.c`` from types and the names of the members that have them, in order."""
+    """Return a structure of the kernels from types and the names of the members that have them, in order."""
     fields = [(name, kind) for kind, names in members for name in names.split()]
     return type("Structure", (ctypes.Structure,), {"_fields_": fields})
 

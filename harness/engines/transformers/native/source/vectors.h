@@ -1,0 +1,81 @@
+/* Vectors of float32 numbers, as wide as the processor's, and what is computed with them. */
+
+#pragma once
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__AVX512F__)
+#define LANES 16
+#define MOST_ROWS 12 /* rows of a tile: with two vectors of each, 24 of 32 registers are sums */
+#elif defined(__AVX2__) && defined(__FMA__)
+#define LANES 8
+#define MOST_ROWS 6 /* 12 of 16 registers */
+#else
+#error "neither AVX-512 nor AVX2 with FMA"
+#endif
+
+#define PANEL (2 * LANES) /* columns of a tile */
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t whole __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+INLINE lanes splat(float number) { return number - (lanes){0}; }
+INLINE lanes load(const float *from) { return *(const lanes *)from; }
+INLINE void store(float *to, lanes numbers) { *(lanes *)to = numbers; }
+/* Of two numbers of which one is NaN, the second. */
+#if LANES == 16
+INLINE lanes larger(lanes a, lanes b) { return (lanes)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE lanes smaller(lanes a, lanes b) { return (lanes)_mm512_min_ps((__m512)a, (__m512)b); }
+#else
+INLINE lanes larger(lanes a, lanes b) { return (lanes)_mm256_max_ps((__m256)a, (__m256)b); }
+INLINE lanes smaller(lanes a, lanes b) { return (lanes)_mm256_min_ps((__m256)a, (__m256)b); }
+#endif
+
+INLINE float sum_of(lanes numbers) {
+#if LANES == 16
+  numbers += __builtin_shuffle(numbers, (whole){8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7});
+  numbers += __builtin_shuffle(numbers, (whole){4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11});
+  numbers += __builtin_shuffle(numbers, (whole){2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13});
+  numbers += __builtin_shuffle(numbers, (whole){1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14});
+#else
+  numbers += __builtin_shuffle(numbers, (whole){4, 5, 6, 7, 0, 1, 2, 3});
+  numbers += __builtin_shuffle(numbers, (whole){2, 3, 0, 1, 6, 7, 4, 5});
+  numbers += __builtin_shuffle(numbers, (whole){1, 0, 3, 2, 5, 4, 7, 6});
+#endif
+  return numbers[0];
+}
+
+/* e to the power of each number, to 2 units in the last place; 0 and infinity beyond float32, NaN for NaN. By
+   the Taylor series of what remains after the next power of two. */
+INLINE lanes exp_of(lanes x) {
+  lanes near = smaller(splat(89.0f), larger(splat(-104.0f), x));
+  lanes shifted = near * 1.44269504f + 12582912.0f; /* 1.5 times 2 to the 23rd: rounds to a whole number */
+  lanes n = shifted - 12582912.0f;
+  lanes r = near - n * 0.693359375f + n * 2.12194440e-4f;
+  lanes p = splat(1.0f / 720);
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+#if LANES == 16
+  return (lanes)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+  /* In two steps, so that either half of the power is a number that float32 has. */
+  whole power = __builtin_convertvector(n, whole), half = power >> 1;
+  return p * (lanes)((half + 127) << 23) * (lanes)((power - half + 127) << 23);
+#endif
+}
+
+INLINE float exp_one(float x) { return exp_of(splat(x))[0]; }
+
+/* Have so many numbers on the way to the core's second cache. */
+INLINE void fetch(const float *from, ptrdiff_t count) {
+  for (ptrdiff_t i = 0; i < count; i += 16) __builtin_prefetch(from + i, 0, 2);
+}
