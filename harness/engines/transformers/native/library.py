@@ -84,7 +84,7 @@ def _compiled(folder: Path) -> Path:
     flags = _instructions()
     if platform.system() != "Linux" or not flags >= _NEEDED:
         raise UnfitError("they are for Linux, and processors with AVX2 and FMA")
-    text = b"".join(path.read_bytes() for path in sorted(_SOURCE.iterdir()))
+    text = b"".join(path.read_bytes() for path in sorted(_SOURCE.glob("*.[ch]")))
     reasons = []
     for compiler in _compilers():
         said = "\0".join([*compiler, *_FLAGS, *sorted(flags)]).encode()
@@ -109,7 +109,11 @@ def _instructions() -> set[str]:
 
 def _compilers() -> list[list[str]]:
     """Return the commands of C compilers to try: ``CC`` where that is set, else ``cc`` and ``gcc``."""
-    named = [shlex.split(os.environ["CC"])] if os.environ.get("CC", "").strip() else [["cc"], ["gcc"]]
+    given = os.environ.get("CC", "")
+    try:
+        named = [shlex.split(given)] if given.strip() else [["cc"], ["gcc"]]
+    except ValueError as error:
+        raise UnavailableError(f"CC={given} is no command ({error})") from None
     found = [[path, *rest] for first, *rest in named if (path := shutil.which(first))]
     if not found:
         raise UnavailableError(f"there is no C compiler ({' or '.join(first for first, *_ in named)})")
@@ -140,8 +144,10 @@ def _loaded(path: Path) -> Any:
     try:
         library, loaded = ctypes.CDLL(str(path)), ctypes.CDLL(None)
         threads = [ctypes.cast(getattr(loaded, name), ctypes.c_void_p) for name in _THREADS]
-    except (OSError, AttributeError) as error:
-        raise UnavailableError(str(error)) from None
+    except OSError as error:
+        raise UnavailableError(f"{path} cannot be loaded ({error})") from None
+    except AttributeError:
+        raise UnavailableError("this torch has no threads of OpenMP") from None
     library.use_threads.argtypes = [ctypes.c_void_p] * len(_THREADS)
     library.use_threads.restype = None
     library.use_threads(*threads)

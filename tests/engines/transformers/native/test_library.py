@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.engines.transformers.native import library
-from harness.engines.transformers.native.library import UnavailableError, UnfitError, _compiled
+from harness.engines.transformers.native.library import UnavailableError, UnfitError, _compiled, _loaded
 
 PRODUCT = """
 import torch
@@ -101,6 +101,18 @@ def test_no_compiler_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CC", "mycc -m64")
     with pytest.raises(UnavailableError, match=r"there is no C compiler \(mycc\)"):
         _compiled(tmp_path / "cache")
+
+
+def test_a_command_with_an_open_quote_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "gcc '")
+    with pytest.raises(UnavailableError, match="CC=gcc ' is no command"):
+        _compiled(tmp_path / "cache")
+
+
+def test_a_file_that_is_no_library_is_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "kernels.so").write_bytes(b"no library")
+    with pytest.raises(UnavailableError, match=r"kernels\.so cannot be loaded"):
+        _loaded(tmp_path / "kernels.so")
 
 
 def test_a_slow_compiler_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
