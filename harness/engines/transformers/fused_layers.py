@@ -300,19 +300,23 @@ def _fused_class(plain: Any) -> type[Any]:
         key, value = both[:, -keys:], heads[:, :, -keys:].transpose(1, 2)
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, attention.layer_idx)
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager)
-        attended, _ = attend(
-            attention,
-            both[:, :-keys],
-            key,
-            value,
-            attention_mask,
-            dropout=0.0,
-            scaling=attention.scaling,
-            position_ids=position_ids,
-            use_cache=use_cache,
-            **more,
-        )
+        attended = None
+        if own and attention.config._attn_implementation == "sdpa":
+            attended = operations.attend(both[:, :-keys], (key, value), attention_mask, attention.scaling)
+        if attended is None:
+            attend = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager)
+            attended, _ = attend(
+                attention,
+                both[:, :-keys],
+                key,
+                value,
+                attention_mask,
+                dropout=0.0,
+                scaling=attention.scaling,
+                position_ids=position_ids,
+                use_cache=use_cache,
+                **more,
+            )
         attended = attended.reshape(rows, length, -1)
         if self.wanted is not None:
             attended, hidden_states = self.wanted.take(attended, hidden_states)

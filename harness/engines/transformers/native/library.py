@@ -46,11 +46,18 @@ _FUNCTIONS: Final = {
     "panel_width": "",
     "scratch_size": "p",
     "step": "p",
+    "attend": "p",
 }
 """The arguments of each function: pointers, sizes, floats and the number of threads."""
 
 _GIVES: Final = {"panel_width", "scratch_size"}
 """Those that return a number."""
+
+
+def structure(*members: tuple[Any, str]) -> Any:
+    """Return a structure of the kernels from types and the names of the members that have them, in order."""
+    fields = [(name, kind) for kind, names in members for name in names.split()]
+    return type("Structure", (ctypes.Structure,), {"_fields_": fields})
 
 
 class UnavailableError(Exception):

@@ -6,9 +6,10 @@ takes, in the threads that torch uses.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import ctypes
+from typing import TYPE_CHECKING, Any, Final
 
-from harness.engines.transformers.native.library import kernels
+from harness.engines.transformers.native.library import kernels, structure
 
 if TYPE_CHECKING:
     import torch
@@ -60,6 +61,53 @@ def turn(heads: torch.Tensor, count: int, cos: torch.Tensor, sin: torch.Tensor) 
         *(heads.data_ptr(), heads.stride(1), count, width, rows * tokens),
         *(cos.data_ptr(), sin.data_ptr(), cos.shape[0] * tokens, torch.get_num_threads()),
     )
+
+
+_MOST_KEYS: Final = 2048
+"""The keys of a pass that a thread's memory has room for."""
+
+_SIZE: Final = ctypes.c_ssize_t
+
+_Pass: Final = structure(
+    (ctypes.c_void_p, "queries keys values mask out"),
+    (_SIZE, "rows tokens heads groups width length"),
+    (_SIZE, "query_row query_head query_token key_row key_head key_token value_row value_head value_token"),
+    (_SIZE, "mask_row mask_token"),
+    (ctypes.c_float, "scale"),
+    (ctypes.c_int32, "threads"),
+    (_SIZE, "next"),
+)
+
+
+def attend(
+    asked: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor | None, scale: float
+) -> torch.Tensor | None:
+    """Attend for queries [rows, heads, tokens, width] to keys and values under an additive mask [rows or 1, 1, tokens,
+    keys]: return [rows, tokens, heads * width], or None where this code does not compute such a pass.
+
+    A token that sees nothing finds 0.
+    """
+    import torch
+
+    rows, heads, tokens, width = asked.shape
+    keys, length = own[0], own[0].shape[2]
+    if mask is None or mask.shape not in ((rows, 1, tokens, length), (1, 1, tokens, length)):
+        return None
+    if length > _MOST_KEYS or own[1].shape != keys.shape or keys.shape[3] != width:
+        return None
+    parts = (asked, *own, mask)
+    if any(one.dtype != torch.float32 or one.stride(3) != 1 for one in parts) or not asked.numel():
+        return None
+    found = asked.new_empty(rows, tokens, heads * width)
+    given = _Pass(
+        *(one.data_ptr() for one in (*parts, found)),
+        *(rows, tokens, keys.shape[1], heads // keys.shape[1], width, length),
+        *(one.stride(at) for one in (asked, *own) for at in range(3)),
+        *(mask.stride(0) if mask.shape[0] > 1 else 0, mask.stride(2)),
+        *(scale, torch.get_num_threads(), 0),
+    )
+    _library().attend(ctypes.byref(given))
+    return found
 
 
 def _library() -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.engines.transformers.memory import PACKED
-from harness.engines.transformers.native.library import kernels
+from harness.engines.transformers.native.library import kernels, structure
 from harness.engines.transformers.products import Native
 
 if TYPE_CHECKING:
@@ -23,25 +23,19 @@ if TYPE_CHECKING:
 _POINTER, _SIZE, _FLOAT = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_float
 
 
-def _structure(*members: tuple[Any, str]) -> Any:
-    """Return a structure of the kernels from types and the names of the members that have them, in order."""
-    fields = [(name, kind) for kind, names in members for name in names.split()]
-    return type("Structure", (ctypes.Structure,), {"_fields_": fields})
-
-
-_Layer = _structure(
+_Layer = structure(
     (_POINTER, "input_norm post_norm qkv qkv_bias o o_bias gate_up gate_up_bias down down_bias"),
     (_FLOAT, "input_eps post_eps scale"),
 )
 
-_Held = _structure((_POINTER, "keys values prefix_keys prefix_values mask"))
+_Held = structure((_POINTER, "keys values prefix_keys prefix_values mask"))
 
-_Cache = _structure(
+_Cache = structure(
     (_SIZE, "rows first until past row_stride head_stride key_stride value_stride mask_stride"),
     (_POINTER, "columns"),
 )
 
-_Step = _structure(
+_Step = structure(
     (_SIZE, "layers caches rows tokens hidden features heads groups width"),
     (_POINTER, "layer cache held cos sin states scratch"),
     (_SIZE, "threads next"),

@@ -95,3 +95,43 @@ def test_rotations(rows: int, tokens: int, heads: int, half: int, each: bool) ->
     operations.turn(states, count, cos, sin)
     assert close(states[:, :, :count], expected)
     assert torch.equal(states[:, :, count:], rest)
+
+
+@given(
+    rows=st.integers(1, 5),
+    tokens=st.integers(1, 45),
+    past=st.sampled_from([0, 1, 300]),
+    heads=st.sampled_from([(1, 1), (6, 2), (5, 5), (9, 3)]),
+    width=st.integers(1, 70),
+    alike=st.booleans(),
+)
+def test_attention_of_passes(
+    rows: int, tokens: int, past: int, heads: tuple[int, int], width: int, *, alike: bool
+) -> None:
+    asked, (all_heads, own) = numbers(rows, tokens, heads[0], width).transpose(1, 2), heads
+    keys, values = (numbers(rows, past + tokens, own + one, width)[:, :, one:].transpose(1, 2) for one in (0, 1))
+    seen = numbers(1 if alike else rows, 1, tokens, past + tokens) > 0.3
+    seen[..., past:] |= torch.eye(tokens, dtype=torch.bool)  # a token sees itself
+    mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        asked, keys, values, mask, scale=0.3, enable_gqa=all_heads != own
+    )
+    found = operations.attend(asked, (keys, values), mask, 0.3)
+    assert found is not None
+    assert close(found, expected.transpose(1, 2).flatten(2))
+
+
+def test_attention_that_is_not_computed_here() -> None:
+    asked, mask = numbers(1, 2, 3, 8), torch.zeros(1, 1, 3, 3)
+    assert operations.attend(asked, (asked, asked), mask, 1.0) is not None
+    assert operations.attend(asked, (asked, asked), None, 1.0) is None
+    assert operations.attend(asked, (asked, asked[..., :4]), mask, 1.0) is None
+    assert operations.attend(asked, (asked, asked), mask.to(torch.bfloat16), 1.0) is None
+    assert operations.attend(asked, (asked, asked), torch.zeros(1, 2, 3, 3), 1.0) is None
+
+
+def test_a_token_that_sees_nothing_finds_zeros() -> None:
+    asked, mask = numbers(1, 2, 3, 8), torch.full((1, 1, 3, 3), torch.finfo(torch.float32).min)
+    found = operations.attend(asked, (asked, asked), mask, 1.0)
+    assert found is not None
+    assert not found.any()

@@ -52,29 +52,90 @@ INLINE const float *query_at(const attention_of *a, ptrdiff_t row, ptrdiff_t hea
   return a->queries + (row * a->tokens + token) * a->query_stride + (head * a->groups + at % a->groups) * a->width;
 }
 
-#define SCORES_OF(rows)                                                                                          \
-  static void scores_of_##rows(const float *keys, ptrdiff_t width, const float *panel, float *out) {             \
-    lanes sums[rows][2];                                                                                         \
-    UNROLL                                                                                                       \
-    for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = splat(0);                                           \
-    tile(rows, keys, width, 1, panel, PANEL, width, (const char *)(keys + 2 * rows * width), 1, 4 * rows, sums); \
-    UNROLL                                                                                                       \
-    for (int r = 0; r < rows; r++) store(out + r * PANEL, sums[r][0]), store(out + r * PANEL + LANES, sums[r][1]); \
-  }                                                                                                              \
-  static void values_of_##rows(const float *weights, ptrdiff_t width, const float *values, ptrdiff_t keys,       \
-                               float *out) {                                                                     \
-    lanes sums[rows][2];                                                                                         \
-    UNROLL                                                                                                       \
-    for (int r = 0; r < rows; r++) sums[r][0] = load(out + r * width), sums[r][1] = load(out + r * width + LANES); \
-    tile(rows, weights, 1, PANEL, values, width, keys, 0, 0, 0, sums);                                           \
-    UNROLL                                                                                                       \
-    for (int r = 0; r < rows; r++) store(out + r * width, sums[r][0]), store(out + r * width + LANES, sums[r][1]); \
+#define SCORES_OF(rows)                                                                                             \
+  static void scores_of_##rows(const float *keys, ptrdiff_t stride, ptrdiff_t width, const float *panel, float *out) { \
+    lanes sums[rows][2];                                                                                            \
+    UNROLL                                                                                                          \
+    for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = splat(0);                                              \
+    tile(rows, keys, stride, 1, panel, PANEL, width, (const char *)(keys + 2 * rows * width), 1, 4 * rows, sums);   \
+    UNROLL                                                                                                          \
+    for (int r = 0; r < rows; r++) store(out + r * PANEL, sums[r][0]), store(out + r * PANEL + LANES, sums[r][1]);  \
+  }                                                                                                                 \
+  static void values_of_##rows(const float *weights, ptrdiff_t width, const float *values, ptrdiff_t stride,        \
+                               ptrdiff_t keys, float *out) {                                                        \
+    lanes sums[rows][2];                                                                                            \
+    UNROLL                                                                                                          \
+    for (int r = 0; r < rows; r++) sums[r][0] = load(out + r * width), sums[r][1] = load(out + r * width + LANES);  \
+    tile(rows, weights, 1, PANEL, values, stride, keys, 0, 0, 0, sums);                                             \
+    UNROLL                                                                                                          \
+    for (int r = 0; r < rows; r++) store(out + r * width, sums[r][0]), store(out + r * width + LANES, sums[r][1]);  \
   }
 
 EACH(SCORES_OF)
 
-static void (*const scores_by_rows[])(const float *, ptrdiff_t, const float *, float *) = ALL(scores_of);
-static void (*const values_by_rows[])(const float *, ptrdiff_t, const float *, ptrdiff_t, float *) = ALL(values_of);
+static void (*const scores_by_rows[])(const float *, ptrdiff_t, ptrdiff_t, const float *, float *) = ALL(scores_of);
+static void (*const values_by_rows[])(const float *, ptrdiff_t, const float *, ptrdiff_t, ptrdiff_t, float *) = ALL(values_of);
+
+/* What queries that lie side by side find: values, the largest scores, and the sums of the exponentials from there. */
+typedef struct {
+  float *values; /* [PANEL, width] */
+  lanes most[2], all[2];
+} found_of;
+
+/* Keys [tokens, width] and values of a head, with tokens apart by strides. */
+typedef struct {
+  const float *keys, *values;
+  ptrdiff_t key_stride, value_stride;
+} head_of;
+
+/* Attend for so many queries of a panel [width, PANEL] to the first keys of a head. added [keys, PANEL] is what a mask
+   adds to the scores, or NULL. */
+static found_of attend_panel(const float *panel, ptrdiff_t count, ptrdiff_t width, const head_of *h, ptrdiff_t keys,
+                             const float *added, float *sums) {
+  float scores[KEYS_AT_ONCE * PANEL];
+  found_of f = {sums, {splat(-3e38f), splat(-3e38f)}, {splat(0), splat(0)}};
+  for (ptrdiff_t i = 0; i < PANEL * width; i++) sums[i] = 0;
+  for (ptrdiff_t first = 0; first < keys; first += KEYS_AT_ONCE) {
+    ptrdiff_t some = keys - first < KEYS_AT_ONCE ? keys - first : KEYS_AT_ONCE;
+    const float *from = h->values + first * h->value_stride;
+    lanes before[2] = {f.most[0], f.most[1]};
+    for (ptrdiff_t k = 0; k < some; k += MOST_ROWS) {
+      ptrdiff_t rows = some - k < MOST_ROWS ? some - k : MOST_ROWS;
+      for (ptrdiff_t r = k; r < k + rows; r++) fetch(from + r * h->value_stride, width);
+      scores_by_rows[rows](h->keys + (first + k) * h->key_stride, h->key_stride, width, panel, scores + k * PANEL);
+    }
+    for (int v = 0; v < 2; v++) {
+      float *column = scores + v * LANES;
+      lanes most = before[v], sum = splat(0);
+      for (ptrdiff_t k = 0; k < some; k++) {
+        lanes score = load(column + k * PANEL);
+        if (added) store(column + k * PANEL, score += load(added + (first + k) * PANEL + v * LANES));
+        most = larger(most, score);
+      }
+      for (ptrdiff_t k = 0; k < some; k++) {
+        lanes weight = exp_of(load(column + k * PANEL) - most);
+        store(column + k * PANEL, weight);
+        sum += weight;
+      }
+      lanes factor = exp_of(before[v] - most);
+      f.most[v] = most;
+      f.all[v] = f.all[v] * factor + sum;
+      if (first)
+        for (int q = 0; q < LANES; q++)
+          for (ptrdiff_t k = 0; k < width; k++) sums[(v * LANES + q) * width + k] *= factor[q];
+    }
+    for (ptrdiff_t q = 0; q < count; q += MOST_ROWS) {
+      ptrdiff_t rows = count - q < MOST_ROWS ? count - q : MOST_ROWS, column = 0;
+      for (; column + PANEL <= width; column += PANEL)
+        values_by_rows[rows](scores + q, width, from + column, h->value_stride, some, sums + q * width + column);
+      for (; column < width; column++)
+        for (ptrdiff_t r = q; r < q + rows; r++)
+          for (ptrdiff_t k = 0; k < some; k++)
+            sums[r * width + column] += scores[k * PANEL + r] * from[k * h->value_stride + column];
+    }
+  }
+  return f;
+}
 
 /* Attend for up to PANEL queries of a head to keys [first, end) of the prefix. */
 static void attend_prefix(const attention_of *a, const cache_of *c, const layer_cache *l, ptrdiff_t head,
@@ -82,50 +143,18 @@ static void attend_prefix(const attention_of *a, const cache_of *c, const layer_
   ptrdiff_t width = a->width, each = a->tokens * a->groups, total = c->rows * each;
   ptrdiff_t begin = panel * PANEL, count = total - begin < PANEL ? total - begin : PANEL;
   float packed[width * PANEL], sums[PANEL * width];
-  float scores[KEYS_AT_ONCE * PANEL];
-  lanes most[2] = {splat(-3e38f), splat(-3e38f)}, all[2] = {splat(0), splat(0)};
   for (ptrdiff_t q = 0; q < PANEL; q++) {
     const float *from = q < count ? query_at(a, c->first + (begin + q) / each, head, (begin + q) % each) : 0;
     for (ptrdiff_t k = 0; k < width; k++) packed[k * PANEL + q] = from ? from[k] * a->scale : 0;
   }
-  for (ptrdiff_t i = 0; i < PANEL * width; i++) sums[i] = 0;
-  const float *keys = l->prefix_keys + head * c->key_stride, *values = l->prefix_values + head * c->value_stride;
-  for (; first < end; first += KEYS_AT_ONCE) {
-    ptrdiff_t some = end - first < KEYS_AT_ONCE ? end - first : KEYS_AT_ONCE;
-    lanes before[2] = {most[0], most[1]};
-    for (ptrdiff_t k = 0; k < some; k += MOST_ROWS) {
-      fetch(values + (first + k) * width, MOST_ROWS * width);
-      scores_by_rows[some - k < MOST_ROWS ? some - k : MOST_ROWS](keys + (first + k) * width, width, packed,
-                                                                  scores + k * PANEL);
-    }
-    for (ptrdiff_t k = 0; k < some; k++)
-      for (int v = 0; v < 2; v++) most[v] = larger(most[v], load(scores + k * PANEL + v * LANES));
-    for (int v = 0; v < 2; v++) {
-      lanes factor = exp_of(before[v] - most[v]), sum = splat(0);
-      for (ptrdiff_t k = 0; k < some; k++) {
-        lanes weight = exp_of(load(scores + k * PANEL + v * LANES) - most[v]);
-        store(scores + k * PANEL + v * LANES, weight);
-        sum += weight;
-      }
-      all[v] = all[v] * factor + sum;
-      for (int q = 0; q < LANES; q++)
-        for (ptrdiff_t k = 0; k < width; k++) sums[(v * LANES + q) * width + k] *= factor[q];
-    }
-    for (ptrdiff_t q = 0; q < count; q += MOST_ROWS) {
-      ptrdiff_t rows = count - q < MOST_ROWS ? count - q : MOST_ROWS, column = 0;
-      for (; column + PANEL <= width; column += PANEL)
-        values_by_rows[rows](scores + q, width, values + first * width + column, some, sums + q * width + column);
-      for (; column < width; column++)
-        for (ptrdiff_t r = q; r < q + rows; r++)
-          for (ptrdiff_t k = 0; k < some; k++)
-            sums[r * width + column] += scores[k * PANEL + r] * values[(first + k) * width + column];
-    }
-  }
+  head_of h = {l->prefix_keys + head * c->key_stride + first * width,
+               l->prefix_values + head * c->value_stride + first * width, width, width};
+  found_of f = attend_panel(packed, count, width, &h, end - first, 0, sums);
   for (ptrdiff_t q = 0; q < count; q++) {
     ptrdiff_t number = query_number(a, c->first + (begin + q) / each, head, (begin + q) % each);
     float *to = parts + number * (width + 2);
     for (ptrdiff_t k = 0; k < width; k++) to[k] = sums[q * width + k];
-    to[width] = most[q / LANES][q % LANES], to[width + 1] = all[q / LANES][q % LANES];
+    to[width] = f.most[q / LANES][q % LANES], to[width + 1] = f.all[q / LANES][q % LANES];
   }
 }
 

@@ -3,4 +3,5 @@
    Compiled at the first start, for the processor at hand (library.py). Everything is written in GCC's vector
    extensions, so that one text serves both widths. Numbers are float32; a stride counts numbers, not bytes. */
 
+#include "passes.h"
 #include "steps.h"
