@@ -82,9 +82,9 @@ _Pass: Final = structure(
 def attend(
     asked: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor | None, scale: float
 ) -> torch.Tensor | None:
-    """Attend for queries [rows, heads, tokens, width] to keys and values under an additive mask [rows or 1, 1, tokens,
-    keys]: return [rows, tokens, heads * width], or None where this code does not compute such a pass.
+    """Attend for queries [rows, heads, tokens, width] to keys and values, and return [rows, tokens, heads * width].
 
+    The mask [rows or 1, 1, tokens, keys] is additive. Return None where this code does not compute such a pass.
     A token that sees nothing finds 0.
     """
     import torch
