@@ -109,7 +109,9 @@ def test_attention_of_passes(
     rows: int, tokens: int, past: int, heads: tuple[int, int], width: int, *, alike: bool
 ) -> None:
     asked, (all_heads, own) = numbers(rows, tokens, heads[0], width).transpose(1, 2), heads
-    keys, values = (numbers(rows, past + tokens, own + one, width)[:, :, one:].transpose(1, 2) for one in (0, 1))
+    keys, values = (
+        numbers(rows, past + tokens, own + one, width)[:, :, one:].transpose(1, 2) for one in (0, 1)
+    )
     seen = numbers(1 if alike else rows, 1, tokens, past + tokens) > 0.3
     seen[..., past:] |= torch.eye(tokens, dtype=torch.bool)  # a token sees itself
     mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
