@@ -137,3 +137,12 @@ def test_a_token_that_sees_nothing_finds_zeros() -> None:
     found = operations.attend(asked, (asked, asked), mask, 1.0)
     assert found is not None
     assert not found.any()
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_long_products_are_as_exact_as_torchs(rows: int) -> None:
+    native, x, weight = Native(), numbers(rows, 6000), numbers(64, 6000)
+    exact = x.double() @ weight.double().t()
+    found = native.product(x, native.packed(weight), None, (64, 6000))
+    off, usual = ((one - exact).square().mean() for one in (found, x @ weight.t()))
+    assert off <= 1.5 * usual

@@ -6,6 +6,7 @@
 #include "tiles.h"
 
 #define TILES_AT_ONCE 16 /* tiles that meet a panel while it is in a core's cache */
+#define SUMMED_APART 192 /* products that are summed before they are added to the others */
 #define AHEAD 64         /* lines of a panel that are fetched early where few rows meet it */
 
 int panel_width(void) { return PANEL; }
@@ -29,30 +30,35 @@ typedef struct {
   ptrdiff_t step;
 } tile_of;
 
-#define PRODUCT_OF(rows)                                                                                \
-  static void product_of_##rows(const tile_of *t) {                                                     \
-    lanes sums[rows][2];                                                                                \
-    lanes first = t->bias ? load(t->bias) : splat(0), second = t->bias ? load(t->bias + LANES) : first; \
-    UNROLL                                                                                              \
-    for (int r = 0; r < rows; r++) sums[r][0] = first, sums[r][1] = second;                             \
-    if (t->step > 64)                                                                                   \
-      tile(rows, t->x, t->x_stride, 1, t->panel, PANEL, t->inner, t->ahead, 2, 4 * PANEL, sums);        \
-    else                                                                                                \
-      tile(rows, t->x, t->x_stride, 1, t->panel, PANEL, t->inner, t->ahead, 1, t->step, sums);          \
-    float *out = t->out;                                                                                \
-    const float *add = t->add;                                                                          \
-    if (add) {                                                                                          \
-      UNROLL                                                                                            \
-      for (int r = 0; r < rows; r++) {                                                                  \
-        sums[r][0] += load(add + r * t->out_stride);                                                    \
-        sums[r][1] += load(add + r * t->out_stride + LANES);                                            \
-      }                                                                                                 \
-    }                                                                                                   \
-    UNROLL                                                                                              \
-    for (int r = 0; r < rows; r++) {                                                                    \
-      store(out + r * t->out_stride, sums[r][0]);                                                       \
-      store(out + r * t->out_stride + LANES, sums[r][1]);                                               \
-    }                                                                                                   \
+/* A single sum over a thousand numbers would be rounded a thousand times at its full size: parts are summed apart. */
+#define PRODUCT_OF(rows)                                                                                  \
+  static void product_of_##rows(const tile_of *t) {                                                       \
+    lanes all[rows][2];                                                                                   \
+    lanes first = t->bias ? load(t->bias) : splat(0), second = t->bias ? load(t->bias + LANES) : first;   \
+    UNROLL                                                                                                \
+    for (int r = 0; r < rows; r++) all[r][0] = first, all[r][1] = second;                                 \
+    const char *ahead = t->ahead;                                                                         \
+    for (ptrdiff_t from = 0; from < t->inner; from += SUMMED_APART) {                                     \
+      ptrdiff_t count = t->inner - from < SUMMED_APART ? t->inner - from : SUMMED_APART;                  \
+      const float *x = t->x + from, *panel = t->panel + from * PANEL;                                     \
+      lanes sums[rows][2];                                                                                \
+      UNROLL                                                                                              \
+      for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = splat(0);                                  \
+      if (t->step > 64)                                                                                   \
+        tile(rows, x, t->x_stride, 1, panel, PANEL, count, ahead, 2, 4 * PANEL, sums);                    \
+      else                                                                                                \
+        tile(rows, x, t->x_stride, 1, panel, PANEL, count, ahead, 1, t->step, sums);                      \
+      ahead += count * t->step;                                                                           \
+      UNROLL                                                                                              \
+      for (int r = 0; r < rows; r++) all[r][0] += sums[r][0], all[r][1] += sums[r][1];                    \
+    }                                                                                                     \
+    UNROLL                                                                                                \
+    for (int r = 0; r < rows; r++)                                                                        \
+      for (int v = 0; v < 2; v++) {                                                                       \
+        ptrdiff_t at = r * t->out_stride + v * LANES;                                                     \
+        if (t->add) all[r][v] += load(t->add + at);                                                       \
+        store(t->out + at, all[r][v]);                                                                    \
+      }                                                                                                   \
   }
 
 EACH(PRODUCT_OF)
