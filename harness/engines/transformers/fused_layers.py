@@ -287,12 +287,12 @@ def _fused_class(plain: Any) -> type[Any]:
                 **more,
             )
             return found
-        attention, own = self.self_attn, operations.computes(hidden_states)
+        attention, by_kernels = self.self_attn, operations.computes(hidden_states)
         rows, length, _ = hidden_states.shape
-        hidden: torch.Tensor = norm_by(self.input_layernorm, hidden_states, own=own)
+        hidden: torch.Tensor = norm_by(self.input_layernorm, hidden_states, by_kernels=by_kernels)
         heads = _outputs(self.qkv_proj, attention, _QKV, hidden).view(rows, length, -1, attention.head_dim)
         keys = heads.shape[2] // (attention.num_key_value_groups + 2)
-        if own:
+        if by_kernels:
             operations.turn(heads, heads.shape[2] - keys, *position_embeddings)
             both = heads[:, :, :-keys].transpose(1, 2)
         else:
@@ -301,7 +301,7 @@ def _fused_class(plain: Any) -> type[Any]:
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, attention.layer_idx)
         attended = None
-        if own and attention.config._attn_implementation == "sdpa":
+        if by_kernels and attention.config._attn_implementation == "sdpa":
             attended = operations.attend(both[:, :-keys], (key, value), attention_mask, attention.scaling)
         if attended is None:
             attend = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager)
@@ -321,9 +321,9 @@ def _fused_class(plain: Any) -> type[Any]:
         if self.wanted is not None:
             attended, hidden_states = self.wanted.take(attended, hidden_states)
         hidden = attention.o_proj(attended).add_(hidden_states)
-        between = norm_by(self.post_attention_layernorm, hidden, own=own)
+        between = norm_by(self.post_attention_layernorm, hidden, by_kernels=by_kernels)
         gates_and_ups = _outputs(self.gate_up_proj, self.mlp, _GATE_UP, between)
-        if own:
+        if by_kernels:
             between = operations.gated(gates_and_ups)
         else:
             gate, up = gates_and_ups.chunk(2, -1)
@@ -354,11 +354,11 @@ def _outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: torch.Ten
     return torch.cat(changed, dim=-1)
 
 
-def norm_by(norm: Any, states: torch.Tensor, *, own: bool) -> torch.Tensor:
-    """Return states [..., width] by a norm of Llama's form; ``own``: by the kernels."""
+def norm_by(norm: Any, states: torch.Tensor, *, by_kernels: bool) -> torch.Tensor:
+    """Return states [..., width] by a norm of Llama's form; ``by_kernels``: by them where they take its weights."""
     import torch
 
-    if own:
+    if by_kernels and norm.weight.dtype == states.dtype:
         return operations.rms_norm(states, norm)
     return torch.rms_norm(states, states.shape[-1:], norm.weight, norm.variance_epsilon)
 

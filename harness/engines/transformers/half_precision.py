@@ -31,6 +31,12 @@ def computes_in_float32(dtype: torch.dtype, device: torch.device) -> bool:
     return device.type == "cpu" and str(dtype) in _WITH_INSTRUCTIONS and not multiplies(str(dtype))
 
 
+def multiplies_in_float32(model: Any) -> bool:
+    """Return whether a model's products are of float32 numbers on a CPU, whatever its number type is."""
+    plain = str(model.dtype) == "torch.float32" and model.device.type == "cpu"
+    return plain or computes_in_float32(model.dtype, model.device)
+
+
 @functools.cache
 def multiplies(dtype: str) -> bool:
     """Return whether this machine's processor has products of numbers of a type, by the type's name in torch.

@@ -1,6 +1,6 @@
-"""The library of torch's that computes faster on this machine's processor.
+"""This machine's processor: its instructions, and the library of torch's that computes faster on it.
 
-The answer depends on the processor's maker and its instructions alone. A trial by the clock might choose otherwise in
+The choice depends on the processor's maker and its instructions alone. A trial by the clock might choose otherwise in
 the next run, whose numbers would then be rounded otherwise.
 """
 
@@ -13,7 +13,8 @@ from typing import Any, Final
 
 _INTEL: Final = "GenuineIntel"
 
-_DESCRIPTION: Final = Path("/proc/cpuinfo")
+DESCRIPTION: Final = Path("/proc/cpuinfo")
+"""The file in which Linux describes the processor."""
 
 
 @functools.cache
@@ -25,7 +26,7 @@ def mkl_is_faster() -> bool:
     import torch
 
     kernels: Any = torch.backends.mkl  # torch has no types for it
-    return bool(kernels.is_available()) and _maker(_DESCRIPTION) == _INTEL
+    return bool(kernels.is_available()) and _maker(DESCRIPTION) == _INTEL
 
 
 def products_attend_faster() -> bool:
@@ -38,11 +39,21 @@ def products_attend_faster() -> bool:
     return not mkl_is_faster() and torch.backends.cpu.get_cpu_capability() != "AVX2"
 
 
+def instructions() -> set[str]:
+    """Return the names of the instructions that a processor has beyond the common ones; none where Linux does not say
+    so."""
+    return set(_said("flags", DESCRIPTION).split())
+
+
 def _maker(description: Path) -> str:
     """Return what a processor calls its maker; Windows names it in another place than Linux."""
+    return _said("vendor_id", description) or (_INTEL if _INTEL in platform.processor() else "")
+
+
+def _said(name: str, description: Path) -> str:
+    """Return what a processor's description has under a name, nothing where it has none."""
     try:
         lines = description.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        lines = []
-    found = next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), None)
-    return found or (_INTEL if _INTEL in platform.processor() else "")
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")

@@ -120,7 +120,6 @@ class Native:
             given.data_ptr(),
             packed.data_ptr(),
             None if bias is None else bias.data_ptr(),
-            None,
             found.data_ptr(),
             given.numel() // inputs,
             inputs,

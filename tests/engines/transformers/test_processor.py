@@ -36,7 +36,7 @@ def test_mkl_computes_on_intels_processors(
     path = tmp_path / "cpuinfo"
     if description is not None:
         path.write_text(description, encoding="utf-8")
-    monkeypatch.setattr(processor, "_DESCRIPTION", path)
+    monkeypatch.setattr(processor, "DESCRIPTION", path)
     monkeypatch.setattr("platform.processor", lambda: windows)
     assert processor.mkl_is_faster() == (faster and torch.backends.mkl.is_available())
 

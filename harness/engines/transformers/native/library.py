@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.checkpoints.builtin import cache_folder
+from harness.engines.transformers.processor import instructions
 
 _SOURCE: Final = Path(__file__).with_name("source")
 
 _FLAGS: Final = ("-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
-
-_DESCRIPTION: Final = Path("/proc/cpuinfo")
 
 _NEEDED: Final = {"avx2", "fma"}
 """The instructions that a processor has to have, as the system calls them."""
@@ -35,11 +34,10 @@ _PATIENCE: Final = 120
 _THREADS: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "GOMP_barrier")
 """The functions of the OpenMP library that torch has loaded."""
 
-
 _TYPES: Final = {"p": ctypes.c_void_p, "s": ctypes.c_ssize_t, "f": ctypes.c_float, "i": ctypes.c_int}
 
 _FUNCTIONS: Final = {
-    "multiply": "pppppsssi",
+    "multiply": "ppppsssi",
     "normalize": "ppfsspi",
     "gate": "psspi",
     "turn_heads": "pssssppsi",
@@ -88,7 +86,7 @@ def _found() -> tuple[Any | None, str | None]:
 
 def _compiled(folder: Path) -> Path:
     """Return the file of the compiled kernels, which is made unless it is there."""
-    flags = _instructions()
+    flags = instructions()
     if platform.system() != "Linux" or not flags >= _NEEDED:
         raise UnfitError("they are for Linux, and processors with AVX2 and FMA")
     text = b"".join(path.read_bytes() for path in sorted(_SOURCE.glob("*.[ch]")))
@@ -103,15 +101,6 @@ def _compiled(folder: Path) -> Path:
         except UnavailableError as error:
             reasons.append(error)
     raise reasons[0]
-
-
-def _instructions() -> set[str]:
-    """Return the names of the instructions that a processor has beyond the common ones."""
-    try:
-        lines = _DESCRIPTION.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return set()
-    return set(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
 
 
 def _compilers() -> list[list[str]]:

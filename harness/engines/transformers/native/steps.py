@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _POINTER, _SIZE, _FLOAT = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_float
 
-
 _Layer = structure(
     (_POINTER, "input_norm post_norm qkv qkv_bias o o_bias gate_up gate_up_bias down down_bias"),
     (_FLOAT, "input_eps post_eps scale"),
@@ -76,9 +75,8 @@ class StepKernels:
         rows, tokens, _ = states.shape
         if any(owner.get(name) is not kept for owner, name, kept in self._weights):
             return False
-        if not all(
-            _covers(mask, cache, tokens) for some in masks for mask, cache in zip(some, caches, strict=True)
-        ):
+        distinct = {id(some): some for some in masks}.values()  # one for each kind of layer
+        if not all(_covers(*pair, tokens) for some in distinct for pair in zip(some, caches, strict=True)):
             return False
         held = self._places_in(caches, states)
         if held is None:

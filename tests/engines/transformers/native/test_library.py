@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.engines.transformers import processor
 from harness.engines.transformers.native import library
 from harness.engines.transformers.native.library import UnavailableError, UnfitError, _compiled, _loaded
 
@@ -125,7 +126,7 @@ def test_a_slow_compiler_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("said", ["flags\t\t: fpu sse4_2 avx", "nothing"])
 def test_an_older_processor_is_a_reason(said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cpuinfo").write_text(said)
-    monkeypatch.setattr(library, "_DESCRIPTION", tmp_path / "cpuinfo")
+    monkeypatch.setattr(processor, "DESCRIPTION", tmp_path / "cpuinfo")
     with pytest.raises(UnfitError, match="processors with AVX2"):
         _compiled(tmp_path / "cache")
 

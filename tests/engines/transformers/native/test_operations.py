@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -14,15 +13,9 @@ from harness.engines.transformers.fused_layers import turned
 from harness.engines.transformers.native import operations
 from harness.engines.transformers.products import Native
 
+pytestmark = pytest.mark.usefixtures("threads")
+
 sizes = st.integers(1, 70)
-
-
-@pytest.fixture(autouse=True, params=[1, 2])
-def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
 
 
 def numbers(*shape: int) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -50,14 +49,6 @@ def tokens(count: int, seed: int) -> list[int]:
     return [(7 * at + 13 * seed + at * at * seed) % VOCABULARY for at in range(count)]
 
 
-@pytest.fixture(params=[1, 2])
-def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each step whether the kernels computed it."""
@@ -72,7 +63,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-@pytest.mark.usefixtures("_threads")
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(
     ("shape", "prefix", "own", "fed"),
     [

@@ -27,7 +27,7 @@ typedef struct {
   ptrdiff_t key_stride, value_stride; /* of heads of the prefix's keys, and of its values */
   ptrdiff_t mask_stride;              /* of rows x tokens */
   const int64_t *columns;             /* [rows, tokens]: where new keys go */
-} cache_of;
+} cache_view;
 
 typedef struct {
   ptrdiff_t rows, tokens, heads, groups, width; /* heads: of keys; groups: queries per key */
@@ -37,17 +37,17 @@ typedef struct {
   float *parts; /* [parts, queries, width + 2] */
   float *out;   /* [rows, tokens, heads, groups, width] */
   int threads;
-} attention_of;
+} attention_work;
 
-INLINE ptrdiff_t part_size(const attention_of *a) { return a->rows * a->tokens * a->heads * a->groups * (a->width + 2); }
+INLINE ptrdiff_t part_size(const attention_work *a) { return a->rows * a->tokens * a->heads * a->groups * (a->width + 2); }
 
 /* A query's number among all: its values are at parts + number * (width + 2). */
-INLINE ptrdiff_t query_number(const attention_of *a, ptrdiff_t row, ptrdiff_t head, ptrdiff_t at) {
+INLINE ptrdiff_t query_number(const attention_work *a, ptrdiff_t row, ptrdiff_t head, ptrdiff_t at) {
   ptrdiff_t token = at / a->groups;
   return ((row * a->tokens + token) * a->heads + head) * a->groups + at % a->groups;
 }
 
-INLINE const float *query_at(const attention_of *a, ptrdiff_t row, ptrdiff_t head, ptrdiff_t at) {
+INLINE const float *query_at(const attention_work *a, ptrdiff_t row, ptrdiff_t head, ptrdiff_t at) {
   ptrdiff_t token = at / a->groups;
   return a->queries + (row * a->tokens + token) * a->query_stride + (head * a->groups + at % a->groups) * a->width;
 }
@@ -80,20 +80,20 @@ static void (*const values_by_rows[])(const float *, ptrdiff_t, const float *, p
 typedef struct {
   float *values; /* [PANEL, width] */
   lanes most[2], all[2];
-} found_of;
+} panel_result;
 
 /* Keys [tokens, width] and values of a head, with tokens apart by strides. */
 typedef struct {
   const float *keys, *values;
   ptrdiff_t key_stride, value_stride;
-} head_of;
+} head_view;
 
 /* Attend for so many queries of a panel [width, PANEL] to the first keys of a head. added [keys, PANEL] is what a mask
    adds to the scores, or NULL. */
-static found_of attend_panel(const float *panel, ptrdiff_t count, ptrdiff_t width, const head_of *h, ptrdiff_t keys,
+static panel_result attend_panel(const float *panel, ptrdiff_t count, ptrdiff_t width, const head_view *h, ptrdiff_t keys,
                              const float *added, float *sums) {
   float scores[KEYS_AT_ONCE * PANEL];
-  found_of f = {sums, {splat(-3e38f), splat(-3e38f)}, {splat(0), splat(0)}};
+  panel_result f = {sums, {splat(-3e38f), splat(-3e38f)}, {splat(0), splat(0)}};
   for (ptrdiff_t i = 0; i < PANEL * width; i++) sums[i] = 0;
   for (ptrdiff_t first = 0; first < keys; first += KEYS_AT_ONCE) {
     ptrdiff_t some = keys - first < KEYS_AT_ONCE ? keys - first : KEYS_AT_ONCE;
@@ -138,7 +138,7 @@ static found_of attend_panel(const float *panel, ptrdiff_t count, ptrdiff_t widt
 }
 
 /* Attend for up to PANEL queries of a head to keys [first, end) of the prefix. */
-static void attend_prefix(const attention_of *a, const cache_of *c, const layer_cache *l, ptrdiff_t head,
+static void attend_prefix(const attention_work *a, const cache_view *c, const layer_cache *l, ptrdiff_t head,
                           ptrdiff_t panel, ptrdiff_t first, ptrdiff_t end, float *parts) {
   ptrdiff_t width = a->width, each = a->tokens * a->groups, total = c->rows * each;
   ptrdiff_t begin = panel * PANEL, count = total - begin < PANEL ? total - begin : PANEL;
@@ -147,9 +147,9 @@ static void attend_prefix(const attention_of *a, const cache_of *c, const layer_
     const float *from = q < count ? query_at(a, c->first + (begin + q) / each, head, (begin + q) % each) : 0;
     for (ptrdiff_t k = 0; k < width; k++) packed[k * PANEL + q] = from ? from[k] * a->scale : 0;
   }
-  head_of h = {l->prefix_keys + head * c->key_stride + first * width,
+  head_view h = {l->prefix_keys + head * c->key_stride + first * width,
                l->prefix_values + head * c->value_stride + first * width, width, width};
-  found_of f = attend_panel(packed, count, width, &h, end - first, 0, sums);
+  panel_result f = attend_panel(packed, count, width, &h, end - first, 0, sums);
   for (ptrdiff_t q = 0; q < count; q++) {
     ptrdiff_t number = query_number(a, c->first + (begin + q) / each, head, (begin + q) % each);
     float *to = parts + number * (width + 2);
@@ -159,7 +159,7 @@ static void attend_prefix(const attention_of *a, const cache_of *c, const layer_
 }
 
 /* Attend for a few queries of a row and a head to own keys [first, end). */
-static void attend_own(const attention_of *a, const cache_of *c, const layer_cache *l, ptrdiff_t row, ptrdiff_t head,
+static void attend_own(const attention_work *a, const cache_view *c, const layer_cache *l, ptrdiff_t row, ptrdiff_t head,
                        ptrdiff_t first, ptrdiff_t end, float *parts) {
   ptrdiff_t width = a->width, each = a->tokens * a->groups, whole_width = width / LANES * LANES;
   const float *keys = l->keys + row * c->row_stride + head * c->head_stride;
@@ -242,7 +242,7 @@ static void attend_own(const attention_of *a, const cache_of *c, const layer_cac
 }
 
 /* Write what the parts of queries [first, end) make together. */
-static void merge(const attention_of *a, ptrdiff_t count, ptrdiff_t first, ptrdiff_t end) {
+static void merge(const attention_work *a, ptrdiff_t count, ptrdiff_t first, ptrdiff_t end) {
   ptrdiff_t width = a->width, size = part_size(a);
   for (ptrdiff_t query = first; query < end; query++) {
     const float *part = a->parts + query * (width + 2);
@@ -258,15 +258,15 @@ static void merge(const attention_of *a, ptrdiff_t count, ptrdiff_t first, ptrdi
 
 typedef struct {
   ptrdiff_t panels, prefix_parts, own_parts, prefix_tasks, tasks;
-} work_of;
+} attention_plan;
 
 INLINE ptrdiff_t shares(ptrdiff_t tokens, ptrdiff_t tasks, int threads) {
   ptrdiff_t most = (tokens + SHARE_OF_KEYS - 1) / SHARE_OF_KEYS, wanted = (TASKS_PER_THREAD * threads + tasks - 1) / tasks;
   return most < wanted ? most : wanted;
 }
 
-static work_of work_on(const attention_of *a, const cache_of *c) {
-  work_of w;
+static attention_plan work_on(const attention_work *a, const cache_view *c) {
+  attention_plan w;
   w.panels = (c->rows * a->tokens * a->groups + PANEL - 1) / PANEL;
   w.prefix_parts = c->past ? shares(c->past, a->heads * w.panels, a->threads) : 0;
   w.own_parts = shares(c->until, a->heads * c->rows, a->threads);
@@ -276,16 +276,16 @@ static work_of work_on(const attention_of *a, const cache_of *c) {
 }
 
 /* The parts that a pass can need at most. */
-static ptrdiff_t most_parts(const attention_of *a, const cache_of *caches, ptrdiff_t count) {
+static ptrdiff_t most_parts(const attention_work *a, const cache_view *caches, ptrdiff_t count) {
   ptrdiff_t most = 0;
   for (ptrdiff_t i = 0; i < count; i++) {
-    work_of w = work_on(a, caches + i);
+    attention_plan w = work_on(a, caches + i);
     if (w.prefix_parts + w.own_parts > most) most = w.prefix_parts + w.own_parts;
   }
   return most;
 }
 
-static void attend_task(const attention_of *a, const cache_of *c, const layer_cache *l, const work_of *w, ptrdiff_t task) {
+static void attend_task(const attention_work *a, const cache_view *c, const layer_cache *l, const attention_plan *w, ptrdiff_t task) {
   ptrdiff_t size = part_size(a);
   if (task < w->prefix_tasks) {
     ptrdiff_t part = task % w->prefix_parts, panel = task / w->prefix_parts % w->panels;

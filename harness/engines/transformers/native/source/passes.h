@@ -14,10 +14,10 @@ typedef struct {
   float scale;
   int32_t threads;
   ptrdiff_t next;
-} pass_of;
+} pass_work;
 
 /* Attend for up to PANEL queries of each of a row's heads. */
-static void attend_pass(const pass_of *p, ptrdiff_t row, ptrdiff_t panel) {
+static void attend_pass(const pass_work *p, ptrdiff_t row, ptrdiff_t panel) {
   ptrdiff_t width = p->width, begin = panel * PANEL, total = p->tokens * p->groups, end = 0;
   ptrdiff_t count = total - begin < PANEL ? total - begin : PANEL;
   const float *mask = p->mask + row * p->mask_row;
@@ -38,9 +38,9 @@ static void attend_pass(const pass_of *p, ptrdiff_t row, ptrdiff_t panel) {
                           (head * p->groups + at % p->groups) * p->query_head;
       for (ptrdiff_t k = 0; k < width; k++) packed[k * PANEL + q] = from[k] * p->scale;
     }
-    head_of h = {p->keys + row * p->key_row + head * p->key_head, p->values + row * p->value_row + head * p->value_head,
+    head_view h = {p->keys + row * p->key_row + head * p->key_head, p->values + row * p->value_row + head * p->value_head,
                  p->key_token, p->value_token};
-    found_of f = attend_panel(packed, count, width, &h, end, added, sums);
+    panel_result f = attend_panel(packed, count, width, &h, end, added, sums);
     for (ptrdiff_t q = 0; q < count; q++) {
       ptrdiff_t at = begin + q;
       float all = f.all[q / LANES][q % LANES], factor = all == 0 ? 0 : 1 / all; /* 0: a token that sees nothing */
@@ -51,11 +51,11 @@ static void attend_pass(const pass_of *p, ptrdiff_t row, ptrdiff_t panel) {
 }
 
 static void pass_in_thread(void *given) {
-  pass_of *p = given;
+  pass_work *p = given;
   ptrdiff_t panels = (p->tokens * p->groups + PANEL - 1) / PANEL, task;
   while ((task = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED)) < p->rows * panels)
     attend_pass(p, task / panels, task % panels);
 }
 
 /* Attend for all tokens of a pass. */
-void attend(pass_of *p) { run(pass_in_thread, p, p->threads); }
+void attend(pass_work *p) { run(pass_in_thread, p, p->threads); }

@@ -7,7 +7,7 @@
 
 #define TILES_AT_ONCE 16 /* tiles that meet a panel while it is in a core's cache */
 #define SUMMED_APART 192 /* products that are summed before they are added to the others */
-#define AHEAD 64         /* lines of a panel that are fetched early where few rows meet it */
+#define AHEAD 64         /* inputs whose part of a panel is fetched early where few rows meet it */
 
 int panel_width(void) { return PANEL; }
 
@@ -16,11 +16,11 @@ typedef struct {
   ptrdiff_t x_stride;
   const float *packed; /* [panels, inner, PANEL] */
   const float *bias;   /* [outer] or NULL */
-  const float *add;    /* [rows, outer], as out is laid out, or NULL */
+  const float *add;    /* [rows, outer], as out is laid out; may be out, or NULL */
   float *out;
   ptrdiff_t out_stride, rows, inner, outer;
   int threads;
-} product_of;
+} product_work;
 
 typedef struct {
   const float *x, *panel, *bias, *add;
@@ -28,11 +28,11 @@ typedef struct {
   ptrdiff_t x_stride, inner, out_stride;
   const char *ahead;
   ptrdiff_t step;
-} tile_of;
+} tile_work;
 
 /* A single sum over a thousand numbers would be rounded a thousand times at its full size: parts are summed apart. */
 #define PRODUCT_OF(rows)                                                                                  \
-  static void product_of_##rows(const tile_of *t) {                                                       \
+  static void product_of_##rows(const tile_work *t) {                                                       \
     lanes all[rows][2];                                                                                   \
     lanes first = t->bias ? load(t->bias) : splat(0), second = t->bias ? load(t->bias + LANES) : first;   \
     UNROLL                                                                                                \
@@ -63,14 +63,14 @@ typedef struct {
 
 EACH(PRODUCT_OF)
 
-static void (*const products_by_rows[])(const tile_of *) = ALL(product_of);
+static void (*const products_by_rows[])(const tile_work *) = ALL(product_of);
 
 /* Multiply the rows of tiles [first, first + tiles) of so many. */
-static void multiply_panel(const product_of *p, ptrdiff_t panel, ptrdiff_t first, ptrdiff_t tiles, ptrdiff_t all) {
+static void multiply_panel(const product_work *p, ptrdiff_t panel, ptrdiff_t first, ptrdiff_t tiles, ptrdiff_t all) {
   ptrdiff_t column = panel * PANEL;
   int edge = p->outer - column < PANEL;
   float wide[MOST_ROWS * PANEL];
-  tile_of t = {.panel = p->packed + panel * p->inner * PANEL, .inner = p->inner, .x_stride = p->x_stride};
+  tile_work t = {.panel = p->packed + panel * p->inner * PANEL, .inner = p->inner, .x_stride = p->x_stride};
   t.bias = p->bias && !edge ? p->bias + column : 0;
   /* What this panel's tiles read is in the cache after the first of them; meanwhile the next panel is fetched. */
   t.step = tiles == 1 ? 4 * PANEL : 4 * PANEL / tiles < 64 ? 4 * PANEL / tiles : 64;
@@ -91,7 +91,7 @@ static void multiply_panel(const product_of *p, ptrdiff_t panel, ptrdiff_t first
   }
 }
 
-static void multiply_share(const product_of *p, int number, int team) {
+static void multiply_share(const product_work *p, int number, int team) {
   ptrdiff_t panels = (p->outer + PANEL - 1) / PANEL, tiles = (p->rows + MOST_ROWS - 1) / MOST_ROWS;
   ptrdiff_t blocks = (tiles + TILES_AT_ONCE - 1) / TILES_AT_ONCE;
   ptrdiff_t first = blocks * panels * number / team, end = blocks * panels * (number + 1) / team;
@@ -102,13 +102,13 @@ static void multiply_share(const product_of *p, int number, int team) {
 }
 
 static void multiply_in_thread(void *given) {
-  const product_of *p = given;
+  const product_work *p = given;
   multiply_share(p, number_of(p->threads), team_of(p->threads));
 }
 
-/* out [rows, outer] = x [rows, inner] times the packed weights, plus bias, plus add; add may be out, or NULL */
-void multiply(const float *x, const float *packed, const float *bias, const float *add, float *out, ptrdiff_t rows,
-              ptrdiff_t inner, ptrdiff_t outer, int threads) {
-  product_of p = {x, inner, packed, bias, add, out, outer, rows, inner, outer, threads};
+/* out [rows, outer] = x [rows, inner] times the packed weights, plus bias [outer], which may be NULL */
+void multiply(const float *x, const float *packed, const float *bias, float *out, ptrdiff_t rows, ptrdiff_t inner,
+              ptrdiff_t outer, int threads) {
+  product_work p = {x, inner, packed, bias, 0, out, outer, rows, inner, outer, threads};
   run(multiply_in_thread, &p, threads);
 }

@@ -60,24 +60,24 @@ typedef struct {
   float eps, *out;
   ptrdiff_t width, rows, stride, heads, turns;
   int threads;
-} rows_of;
+} rows_work;
 
 static void normalize_in_thread(void *given) {
-  const rows_of *r = given;
+  const rows_work *r = given;
   int number = number_of(r->threads), team = team_of(r->threads);
   norm_rows(r->x, r->weight, r->eps, r->width, share_of(r->rows, number, team),
             share_of(r->rows, number + 1, team), r->out);
 }
 
 static void gate_in_thread(void *given) {
-  const rows_of *r = given;
+  const rows_work *r = given;
   int number = number_of(r->threads), team = team_of(r->threads);
   ptrdiff_t first = share_of(r->rows, number, team), end = share_of(r->rows, number + 1, team);
   gate_columns(r->x + first * 2 * r->width, r->width, end - first, 0, r->width, r->out + first * r->width, r->width);
 }
 
 static void turn_in_thread(void *given) {
-  const rows_of *r = given;
+  const rows_work *r = given;
   int number = number_of(r->threads), team = team_of(r->threads);
   for (ptrdiff_t row = share_of(r->rows, number, team); row < share_of(r->rows, number + 1, team); row++) {
     ptrdiff_t at = row % r->turns * r->width;
@@ -88,20 +88,20 @@ static void turn_in_thread(void *given) {
   }
 }
 
-static void run_rows(void (*work)(void *), rows_of *r, int threads) {
+static void run_rows(void (*work)(void *), rows_work *r, int threads) {
   r->threads = r->rows * r->width < ALONE ? 1 : threads;
   run(work, r, r->threads);
 }
 
 /* out [rows, width] = x [rows, width] by their root mean square, times weight [width] */
 void normalize(const float *x, const float *weight, float eps, ptrdiff_t width, ptrdiff_t rows, float *out, int threads) {
-  rows_of r = {.x = x, .weight = weight, .eps = eps, .width = width, .rows = rows, .out = out};
+  rows_work r = {.x = x, .weight = weight, .eps = eps, .width = width, .rows = rows, .out = out};
   run_rows(normalize_in_thread, &r, threads);
 }
 
 /* out [rows, width] = silu(gates) times ups, of both [rows, gates and ups] */
 void gate(const float *both, ptrdiff_t width, ptrdiff_t rows, float *out, int threads) {
-  rows_of r = {.x = both, .width = width, .rows = rows, .out = out};
+  rows_work r = {.x = both, .width = width, .rows = rows, .out = out};
   run_rows(gate_in_thread, &r, threads);
 }
 
@@ -109,7 +109,7 @@ void gate(const float *both, ptrdiff_t width, ptrdiff_t rows, float *out, int th
    tokens, of as many after those, and so on. */
 void turn_heads(float *x, ptrdiff_t stride, ptrdiff_t heads, ptrdiff_t width, ptrdiff_t rows, const float *cos,
                 const float *sin, ptrdiff_t turns, int threads) {
-  rows_of r = {.out = x, .stride = stride, .heads = heads, .width = width, .rows = rows, .cos = cos, .sin = sin,
+  rows_work r = {.out = x, .stride = stride, .heads = heads, .width = width, .rows = rows, .cos = cos, .sin = sin,
                .turns = turns};
   run_rows(turn_in_thread, &r, threads);
 }

@@ -10,34 +10,34 @@ typedef struct {
   const float *input_norm, *post_norm;
   const float *qkv, *qkv_bias, *o, *o_bias, *gate_up, *gate_up_bias, *down, *down_bias; /* packed; biases or NULL */
   float input_eps, post_eps, scale;
-} layer_of;
+} layer_weights;
 
 typedef struct {
   ptrdiff_t layers, caches, rows, tokens, hidden, features, heads, groups, width;
-  const layer_of *layer;
-  const cache_of *cache;
+  const layer_weights *layer;
+  const cache_view *cache;
   const layer_cache *held; /* [layers, caches] */
   const float *cos, *sin;  /* [rows, tokens, width] */
   float *states;           /* [rows, tokens, hidden]: embedded tokens, then what the last layer gives */
   float *scratch;
   ptrdiff_t threads;
   ptrdiff_t next; /* the next task of attention */
-} step_of;
+} step_work;
 
 typedef struct {
   float *normed, *heads, *attended, *both, *parts;
   ptrdiff_t heads_width, attended_width, size;
-} scratch_of;
+} scratch_view;
 
-static attention_of attention_in(const step_of *s, const scratch_of *m, float scale) {
-  return (attention_of){s->rows, s->tokens, s->heads, s->groups, s->width, scale, m->heads, m->heads_width, m->parts,
+static attention_work attention_in(const step_work *s, const scratch_view *m, float scale) {
+  return (attention_work){s->rows, s->tokens, s->heads, s->groups, s->width, scale, m->heads, m->heads_width, m->parts,
                         m->attended, (int)s->threads};
 }
 
-static scratch_of scratch_in(const step_of *s) {
+static scratch_view scratch_in(const step_work *s) {
   ptrdiff_t tokens = s->rows * s->tokens;
-  scratch_of m = {.heads_width = s->heads * (s->groups + 2) * s->width, .attended_width = s->heads * s->groups * s->width};
-  attention_of a = attention_in(s, &m, 1);
+  scratch_view m = {.heads_width = s->heads * (s->groups + 2) * s->width, .attended_width = s->heads * s->groups * s->width};
+  attention_work a = attention_in(s, &m, 1);
   m.normed = s->scratch;
   m.heads = m.normed + tokens * s->hidden;
   m.attended = m.heads + tokens * m.heads_width;
@@ -49,14 +49,14 @@ static scratch_of scratch_in(const step_of *s) {
 }
 
 /* The numbers that a step's scratch has room for. */
-ptrdiff_t scratch_size(const step_of *s) { return scratch_in(s).size; }
+ptrdiff_t scratch_size(const step_work *s) { return scratch_in(s).size; }
 
 /* Turn the queries of a token and a head of keys, and write its key and its value where the cache keeps them. */
-static void turn_and_keep(const step_of *s, const scratch_of *m, const layer_cache *held, ptrdiff_t token,
+static void turn_and_keep(const step_work *s, const scratch_view *m, const layer_cache *held, ptrdiff_t token,
                           ptrdiff_t head) {
   ptrdiff_t row = token / s->tokens, width = s->width, all = s->heads * s->groups, i = 0;
   while (row >= s->cache[i].first + s->cache[i].rows) i++;
-  const cache_of *c = s->cache + i;
+  const cache_view *c = s->cache + i;
   const float *cos = s->cos + token * width, *sin = s->sin + token * width;
   float *heads = m->heads + token * m->heads_width;
   ptrdiff_t at = token - c->first * s->tokens;
@@ -69,19 +69,19 @@ static void turn_and_keep(const step_of *s, const scratch_of *m, const layer_cac
 }
 
 static void step_in_thread(void *given) {
-  step_of *s = given;
+  step_work *s = given;
   const int threads = (int)s->threads, number = number_of(threads), team = team_of(threads);
   const ptrdiff_t tokens = s->rows * s->tokens, hidden = s->hidden;
-  const scratch_of m = scratch_in(s);
+  const scratch_view m = scratch_in(s);
   const ptrdiff_t first_token = share_of(tokens, number, team), end_token = share_of(tokens, number + 1, team);
   for (ptrdiff_t i = 0; i < s->layers; i++) {
-    const layer_of *l = s->layer + i;
+    const layer_weights *l = s->layer + i;
     const layer_cache *held = s->held + i * s->caches;
-    attention_of a = attention_in(s, &m, l->scale);
+    attention_work a = attention_in(s, &m, l->scale);
     norm_rows(s->states, l->input_norm, l->input_eps, hidden, first_token, end_token, m.normed);
     if (number == 0) s->next = 0;
     wait_for(threads);
-    product_of qkv = {m.normed, hidden, l->qkv, l->qkv_bias, 0, m.heads, m.heads_width, tokens, hidden, m.heads_width,
+    product_work qkv = {m.normed, hidden, l->qkv, l->qkv_bias, 0, m.heads, m.heads_width, tokens, hidden, m.heads_width,
                       threads};
     multiply_share(&qkv, number, team);
     wait_for(threads);
@@ -91,7 +91,7 @@ static void step_in_thread(void *given) {
     wait_for(threads);
     ptrdiff_t before = 0, task = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED);
     for (ptrdiff_t c = 0; c < s->caches; c++) {
-      work_of w = work_on(&a, s->cache + c);
+      attention_plan w = work_on(&a, s->cache + c);
       for (; task - before < w.tasks; task = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED))
         attend_task(&a, s->cache + c, held + c, &w, task - before);
       before += w.tasks;
@@ -99,19 +99,19 @@ static void step_in_thread(void *given) {
     wait_for(threads);
     ptrdiff_t each = s->tokens * s->heads * s->groups;
     for (ptrdiff_t c = 0; c < s->caches; c++) {
-      work_of w = work_on(&a, s->cache + c);
+      attention_plan w = work_on(&a, s->cache + c);
       ptrdiff_t all = s->cache[c].rows * each, start = s->cache[c].first * each;
       merge(&a, w.prefix_parts + w.own_parts, start + share_of(all, number, team),
             start + share_of(all, number + 1, team));
     }
     wait_for(threads);
-    product_of o = {m.attended, m.attended_width, l->o, l->o_bias, s->states, s->states, hidden, tokens,
+    product_work o = {m.attended, m.attended_width, l->o, l->o_bias, s->states, s->states, hidden, tokens,
                     m.attended_width, hidden, threads};
     multiply_share(&o, number, team);
     wait_for(threads);
     norm_rows(s->states, l->post_norm, l->post_eps, hidden, first_token, end_token, m.normed);
     wait_for(threads);
-    product_of both = {m.normed, hidden, l->gate_up, l->gate_up_bias, 0, m.both, 2 * s->features, tokens, hidden,
+    product_work both = {m.normed, hidden, l->gate_up, l->gate_up_bias, 0, m.both, 2 * s->features, tokens, hidden,
                        2 * s->features, threads};
     multiply_share(&both, number, team);
     wait_for(threads);
@@ -119,7 +119,7 @@ static void step_in_thread(void *given) {
                  number + 1 == team ? s->features : share_of(s->features / LANES, number + 1, team) * LANES,
                  m.both, 2 * s->features);
     wait_for(threads);
-    product_of down = {m.both, 2 * s->features, l->down, l->down_bias, s->states, s->states, hidden, tokens,
+    product_work down = {m.both, 2 * s->features, l->down, l->down_bias, s->states, s->states, hidden, tokens,
                        s->features, hidden, threads};
     multiply_share(&down, number, team);
     wait_for(threads);
@@ -127,4 +127,4 @@ static void step_in_thread(void *given) {
 }
 
 /* Compute all layers of a step. */
-void step(step_of *s) { run(step_in_thread, s, (int)s->threads); }
+void step(step_work *s) { run(step_in_thread, s, (int)s->threads); }
