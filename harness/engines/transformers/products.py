@@ -1,8 +1,8 @@
 """Products with weights that are laid out once for a library's kernels.
 
 MKL and oneDNN are torch's own. With few rows, a product of theirs takes 1.2 to 1.7 times as long as one of ours
-(``native``), which reads the weights at the speed of memory. With hundreds of rows it takes 0.9 times as long
-(docs/performance.md).
+(``native``), which reads the weights at the speed of memory. With hundreds of rows it takes 0.9 times as long, or 1.4
+times where ours go by a processor's tile unit (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final, Protocol
 
-from harness.engines.transformers.native.library import kernels
+from harness.engines.transformers.native.library import kernels, multiplies_by_tiles
 from harness.engines.transformers.processor import mkl_is_faster
 
 if TYPE_CHECKING:
@@ -163,11 +163,13 @@ def _shaped(shape: tuple[int, int]) -> torch.Tensor:
         return torch.empty(1).expand(shape)
 
 
-def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[type[_MKL | _OneDNN], ...]:
+def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[type[Kernels], ...]:
     """Return the libraries to try with weights of a type, the fastest first; ``wide``: as float32 numbers.
 
     None for float16 by itself: no processor that multiplies it has been seen.
     """
+    single = wide or str(dtype) == "torch.float32"
     if str(dtype) == "torch.float16" and not wide:
         return ()
-    return (_MKL, _OneDNN) if (wide or str(dtype) == "torch.float32") and mkl_is_faster() else (_OneDNN,)
+    ours: tuple[type[Kernels], ...] = (Native,) if single and multiplies_by_tiles() else ()
+    return (*ours, *((_MKL, _OneDNN) if single and mkl_is_faster() else (_OneDNN,)))

@@ -42,13 +42,14 @@ _FUNCTIONS: Final = {
     "gate": "psspi",
     "turn_heads": "pssssppsi",
     "panel_width": "",
+    "use_tiles": "",
     "scratch_size": "p",
     "step": "p",
     "attend": "p",
 }
 """The arguments of each function: pointers, sizes, floats and the number of threads."""
 
-_GIVES: Final = {"panel_width", "scratch_size"}
+_GIVES: Final = {"panel_width", "use_tiles", "scratch_size"}
 """Those that return a number."""
 
 
@@ -74,6 +75,12 @@ def kernels() -> Any | None:
 def missing() -> str | None:
     """Return what keeps a machine of the right kind from using the kernels, None where nothing does."""
     return _found()[1]
+
+
+def multiplies_by_tiles() -> bool:
+    """Return whether the kernels multiply more than a few rows by the processor's tile unit."""
+    found = kernels()
+    return found is not None and found.by_tiles
 
 
 @functools.cache
@@ -151,4 +158,5 @@ def _loaded(path: Path) -> Any:
         function = getattr(library, name)
         function.argtypes = [_TYPES[letter] for letter in takes]
         function.restype = ctypes.c_ssize_t if name in _GIVES else None
+    library.by_tiles = bool(library.use_tiles())
     return library

@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <stdlib.h>
+#include "pieces.h"
 #include "threads.h"
 #include "tiles.h"
 
@@ -20,6 +22,7 @@ typedef struct {
   float *out;
   ptrdiff_t out_stride, rows, inner, outer;
   int threads;
+  char *pieces; /* where those of pieces_size bytes go, 64 to the line; NULL: without */
 } product_work;
 
 typedef struct {
@@ -91,7 +94,52 @@ static void multiply_panel(const product_work *p, ptrdiff_t panel, ptrdiff_t fir
   }
 }
 
+#if PIECES
+
+static void multiply_by_tiles(const product_work *p, int number, int team) {
+  const ptrdiff_t chunks = chunks_of(p->inner), parts = parts_of(p->inner), panels = (p->outer + PANEL - 1) / PANEL;
+  const ptrdiff_t blocks = (p->rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
+  const ptrdiff_t first = share_of(panels, number, team), mine = share_of(panels, number + 1, team) - first;
+  const tile_shapes before = shape_tiles();
+  for (ptrdiff_t block = 0; block < blocks; block++) {
+    ptrdiff_t begin = p->rows * block / blocks, rows = p->rows * (block + 1) / blocks - begin;
+    for (ptrdiff_t r = share_of(rows, number, team); r < share_of(rows, number + 1, team); r++)
+      split_row(p->x + (begin + r) * p->x_stride, p->inner,
+                p->pieces + r / TILE_ROWS * chunks * CHUNK + r % TILE_ROWS * 64);
+    wait_for(p->threads);
+    for (ptrdiff_t item = 0; item < mine * parts; item++) {
+      /* Few rows go through a panel in one go; many meet a part of all panels, so that their pieces stay in the cache. */
+      const int few = rows <= BLOCK_ROWS;
+      ptrdiff_t panel = first + (few ? item / parts : item % mine), column = panel * PANEL;
+      pieces_work w = {p->pieces, p->packed + panel * p->inner * PANEL, p->bias ? p->bias + column : 0, 0,
+                       p->out + begin * p->out_stride + column, rows,
+                       p->outer - column < PANEL ? p->outer - column : PANEL, p->inner, p->out_stride};
+      if (p->add) w.add = p->add + begin * p->out_stride + column;
+      multiply_part(&w, few ? item % parts : item / mine);
+    }
+    if (block + 1 < blocks) wait_for(p->threads);
+  }
+  restore_tiles(&before);
+}
+
+#endif
+
+/* The bytes that the pieces of a product take; 0 where it does without. */
+INLINE ptrdiff_t pieces_of(ptrdiff_t rows, ptrdiff_t inner) {
+#if PIECES
+  if (tiles_allowed && rows >= FEWEST_ROWS) return pieces_size(rows, inner);
+#endif
+  return 0;
+}
+
+/* Compute a thread's share. All threads of the team have to come, each with its number. */
 static void multiply_share(const product_work *p, int number, int team) {
+#if PIECES
+  if (p->pieces) {
+    multiply_by_tiles(p, number, team);
+    return;
+  }
+#endif
   ptrdiff_t panels = (p->outer + PANEL - 1) / PANEL, tiles = (p->rows + MOST_ROWS - 1) / MOST_ROWS;
   ptrdiff_t blocks = (tiles + TILES_AT_ONCE - 1) / TILES_AT_ONCE;
   ptrdiff_t first = blocks * panels * number / team, end = blocks * panels * (number + 1) / team;
@@ -109,6 +157,8 @@ static void multiply_in_thread(void *given) {
 /* out [rows, outer] = x [rows, inner] times the packed weights, plus bias [outer], which may be NULL */
 void multiply(const float *x, const float *packed, const float *bias, float *out, ptrdiff_t rows, ptrdiff_t inner,
               ptrdiff_t outer, int threads) {
-  product_work p = {x, inner, packed, bias, 0, out, outer, rows, inner, outer, threads};
+  ptrdiff_t size = pieces_of(rows, inner);
+  product_work p = {x, inner, packed, bias, 0, out, outer, rows, inner, outer, threads, size ? aligned_alloc(64, size) : 0};
   run(multiply_in_thread, &p, threads);
+  free(p.pieces);
 }

@@ -26,6 +26,7 @@ typedef struct {
 
 typedef struct {
   float *normed, *heads, *attended, *both, *parts;
+  char *pieces; /* of a product's rows; NULL: without */
   ptrdiff_t heads_width, attended_width, size;
 } scratch_view;
 
@@ -43,8 +44,11 @@ static scratch_view scratch_in(const step_work *s) {
   m.attended = m.heads + tokens * m.heads_width;
   m.both = m.attended + tokens * m.attended_width;
   m.parts = m.both + tokens * 2 * s->features;
-  m.size = tokens * (s->hidden + m.heads_width + m.attended_width + 2 * s->features) +
-           most_parts(&a, s->cache, s->caches) * part_size(&a);
+  float *end = m.parts + most_parts(&a, s->cache, s->caches) * part_size(&a);
+  ptrdiff_t widest = s->hidden > s->features ? s->hidden : s->features;
+  ptrdiff_t size = pieces_of(tokens, widest > m.attended_width ? widest : m.attended_width);
+  m.pieces = size ? (char *)(((uintptr_t)end + 63) / 64 * 64) : 0;
+  m.size = end - s->scratch + (size ? (size + 64) / 4 : 0);
   return m;
 }
 
@@ -82,7 +86,7 @@ static void step_in_thread(void *given) {
     if (number == 0) s->next = 0;
     wait_for(threads);
     product_work qkv = {m.normed, hidden, l->qkv, l->qkv_bias, 0, m.heads, m.heads_width, tokens, hidden, m.heads_width,
-                      threads};
+                      threads, m.pieces};
     multiply_share(&qkv, number, team);
     wait_for(threads);
     ptrdiff_t heads = tokens * s->heads;
@@ -106,13 +110,13 @@ static void step_in_thread(void *given) {
     }
     wait_for(threads);
     product_work o = {m.attended, m.attended_width, l->o, l->o_bias, s->states, s->states, hidden, tokens,
-                    m.attended_width, hidden, threads};
+                    m.attended_width, hidden, threads, m.pieces};
     multiply_share(&o, number, team);
     wait_for(threads);
     norm_rows(s->states, l->post_norm, l->post_eps, hidden, first_token, end_token, m.normed);
     wait_for(threads);
     product_work both = {m.normed, hidden, l->gate_up, l->gate_up_bias, 0, m.both, 2 * s->features, tokens, hidden,
-                       2 * s->features, threads};
+                       2 * s->features, threads, m.pieces};
     multiply_share(&both, number, team);
     wait_for(threads);
     gate_columns(m.both, s->features, tokens, share_of(s->features / LANES, number, team) * LANES,
@@ -120,7 +124,7 @@ static void step_in_thread(void *given) {
                  m.both, 2 * s->features);
     wait_for(threads);
     product_work down = {m.both, 2 * s->features, l->down, l->down_bias, s->states, s->states, hidden, tokens,
-                       s->features, hidden, threads};
+                       s->features, hidden, threads, m.pieces};
     multiply_share(&down, number, team);
     wait_for(threads);
   }
