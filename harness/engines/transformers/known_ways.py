@@ -22,7 +22,7 @@ from harness.engines.transformers.devices import devices_of
 from harness.engines.transformers.half_precision import multiplies
 from harness.engines.transformers.in_float32 import HALF
 from harness.engines.transformers.memory import bytes_of_weights
-from harness.engines.transformers.native.library import kernels
+from harness.engines.transformers.native.library import kernels, multiplies_by_tiles
 from harness.engines.transformers.processor import mkl_is_faster
 
 _LEAST: Final = 10_000_000
@@ -98,7 +98,8 @@ def _device(device: Any) -> str:
 
     if device.type == "cuda":
         return f"cuda {torch.cuda.get_device_name(device)} {torch.version.cuda}"
-    library = ("MKL" if mkl_is_faster() else "oneDNN") + (", own" if kernels() is not None else "")
+    own = "" if kernels() is None else ", own by tiles" if multiplies_by_tiles() else ", own"
+    library = ("MKL" if mkl_is_faster() else "oneDNN") + own
     wide = [name for name in HALF if not multiplies(name)]
     return f"{device.type} {torch.backends.cpu.get_cpu_capability()} {library} {wide}"
 

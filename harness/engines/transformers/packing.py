@@ -174,7 +174,12 @@ def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: Kernels) -> bool:
     lengths = [torch.linalg.vector_norm(one, dim=-1, dtype=torch.float32) for one in (rows, plain)]
     most = _CLOSE[str(plain.dtype)] * torch.outer(*lengths) + 1e-30
     return all(
-        bool(((kernels.product(rows[:some], packed, None, (outputs, count)).float() - expected[:some]).abs() <= most[:some]).all())
+        bool(
+            (
+                (kernels.product(rows[:some], packed, None, (outputs, count)).float() - expected[:some]).abs()
+                <= most[:some]
+            ).all()
+        )
         for some in _TRIED
     )
 

@@ -11,12 +11,15 @@ from harness.engines.transformers.native import library as native
 from tests.support.families import causal_of
 
 
-@pytest.fixture(params=["MKL", "oneDNN"])
+@pytest.fixture(params=["MKL", "oneDNN", "own"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The library that is taken to compute faster here, one after the other, whatever the processor is."""
     name: str = request.param
     for module in (products, split_attention):
         monkeypatch.setattr(module, "mkl_is_faster", lambda: name == "MKL")
+    monkeypatch.setattr(
+        products, "multiplies_by_tiles", lambda: name == "own" and native.kernels() is not None
+    )
     return name
 
 

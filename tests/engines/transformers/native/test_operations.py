@@ -36,13 +36,16 @@ def test_products(rows: int, inner: int, outer: int, biased: bool) -> None:
     assert torch.equal(native.plain(packed, (outer, inner)), weight)
 
 
-@given(rows=st.integers(2, 40), inner=sizes, outer=sizes)
-def test_a_row_is_the_same_whatever_is_beside_it(rows: int, inner: int, outer: int) -> None:
-    native, x = Native(), numbers(rows, inner)
+@given(rows=st.integers(2, 60), some=st.sampled_from([1, 12, 13, 17]), inner=sizes, outer=sizes)
+def test_a_row_is_the_same_whatever_is_beside_it(rows: int, some: int, inner: int, outer: int) -> None:
+    """Products of few rows and of more may go by different units of the processor."""
+    native, most = Native(), 12 if some <= 12 else 1000
+    x = numbers(min(max(rows, some), most), inner)
     packed = native.packed(numbers(outer, inner))
     together = native.product(x, packed, None, (outer, inner))
-    alone = [native.product(x[at : at + 1], packed, None, (outer, inner)) for at in range(rows)]
-    assert torch.equal(together, torch.cat(alone))
+    for first in range(0, len(x) - some + 1, some):
+        apart = native.product(x[first : first + some], packed, None, (outer, inner))
+        assert torch.equal(together[first : first + some], apart)
 
 
 def test_products_of_rows_that_lie_apart() -> None:

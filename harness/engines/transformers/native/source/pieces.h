@@ -111,43 +111,50 @@ INLINE void split_weights(const weights_work *w, ptrdiff_t k) {
           k + LANES < w->inputs ? load(other + half * LANES) : splat(0), w->to + half * CHUNK + k * 64);
 }
 
+/* What a chunk's products leave time for, in TILE_ROWS turns: to split a row of the next weights, to have the pieces and
+   the weights that come after in the first cache, and weights of later in the second. */
+INLINE void meanwhile(const int k, const int tall, const int splits, const char *x, const char *more,
+                      const weights_work *next) {
+  enum { OF_PIECES = CHUNK / 64 / TILE_ROWS, OF_WEIGHTS = TILE_INPUTS * PANEL * 4 / 64 / TILE_ROWS };
+  const char *weights = (const char *)(next->from + TILE_INPUTS * PANEL), *ahead = next->ahead + k * next->lines * 64;
+  if (splits) split_weights(next, k);
+  UNROLL
+  for (int i = k * OF_PIECES; i < (k + 1) * OF_PIECES; i++) {
+    __builtin_prefetch(x + CHUNK + i * 64, 0, 3);
+    if (tall) __builtin_prefetch(more + CHUNK + i * 64, 0, 3);
+  }
+  UNROLL
+  for (int i = k * OF_WEIGHTS; i < (k + 1) * OF_WEIGHTS; i++) __builtin_prefetch(weights + i * 64, 0, 3);
+  __builtin_prefetch(ahead, 0, 2);
+  if (next->lines > 1) __builtin_prefetch(ahead + 64, 0, 2);
+  if (next->lines > 2) __builtin_prefetch(ahead + 128, 0, 2), __builtin_prefetch(ahead + 192, 0, 2);
+}
+
 /* Add a chunk's products to sums in tiles 0 to 3: those of 16 rows and both halves of a panel's columns, and if tall,
-   of 16 more rows. If not tall, the tiles are two sums of the same, since the unit waits for a sum before it adds to it.
-   Meanwhile split the next weights. The largest products are summed last. */
+   of 16 more rows. The largest products are summed last. A row's sums are the same whatever is beside it. */
 INLINE void multiply_chunk(const int tall, const int splits, const char *x, const char *more, const char *weights,
                            const weights_work *next) {
   const char *left = weights, *right = weights + CHUNK;
-  const ptrdiff_t lines = next->lines;
-#define SPLIT(k)                                                        \
-  if (splits) split_weights(next, k);                                   \
-  __builtin_prefetch(next->ahead + (k) * lines * 64, 0, 2);             \
-  if (lines > 1) __builtin_prefetch(next->ahead + (k) * lines * 64 + 64, 0, 2); \
-  if (lines > 2) {                                                      \
-    __builtin_prefetch(next->ahead + (k) * lines * 64 + 128, 0, 2);     \
-    __builtin_prefetch(next->ahead + (k) * lines * 64 + 192, 0, 2);     \
-  }
+#define MEANWHILE(k) meanwhile(k, tall, splits, x, more, next)
 #define BOTH(columns, first, second, k)          \
-  if (tall)                                      \
-    DOT(first, 4, columns);                      \
-  else                                           \
-    DOT(second, 4, columns);                     \
-  SPLIT(k);                                      \
+  DOT(first, 4, columns);                        \
+  MEANWHILE(k);                                      \
   if (tall) DOT(second, 5, columns)
 #define ROWS(piece, k)                           \
   FROM(4, x + piece * TILE_BYTES);               \
   DOT(0, 4, 6);                                  \
-  SPLIT(k);                                      \
+  MEANWHILE(k);                                      \
   DOT(1, 4, 7);                                  \
   if (tall) {                                    \
     FROM(5, more + piece * TILE_BYTES);          \
     DOT(2, 5, 6);                                \
   }                                              \
-  SPLIT(k + 1);                                  \
+  MEANWHILE(k + 1);                                  \
   if (tall) DOT(3, 5, 7)
 #define COLUMNS(piece, k)                        \
   FROM(6, left + piece * TILE_BYTES);            \
   BOTH(6, 0, 2, k);                              \
-  SPLIT(k + 1);                                  \
+  MEANWHILE(k + 1);                                  \
   FROM(7, right + piece * TILE_BYTES);           \
   BOTH(7, 1, 3, k + 2)
   IN_MEMORY;
@@ -158,10 +165,10 @@ INLINE void multiply_chunk(const int tall, const int splits, const char *x, cons
   ROWS(1, 5);
   COLUMNS(0, 7);
   ROWS(2, 10);
-  SPLIT(12);
-  SPLIT(13);
+  MEANWHILE(12);
+  MEANWHILE(13);
   ROWS(0, 14);
-#undef SPLIT
+#undef MEANWHILE
 #undef BOTH
 #undef ROWS
 #undef COLUMNS
@@ -185,13 +192,12 @@ static ptrdiff_t pieces_size(ptrdiff_t rows, ptrdiff_t inner) {
 
 /* Write the sums [rows, PANEL] of a part of the inputs, or from the second part on add them. */
 static void write_sums(const pieces_work *w, const float *sums, ptrdiff_t row, ptrdiff_t rows, int first) {
-  const float *bias = first ? w->bias : 0, *add = first ? w->add : w->out, *more = sums + TILE_ROWS * PANEL;
+  const float *bias = first ? w->bias : 0, *add = first ? w->add : w->out;
   for (ptrdiff_t r = 0; r < rows; r++) {
     ptrdiff_t at = (row + r) * w->out_stride;
     for (ptrdiff_t c = 0; c < w->columns; c += LANES) {
       __mmask16 there = w->columns - c < LANES ? (__mmask16)((1 << (w->columns - c)) - 1) : 0xffff;
       lanes found = load(sums + r * PANEL + c);
-      if (rows <= TILE_ROWS) found += load(more + r * PANEL + c);
       if (bias) found += (lanes)_mm512_maskz_loadu_ps(there, bias + c);
       if (add) found += (lanes)_mm512_maskz_loadu_ps(there, add + at + c);
       _mm512_mask_storeu_ps(w->out + at + c, there, (__m512)found);
@@ -235,8 +241,10 @@ static void multiply_part(const pieces_work *w, ptrdiff_t part) {
     }
     TO(0, sums);
     TO(1, sums + LANES);
-    TO(2, sums + TILE_ROWS * PANEL);
-    TO(3, sums + TILE_ROWS * PANEL + LANES);
+    if (rows > TILE_ROWS) {
+      TO(2, sums + TILE_ROWS * PANEL);
+      TO(3, sums + TILE_ROWS * PANEL + LANES);
+    }
     write_sums(w, sums, row, rows, part == 0);
   }
 }
