@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.engines.transformers.compat import MappedFiles
 from harness.engines.transformers.half_precision import computes_in_float32
 from harness.engines.transformers.memory import PACKED, free_memory
-from harness.engines.transformers.products import Kernels, Native, Widened, libraries_for
+from harness.engines.transformers.products import Kernels, Widened, libraries_for, library_for_steps
 
 if TYPE_CHECKING:
     import torch
@@ -147,18 +147,19 @@ def _pack_again(layer: Any) -> bool:
     before, old = layer.kernels, layer._parameters[PACKED]
     wide = isinstance(before, Widened)
     library = before.library if wide else before
-    if isinstance(library, Native) or old.dtype != torch.float32:
-        return isinstance(library, Native)
+    wanted = library_for_steps(old.dtype)
+    if isinstance(library, wanted):
+        return True
     with torch.inference_mode(False), torch.no_grad():
         try:
-            native = Native()
+            found = wanted()
         except RuntimeError:  # not here
             return False
         plain = library.plain(old, (layer.out_features, layer.in_features))
-        packed = native.packed(plain)
-        if not _same(plain, packed, native):
+        packed = found.packed(plain)
+        if not _same(plain, packed, found):
             return False
-        layer.kernels = Widened(native, before.dtype) if wide else native
+        layer.kernels = Widened(found, before.dtype) if wide else found
         layer._parameters[PACKED] = torch.nn.Parameter(packed, requires_grad=False)
     return True
 

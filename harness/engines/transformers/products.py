@@ -24,6 +24,10 @@ _ROWS_OF_MKL: Final = 256
 """The same for MKL. Measured for 1 to 512 rows: formats for 16, 64 and 1,024 rows are slower with 256."""
 
 
+_TILES: Final = 32
+"""The outputs, and the inputs, that two tiles hold."""
+
+
 class Kernels(Protocol):
     """Products with packed weights of one library."""
 
@@ -132,6 +136,53 @@ class Native:
         return packed.transpose(1, 2).reshape(-1, shape[1])[: shape[0]].contiguous()
 
 
+class Halves:
+    """Products of bfloat16 numbers by a processor's tile unit, where a step needs few of them.
+
+    The layout is that of the unit: [outputs / 32, inputs / 32, half of the outputs, input, output, input or input + 16]
+    with 0 beyond inputs and outputs. ``RuntimeError`` where there is no such unit.
+    """
+
+    def __init__(self) -> None:
+        found = kernels()
+        if found is None or not found.by_halves:
+            raise RuntimeError("there are no such kernels here")
+        self._multiply = found.multiply_halves
+
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        outputs, inputs = plain.shape
+        whole = plain.new_zeros(-(-outputs // _TILES) * _TILES, -(-inputs // _TILES) * _TILES)
+        whole[:outputs, :inputs] = plain
+        half = _TILES // 2
+        parts = whole.view(-1, 2, half, whole.shape[1] // _TILES, 2, half)
+        return parts.permute(0, 3, 1, 5, 2, 4).contiguous()
+
+    def product(
+        self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
+    ) -> torch.Tensor:
+        import torch
+
+        outputs, inputs = shape
+        given, added = rows.contiguous(), None if bias is None else bias.float()
+        found = given.new_empty(*rows.shape[:-1], outputs)
+        self._multiply(
+            given.data_ptr(),
+            packed.data_ptr(),
+            None if added is None else added.data_ptr(),
+            found.data_ptr(),
+            given.numel() // inputs,
+            inputs,
+            outputs,
+            torch.get_num_threads(),
+        )
+        return found
+
+    def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        panels, chunks = packed.shape[:2]
+        whole = packed.permute(0, 2, 4, 1, 5, 3).reshape(panels * _TILES, chunks * _TILES)
+        return whole[: shape[0], : shape[1]].contiguous()
+
+
 class Widened:
     """Products of numbers that the processor does not multiply, by a library's products of float32 numbers.
 
@@ -173,3 +224,8 @@ def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[type[Kernels], ...
         return ()
     ours: tuple[type[Kernels], ...] = (Native,) if single and multiplies_by_tiles() else ()
     return (*ours, *((_MKL, _OneDNN) if single and mkl_is_faster() else (_OneDNN,)))
+
+
+def library_for_steps(dtype: torch.dtype) -> type[Kernels]:
+    """Return the library whose products of few rows of a type are the fastest, where it can be used."""
+    return Halves if str(dtype) == "torch.bfloat16" else Native

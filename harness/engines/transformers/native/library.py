@@ -41,15 +41,17 @@ _FUNCTIONS: Final = {
     "normalize": "ppfsspi",
     "gate": "psspi",
     "turn_heads": "pssssppsi",
+    "multiply_halves": "ppppsssi",
     "panel_width": "",
     "use_tiles": "",
+    "has_halves": "",
     "scratch_size": "p",
     "step": "p",
     "attend": "p",
 }
 """The arguments of each function: pointers, sizes, floats and the number of threads."""
 
-_GIVES: Final = {"panel_width", "use_tiles", "scratch_size"}
+_GIVES: Final = {"panel_width", "use_tiles", "has_halves", "scratch_size"}
 """Those that return a number."""
 
 
@@ -158,5 +160,5 @@ def _loaded(path: Path) -> Any:
         function = getattr(library, name)
         function.argtypes = [_TYPES[letter] for letter in takes]
         function.restype = ctypes.c_ssize_t if name in _GIVES else None
-    library.by_tiles = bool(library.use_tiles())
+    library.by_tiles, library.by_halves = bool(library.use_tiles()), bool(library.has_halves())
     return library

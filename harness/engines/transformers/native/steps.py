@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.engines.transformers.memory import PACKED
 from harness.engines.transformers.native.library import kernels, structure
-from harness.engines.transformers.products import Native
+from harness.engines.transformers.products import Halves, Native, Widened
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +37,7 @@ _Cache = structure(
 _Step = structure(
     (_SIZE, "layers caches rows tokens hidden features heads groups width"),
     (_POINTER, "layer cache held cos sin states scratch"),
-    (_SIZE, "threads next"),
+    (_SIZE, "threads next half_weights half_cache"),
 )
 
 
@@ -50,8 +50,10 @@ class StepKernels:
         if library is None or not all(map(_is_known, layers)):
             raise ValueError("not a model for the kernels")
         self._library: Any = library
+        self._kept: list[torch.Tensor] = []  # numbers that the kernels read as float32 ones
+        self._half = isinstance(layers[0].qkv_proj.kernels, Halves)
         self._weights = [one for layer in layers for one in _weights_of(layer)]
-        self._layers = (_Layer * len(layers))(*map(_entry, layers))
+        self._layers = (_Layer * len(layers))(*map(self._entry, layers))
         attention = layers[0].self_attn
         self._width, self._groups = attention.head_dim, attention.num_key_value_groups
         self._heads = layers[0].qkv_proj.out_features // (self._groups + 2) // self._width
@@ -75,15 +77,17 @@ class StepKernels:
         rows, tokens, _ = states.shape
         if any(owner.get(name) is not kept for owner, name, kept in self._weights):
             return False
-        distinct = {id(some): some for some in masks}.values()  # one for each kind of layer
-        if not all(_covers(*pair, tokens) for some in distinct for pair in zip(some, caches, strict=True)):
+        distinct = {id(some): [one.float() for one in some] for some in masks}  # one for each kind of layer
+        if not all(
+            _covers(*pair, tokens) for some in distinct.values() for pair in zip(some, caches, strict=True)
+        ):
             return False
         held = self._places_in(caches, states)
         if held is None:
             return False
         columns = [cache.aimed(tokens) for cache in caches]
         described, first = (_Cache * len(caches))(), 0
-        for entry, cache, at, mask in zip(described, caches, columns, masks[0], strict=True):
+        for entry, cache, at, mask in zip(described, caches, columns, distinct[id(masks[0])], strict=True):
             entry.rows, entry.first, entry.until, entry.past = cache.count, first, mask.shape[-1], cache.past
             entry.row_stride, entry.head_stride = cache.buffer(0)[0].stride()[:2]
             if cache.past:
@@ -92,19 +96,39 @@ class StepKernels:
             first += cache.count
         places = iter(held)
         for some in masks:
-            for mask in some:
+            for mask in distinct[id(some)]:
                 next(places).mask = mask.data_ptr()
-        cos, sin = (one.expand(rows, tokens, self._width).contiguous() for one in turn)
+        cos, sin = (one.float().expand(rows, tokens, self._width).contiguous() for one in turn)
+        wide = states.float()  # itself, where it is of that type
         step = _Step(
             *(len(self._layers), len(caches), rows, tokens, states.shape[2], self._features),
             *(self._heads, self._groups, self._width),
             *(ctypes.addressof(one) for one in (self._layers, described, held)),
-            *(cos.data_ptr(), sin.data_ptr(), states.data_ptr(), None, torch.get_num_threads(), 0),
+            *(cos.data_ptr(), sin.data_ptr(), wide.data_ptr(), None, torch.get_num_threads(), 0),
+            *(self._half, caches[0].buffer(0)[0].dtype == torch.bfloat16),
         )
-        scratch = states.new_empty(self._library.scratch_size(ctypes.byref(step)))
+        scratch = wide.new_empty(self._library.scratch_size(ctypes.byref(step)))
         step.scratch = scratch.data_ptr()
         self._library.step(ctypes.byref(step))
+        if wide is not states:
+            states.copy_(wide)
         return True
+
+    def _entry(self, layer: Any) -> Any:
+        """Return what the kernels know of a layer."""
+        norms = layer.input_layernorm, layer.post_attention_layernorm
+        pointers = [self._read(one.weight) for one in norms]
+        for one in _products(layer):
+            pointers += [
+                one._parameters[PACKED].data_ptr(),
+                None if one.bias is None else self._read(one.bias),
+            ]
+        return _Layer(*pointers, *(one.variance_epsilon for one in norms), layer.self_attn.scaling)
+
+    def _read(self, numbers: torch.Tensor) -> int:
+        """Return where numbers are, as float32 ones."""
+        self._kept.append(numbers.detach().float())
+        return self._kept[-1].data_ptr()
 
     def _places_in(self, caches: Sequence[SlotCache], like: torch.Tensor) -> Any | None:
         """Return where keys and values of all layers and caches are; None where they are laid out in another way."""
@@ -115,11 +139,13 @@ class StepKernels:
         if self._places is not None and _same(self._places[0], where):
             return self._places[1]
         held = (_Held * (len(caches) * shape[0]))()
-        places = iter(held)
+        places, first = iter(held), caches[0].buffer(0)[0]
         for layer in range(shape[0]):
             for cache in caches:
                 parts = cache.buffer(layer)
                 before = cache.prefix.layers[layer] if cache.past else ()
+                if any(one.dtype != first.dtype for one in (*parts, *before)):
+                    return None
                 if not _alike(parts, cache.buffer(0)) or (
                     before and not _alike(before, cache.prefix.layers[0])
                 ):
@@ -141,10 +167,10 @@ def _same(some: Sequence[object], others: Sequence[object]) -> bool:
 
 
 def _alike(parts: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> bool:
-    """Return whether keys and values of a layer [rows, heads, tokens, width] are float32 numbers with dense tokens, and
-    laid out as those of the first layer."""
+    """Return whether keys and values of a layer [rows, heads, tokens, width] are numbers that the kernels read, with
+    dense tokens, and laid out as those of the first layer."""
     return all(
-        str(one.dtype) == "torch.float32"
+        str(one.dtype) in ("torch.float32", "torch.bfloat16")
         and one.device.type == "cpu"
         and (one.shape[2] == 1 or one.stride(2) == one.shape[3])
         and one.stride(3) == 1
@@ -170,15 +196,22 @@ def _is_known(layer: Any) -> bool:
     products = _products(layer)
     norms = layer.input_layernorm, layer.post_attention_layernorm
     numbers = [one.weight for one in norms] + [one.bias for one in products if one.bias is not None]
+    libraries = {type(_library_of(one)) for one in products}
     return (
-        all(isinstance(getattr(one, "kernels", None), Native) for one in products)
-        and all(str(one.dtype) == "torch.float32" and one.is_contiguous() for one in numbers)
+        libraries in ({Native}, {Halves})
+        and all(one.is_contiguous() for one in numbers)
         and attention.head_dim % 2 == 0
         and attention.o_proj.in_features
         == layer.qkv_proj.out_features
         // (attention.num_key_value_groups + 2)
         * attention.num_key_value_groups
     )
+
+
+def _library_of(product: Any) -> Any:
+    """Return the library of a packed layer's products; None for others."""
+    found = getattr(product, "kernels", None)
+    return found.library if isinstance(found, Widened) else found
 
 
 def _products(layer: Any) -> tuple[Any, Any, Any, Any]:
@@ -196,12 +229,3 @@ def _weights_of(layer: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
         for one, name in owners
         if one._parameters.get(name) is not None
     ]
-
-
-def _entry(layer: Any) -> Any:
-    """Return what the kernels know of a layer."""
-    norms = layer.input_layernorm, layer.post_attention_layernorm
-    pointers = [one.weight.data_ptr() for one in norms]
-    for one in _products(layer):
-        pointers += [one._parameters[PACKED].data_ptr(), None if one.bias is None else one.bias.data_ptr()]
-    return _Layer(*pointers, *(one.variance_epsilon for one in norms), layer.self_attn.scaling)

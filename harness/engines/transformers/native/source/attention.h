@@ -15,8 +15,8 @@
 #define TASKS_PER_THREAD 4
 
 typedef struct {
-  float *keys, *values;                         /* [rows, heads, columns, width] */
-  const float *prefix_keys, *prefix_values;     /* [heads, past, width], or NULL */
+  void *keys, *values;                          /* [rows, heads, columns, width] */
+  const void *prefix_keys, *prefix_values;      /* [heads, past, width], or NULL */
   const float *mask;                            /* [rows, tokens, until]: added to own scores */
 } layer_cache;
 
@@ -37,6 +37,7 @@ typedef struct {
   float *parts; /* [parts, queries, width + 2] */
   float *out;   /* [rows, tokens, heads, groups, width] */
   int threads;
+  int half; /* keys and values are bfloat16 numbers, else float32 */
 } attention_work;
 
 INLINE ptrdiff_t part_size(const attention_work *a) { return a->rows * a->tokens * a->heads * a->groups * (a->width + 2); }
@@ -84,25 +85,45 @@ typedef struct {
 
 /* Keys [tokens, width] and values of a head, with tokens apart by strides. */
 typedef struct {
-  const float *keys, *values;
+  const void *keys, *values;
   ptrdiff_t key_stride, value_stride;
+  int half; /* they are bfloat16 numbers */
 } head_view;
+
+/* Return numbers [keys, width] as float32 ones, with keys apart by stride: there, or in ``room``. */
+INLINE const float *widen(const void *from, ptrdiff_t stride, ptrdiff_t keys, ptrdiff_t width, const int half, float *room,
+                          ptrdiff_t *apart) {
+  *apart = half ? width : stride;
+  if (!half) return from;
+  for (ptrdiff_t k = 0; k < keys; k++) {
+    const void *row = number_at(from, k * stride, half);
+    ptrdiff_t i = 0;
+    for (; i + LANES <= width; i += LANES) store(room + k * width + i, load_as(row, i, half));
+    for (; i < width; i++) room[k * width + i] = number_as(row, i, half);
+  }
+  return room;
+}
 
 /* Attend for so many queries of a panel [width, PANEL] to the first keys of a head. added [keys, PANEL] is what a mask
    adds to the scores, or NULL. */
 static panel_result attend_panel(const float *panel, ptrdiff_t count, ptrdiff_t width, const head_view *h, ptrdiff_t keys,
                              const float *added, float *sums) {
-  float scores[KEYS_AT_ONCE * PANEL];
+  const ptrdiff_t room = h->half ? KEYS_AT_ONCE * width : 1;
+  float scores[KEYS_AT_ONCE * PANEL], wide_keys[room], wide_values[room];
   panel_result f = {sums, {splat(-3e38f), splat(-3e38f)}, {splat(0), splat(0)}};
   for (ptrdiff_t i = 0; i < PANEL * width; i++) sums[i] = 0;
   for (ptrdiff_t first = 0; first < keys; first += KEYS_AT_ONCE) {
     ptrdiff_t some = keys - first < KEYS_AT_ONCE ? keys - first : KEYS_AT_ONCE;
-    const float *from = h->values + first * h->value_stride;
+    ptrdiff_t key_stride, value_stride;
+    const float *near = widen(number_at(h->keys, first * h->key_stride, h->half), h->key_stride, some, width, h->half,
+                              wide_keys, &key_stride);
+    const float *from = widen(number_at(h->values, first * h->value_stride, h->half), h->value_stride, some, width,
+                              h->half, wide_values, &value_stride);
     lanes before[2] = {f.most[0], f.most[1]};
     for (ptrdiff_t k = 0; k < some; k += MOST_ROWS) {
       ptrdiff_t rows = some - k < MOST_ROWS ? some - k : MOST_ROWS;
-      for (ptrdiff_t r = k; r < k + rows; r++) fetch(from + r * h->value_stride, width);
-      scores_by_rows[rows](h->keys + (first + k) * h->key_stride, h->key_stride, width, panel, scores + k * PANEL);
+      for (ptrdiff_t r = k; r < k + rows; r++) fetch(from + r * value_stride, width);
+      scores_by_rows[rows](near + k * key_stride, key_stride, width, panel, scores + k * PANEL);
     }
     for (int v = 0; v < 2; v++) {
       float *column = scores + v * LANES;
@@ -127,11 +148,11 @@ static panel_result attend_panel(const float *panel, ptrdiff_t count, ptrdiff_t 
     for (ptrdiff_t q = 0; q < count; q += MOST_ROWS) {
       ptrdiff_t rows = count - q < MOST_ROWS ? count - q : MOST_ROWS, column = 0;
       for (; column + PANEL <= width; column += PANEL)
-        values_by_rows[rows](scores + q, width, from + column, h->value_stride, some, sums + q * width + column);
+        values_by_rows[rows](scores + q, width, from + column, value_stride, some, sums + q * width + column);
       for (; column < width; column++)
         for (ptrdiff_t r = q; r < q + rows; r++)
           for (ptrdiff_t k = 0; k < some; k++)
-            sums[r * width + column] += scores[k * PANEL + r] * from[k * h->value_stride + column];
+            sums[r * width + column] += scores[k * PANEL + r] * from[k * value_stride + column];
     }
   }
   return f;
@@ -147,8 +168,8 @@ static void attend_prefix(const attention_work *a, const cache_view *c, const la
     const float *from = q < count ? query_at(a, c->first + (begin + q) / each, head, (begin + q) % each) : 0;
     for (ptrdiff_t k = 0; k < width; k++) packed[k * PANEL + q] = from ? from[k] * a->scale : 0;
   }
-  head_view h = {l->prefix_keys + head * c->key_stride + first * width,
-               l->prefix_values + head * c->value_stride + first * width, width, width};
+  head_view h = {number_at(l->prefix_keys, head * c->key_stride + first * width, a->half),
+               number_at(l->prefix_values, head * c->value_stride + first * width, a->half), width, width, a->half};
   panel_result f = attend_panel(packed, count, width, &h, end - first, 0, sums);
   for (ptrdiff_t q = 0; q < count; q++) {
     ptrdiff_t number = query_number(a, c->first + (begin + q) / each, head, (begin + q) % each);
@@ -159,11 +180,11 @@ static void attend_prefix(const attention_work *a, const cache_view *c, const la
 }
 
 /* Attend for a few queries of a row and a head to own keys [first, end). */
-static void attend_own(const attention_work *a, const cache_view *c, const layer_cache *l, ptrdiff_t row, ptrdiff_t head,
-                       ptrdiff_t first, ptrdiff_t end, float *parts) {
+INLINE void attend_own_as(const attention_work *a, const cache_view *c, const layer_cache *l, ptrdiff_t row, ptrdiff_t head,
+                          ptrdiff_t first, ptrdiff_t end, float *parts, const int half) {
   ptrdiff_t width = a->width, each = a->tokens * a->groups, whole_width = width / LANES * LANES;
-  const float *keys = l->keys + row * c->row_stride + head * c->head_stride;
-  const float *values = l->values + row * c->row_stride + head * c->head_stride;
+  const void *keys = number_at(l->keys, row * c->row_stride + head * c->head_stride, half);
+  const void *values = number_at(l->values, row * c->row_stride + head * c->head_stride, half);
   const float *mask = l->mask + row * a->tokens * c->mask_stride;
   float scores[QUERIES_AT_ONCE][KEYS_AT_ONCE];
   for (ptrdiff_t at = 0; at < each; at += QUERIES_AT_ONCE) {
@@ -180,21 +201,21 @@ static void attend_own(const attention_work *a, const cache_view *c, const layer
     for (ptrdiff_t begin = first; begin < end; begin += KEYS_AT_ONCE) {
       ptrdiff_t some = end - begin < KEYS_AT_ONCE ? end - begin : KEYS_AT_ONCE;
       for (ptrdiff_t k = 0; k < some; k++) {
-        const float *key = keys + (begin + k) * width;
-        fetch(key + KEYS_AHEAD * width, width);
-        fetch(values + (begin + k) * width, width);
+        const void *key = number_at(keys, (begin + k) * width, half);
+        fetch(number_at(key, KEYS_AHEAD * width, half), half ? width / 2 : width);
+        fetch(number_at(values, (begin + k) * width, half), half ? width / 2 : width);
         lanes found[QUERIES_AT_ONCE];
         UNROLL
         for (int q = 0; q < QUERIES_AT_ONCE; q++) found[q] = splat(0);
         for (ptrdiff_t i = 0; i < whole_width; i += LANES) {
-          lanes numbers = load(key + i);
+          lanes numbers = load_as(key, i, half);
           UNROLL
           for (int q = 0; q < QUERIES_AT_ONCE; q++) found[q] += numbers * load(queries[q] + i);
         }
         UNROLL
         for (int q = 0; q < QUERIES_AT_ONCE; q++) {
           float score = sum_of(found[q]);
-          for (ptrdiff_t i = whole_width; i < width; i++) score += key[i] * queries[q][i];
+          for (ptrdiff_t i = whole_width; i < width; i++) score += number_as(key, i, half) * queries[q][i];
           scores[q][k] = score;
         }
       }
@@ -219,14 +240,14 @@ static void attend_own(const attention_work *a, const cache_view *c, const layer
       }
       for (ptrdiff_t q = count; q < QUERIES_AT_ONCE; q++)
         for (ptrdiff_t k = 0; k < some; k++) scores[q][k] = 0;
-      const float *from = values + begin * width;
+      const void *from = number_at(values, begin * width, half);
       ptrdiff_t i = 0;
       for (; i + PANEL <= width; i += PANEL) {
         lanes found[QUERIES_AT_ONCE][2];
         UNROLL
         for (int q = 0; q < QUERIES_AT_ONCE; q++) found[q][0] = load(to[q] + i), found[q][1] = load(to[q] + i + LANES);
         for (ptrdiff_t k = 0; k < some; k++) {
-          lanes one = load(from + k * width + i), two = load(from + k * width + i + LANES);
+          lanes one = load_as(from, k * width + i, half), two = load_as(from, k * width + i + LANES, half);
           UNROLL
           for (int q = 0; q < QUERIES_AT_ONCE; q++)
             found[q][0] += scores[q][k] * one, found[q][1] += scores[q][k] * two;
@@ -235,10 +256,18 @@ static void attend_own(const attention_work *a, const cache_view *c, const layer
       }
       for (; i < width; i++)
         for (ptrdiff_t q = 0; q < count; q++)
-          for (ptrdiff_t k = 0; k < some; k++) to[q][i] += scores[q][k] * from[k * width + i];
+          for (ptrdiff_t k = 0; k < some; k++) to[q][i] += scores[q][k] * number_as(from, k * width + i, half);
     }
     for (ptrdiff_t q = 0; q < count; q++) to[q][width] = most[q], to[q][width + 1] = all[q];
   }
+}
+
+static void attend_own(const attention_work *a, const cache_view *c, const layer_cache *l, ptrdiff_t row, ptrdiff_t head,
+                       ptrdiff_t first, ptrdiff_t end, float *parts) {
+  if (a->half)
+    attend_own_as(a, c, l, row, head, first, end, parts, 1);
+  else
+    attend_own_as(a, c, l, row, head, first, end, parts, 0);
 }
 
 /* Write what the parts of queries [first, end) make together. */

@@ -39,7 +39,7 @@ static void attend_pass(const pass_work *p, ptrdiff_t row, ptrdiff_t panel) {
       for (ptrdiff_t k = 0; k < width; k++) packed[k * PANEL + q] = from[k] * p->scale;
     }
     head_view h = {p->keys + row * p->key_row + head * p->key_head, p->values + row * p->value_row + head * p->value_head,
-                 p->key_token, p->value_token};
+                 p->key_token, p->value_token, 0};
     panel_result f = attend_panel(packed, count, width, &h, end, added, sums);
     for (ptrdiff_t q = 0; q < count; q++) {
       ptrdiff_t at = begin + q;

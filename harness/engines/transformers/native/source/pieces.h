@@ -71,12 +71,12 @@ INLINE void restore_tiles(const tile_shapes *before) {
 
 /* Split numbers and their partners, and write for each piece their pairs, which a tile multiplies by pairs. Pieces are
    rounded to nearest, so that those left out lie to both sides. */
-INLINE void split(lanes number, lanes partner, char *to) {
+INLINE void split(lanes number, lanes partner, const int pieces, char *to) {
   const __m512i half = _mm512_set1_epi32(0x8000), high = _mm512_set1_epi32((int)0xffff0000);
   UNROLL
-  for (int piece = 0; piece < PIECES; piece++) {
+  for (int piece = 0; piece < pieces; piece++) {
     __m512i one = (__m512i)number, other = (__m512i)partner;
-    if (piece < PIECES - 1) one = _mm512_add_epi32(one, half), other = _mm512_add_epi32(other, half);
+    if (piece < 2) one = _mm512_add_epi32(one, half), other = _mm512_add_epi32(other, half);
     __m512i pairs = _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(one, 16), other);
     _mm512_store_si512(to + piece * TILE_BYTES, pairs);
     number -= (lanes)_mm512_and_si512(one, high), partner -= (lanes)_mm512_and_si512(other, high);
@@ -89,9 +89,9 @@ INLINE lanes load_some(const float *from, ptrdiff_t count) {
 }
 
 /* A piece's pairs are inputs k and k + 16 of a chunk, both of rows and of weights. */
-static void split_row(const float *x, ptrdiff_t inner, char *to) {
-  for (ptrdiff_t k = 0; k < inner; k += TILE_INPUTS, to += CHUNK)
-    split(load_some(x + k, inner - k), load_some(x + k + LANES, inner - k - LANES), to);
+INLINE void split_row(const float *x, ptrdiff_t inner, const int pieces, char *to) {
+  for (ptrdiff_t k = 0; k < inner; k += TILE_INPUTS, to += pieces * TILE_BYTES)
+    split(load_some(x + k, inner - k), load_some(x + k + LANES, inner - k - LANES), pieces, to);
 }
 
 typedef struct {
@@ -108,7 +108,7 @@ INLINE void split_weights(const weights_work *w, ptrdiff_t k) {
   UNROLL
   for (int half = 0; half < 2; half++)
     split(k < w->inputs ? load(one + half * LANES) : splat(0),
-          k + LANES < w->inputs ? load(other + half * LANES) : splat(0), w->to + half * CHUNK + k * 64);
+          k + LANES < w->inputs ? load(other + half * LANES) : splat(0), PIECES, w->to + half * CHUNK + k * 64);
 }
 
 /* What a chunk's products leave time for, in TILE_ROWS turns: to split a row of the next weights, to have the pieces and

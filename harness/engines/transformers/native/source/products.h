@@ -104,7 +104,7 @@ static void multiply_by_tiles(const product_work *p, int number, int team) {
   for (ptrdiff_t block = 0; block < blocks; block++) {
     ptrdiff_t begin = p->rows * block / blocks, rows = p->rows * (block + 1) / blocks - begin;
     for (ptrdiff_t r = share_of(rows, number, team); r < share_of(rows, number + 1, team); r++)
-      split_row(p->x + (begin + r) * p->x_stride, p->inner,
+      split_row(p->x + (begin + r) * p->x_stride, p->inner, PIECES,
                 p->pieces + r / TILE_ROWS * chunks * CHUNK + r % TILE_ROWS * 64);
     wait_for(p->threads);
     for (ptrdiff_t item = 0; item < mine * parts; item++) {
@@ -129,7 +129,7 @@ INLINE ptrdiff_t pieces_of(ptrdiff_t rows, ptrdiff_t inner) {
 #if PIECES
   if (tiles_allowed && rows >= FEWEST_ROWS) return pieces_size(rows, inner);
 #endif
-  return 0;
+  return 0 * rows * inner;
 }
 
 /* Compute a thread's share. All threads of the team have to come, each with its number. */

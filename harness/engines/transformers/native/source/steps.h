@@ -3,12 +3,20 @@
 #pragma once
 
 #include "attention.h"
+#include "halves.h"
 #include "products.h"
 #include "rows.h"
 
 typedef struct {
   const float *input_norm, *post_norm;
-  const float *qkv, *qkv_bias, *o, *o_bias, *gate_up, *gate_up_bias, *down, *down_bias; /* packed; biases or NULL */
+  const void *qkv; /* packed, as float32 or bfloat16 numbers */
+  const float *qkv_bias; /* or NULL */
+  const void *o;
+  const float *o_bias;
+  const void *gate_up;
+  const float *gate_up_bias;
+  const void *down;
+  const float *down_bias;
   float input_eps, post_eps, scale;
 } layer_weights;
 
@@ -22,6 +30,7 @@ typedef struct {
   float *scratch;
   ptrdiff_t threads;
   ptrdiff_t next; /* the next task of attention */
+  ptrdiff_t half_weights, half_cache; /* which of them are bfloat16 numbers */
 } step_work;
 
 typedef struct {
@@ -32,7 +41,7 @@ typedef struct {
 
 static attention_work attention_in(const step_work *s, const scratch_view *m, float scale) {
   return (attention_work){s->rows, s->tokens, s->heads, s->groups, s->width, scale, m->heads, m->heads_width, m->parts,
-                        m->attended, (int)s->threads};
+                        m->attended, (int)s->threads, (int)s->half_cache};
 }
 
 static scratch_view scratch_in(const step_work *s) {
@@ -46,7 +55,8 @@ static scratch_view scratch_in(const step_work *s) {
   m.parts = m.both + tokens * 2 * s->features;
   float *end = m.parts + most_parts(&a, s->cache, s->caches) * part_size(&a);
   ptrdiff_t widest = s->hidden > s->features ? s->hidden : s->features;
-  ptrdiff_t size = pieces_of(tokens, widest > m.attended_width ? widest : m.attended_width);
+  if (m.attended_width > widest) widest = m.attended_width;
+  ptrdiff_t size = s->half_weights ? halves_size(tokens, widest) : pieces_of(tokens, widest);
   m.pieces = size ? (char *)(((uintptr_t)end + 63) / 64 * 64) : 0;
   m.size = end - s->scratch + (size ? (size + 64) / 4 : 0);
   return m;
@@ -67,9 +77,29 @@ static void turn_and_keep(const step_work *s, const scratch_view *m, const layer
   ptrdiff_t place = (row - c->first) * c->row_stride + head * c->head_stride + c->columns[at] * width;
   for (ptrdiff_t q = head * s->groups; q < (head + 1) * s->groups; q++)
     turn(heads + q * width, cos, sin, width, heads + q * width);
-  turn(heads + (all + head) * width, cos, sin, width, held[i].keys + place);
+  float *key = heads + (all + head) * width;
   const float *value = heads + (all + s->heads + head) * width;
-  for (ptrdiff_t k = 0; k < width; k++) held[i].values[place + k] = value[k];
+  turn(key, cos, sin, width, key);
+  for (ptrdiff_t k = 0; k < width; k++) {
+    store_one(held[i].keys, place + k, key[k], (int)s->half_cache);
+    store_one(held[i].values, place + k, value[k], (int)s->half_cache);
+  }
+}
+
+/* Compute a thread's share of out [tokens, outer], plus out itself where that is to be added. */
+static void multiply_in_step(const step_work *s, const scratch_view *m, const float *x, ptrdiff_t x_stride,
+                             const void *packed, const float *bias, float *out, ptrdiff_t inner, ptrdiff_t outer, int adds,
+                             int number, int team) {
+  const ptrdiff_t tokens = s->rows * s->tokens;
+  const int threads = (int)s->threads;
+  const float *add = adds ? out : 0;
+  if (s->half_weights) {
+    halves_work p = {x, x_stride, packed, bias, add, out, outer, tokens, inner, outer, threads, m->pieces, 0};
+    multiply_halves_share(&p, number, team);
+  } else {
+    product_work p = {x, x_stride, packed, bias, add, out, outer, tokens, inner, outer, threads, m->pieces};
+    multiply_share(&p, number, team);
+  }
 }
 
 static void step_in_thread(void *given) {
@@ -85,9 +115,7 @@ static void step_in_thread(void *given) {
     norm_rows(s->states, l->input_norm, l->input_eps, hidden, first_token, end_token, m.normed);
     if (number == 0) s->next = 0;
     wait_for(threads);
-    product_work qkv = {m.normed, hidden, l->qkv, l->qkv_bias, 0, m.heads, m.heads_width, tokens, hidden, m.heads_width,
-                      threads, m.pieces};
-    multiply_share(&qkv, number, team);
+    multiply_in_step(s, &m, m.normed, hidden, l->qkv, l->qkv_bias, m.heads, hidden, m.heads_width, 0, number, team);
     wait_for(threads);
     ptrdiff_t heads = tokens * s->heads;
     for (ptrdiff_t at = share_of(heads, number, team); at < share_of(heads, number + 1, team); at++)
@@ -109,23 +137,20 @@ static void step_in_thread(void *given) {
             start + share_of(all, number + 1, team));
     }
     wait_for(threads);
-    product_work o = {m.attended, m.attended_width, l->o, l->o_bias, s->states, s->states, hidden, tokens,
-                    m.attended_width, hidden, threads, m.pieces};
-    multiply_share(&o, number, team);
+    multiply_in_step(s, &m, m.attended, m.attended_width, l->o, l->o_bias, s->states, m.attended_width, hidden, 1,
+                     number, team);
     wait_for(threads);
     norm_rows(s->states, l->post_norm, l->post_eps, hidden, first_token, end_token, m.normed);
     wait_for(threads);
-    product_work both = {m.normed, hidden, l->gate_up, l->gate_up_bias, 0, m.both, 2 * s->features, tokens, hidden,
-                       2 * s->features, threads, m.pieces};
-    multiply_share(&both, number, team);
+    multiply_in_step(s, &m, m.normed, hidden, l->gate_up, l->gate_up_bias, m.both, hidden, 2 * s->features, 0, number,
+                     team);
     wait_for(threads);
     gate_columns(m.both, s->features, tokens, share_of(s->features / LANES, number, team) * LANES,
                  number + 1 == team ? s->features : share_of(s->features / LANES, number + 1, team) * LANES,
                  m.both, 2 * s->features);
     wait_for(threads);
-    product_work down = {m.both, 2 * s->features, l->down, l->down_bias, s->states, s->states, hidden, tokens,
-                       s->features, hidden, threads, m.pieces};
-    multiply_share(&down, number, team);
+    multiply_in_step(s, &m, m.both, 2 * s->features, l->down, l->down_bias, s->states, s->features, hidden, 1, number,
+                     team);
     wait_for(threads);
   }
 }

@@ -76,6 +76,41 @@ INLINE lanes exp_of(lanes x) {
 INLINE float exp_one(float x) { return exp_of(splat(x))[0]; }
 
 /* Have so many numbers on the way to the core's second cache. */
-INLINE void fetch(const float *from, ptrdiff_t count) {
-  for (ptrdiff_t i = 0; i < count; i += 16) __builtin_prefetch(from + i, 0, 2);
+INLINE void fetch(const void *from, ptrdiff_t count) {
+  for (ptrdiff_t i = 0; i < count; i += 16) __builtin_prefetch((const float *)from + i, 0, 2);
+}
+
+/* bfloat16 numbers: the upper halves of float32 ones. Where a part of the code takes both types, ``half`` says which. */
+
+INLINE const void *number_at(const void *base, ptrdiff_t at, const int half) {
+  return (const char *)base + at * (half ? 2 : 4);
+}
+
+INLINE lanes load_as(const void *from, ptrdiff_t at, const int half) {
+  if (!half) return load((const float *)from + at);
+#if LANES == 16
+  return (lanes)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)((const uint16_t *)from + at))), 16);
+#else
+  return (lanes)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)((const uint16_t *)from + at))), 16);
+#endif
+}
+
+INLINE float number_as(const void *from, ptrdiff_t at, const int half) {
+  if (!half) return ((const float *)from)[at];
+  uint32_t bits = (uint32_t)((const uint16_t *)from)[at] << 16;
+  float number;
+  __builtin_memcpy(&number, &bits, 4);
+  return number;
+}
+
+/* Write a number, rounded to nearest, of two to the even one; NaN stays NaN. */
+INLINE void store_one(void *to, ptrdiff_t at, float number, const int half) {
+  if (!half) {
+    ((float *)to)[at] = number;
+    return;
+  }
+  uint32_t bits;
+  __builtin_memcpy(&bits, &number, 4);
+  bits = number == number ? bits + 0x7fff + (bits >> 16 & 1) : 0x7fc00000;
+  ((uint16_t *)to)[at] = (uint16_t)(bits >> 16);
 }
