@@ -33,7 +33,7 @@ from harness.engines.transformers.generation.lookup_stepper import LookupStepper
 from harness.engines.transformers.generation.sequence import Ends, ends_of
 from harness.engines.transformers.generation.speculative import SpeculativeStepper
 from harness.engines.transformers.generation.step import DecodeStep
-from harness.engines.transformers.half_precision import multiplies_in_float32
+from harness.engines.transformers.half_precision import has_kernels_for_steps
 from harness.engines.transformers.known_ways import KnownWays, folder_for
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.native.library import missing
@@ -289,7 +289,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
             if different is not None:
                 leave_kernels(self._model)
                 self._note(f"each step goes by torch's operations: {different}")
-        elif multiplies_in_float32(self._model) and (reason := missing()) is not None:
+        elif has_kernels_for_steps(self._model) and (reason := missing()) is not None:
             self._note(f"texts are generated more slowly than they could be: {reason}")
         if different is not None and steps_are_fused(self._model):
             different = self._ways.tried("fused steps", verify)

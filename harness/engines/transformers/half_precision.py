@@ -14,6 +14,8 @@ import functools
 import platform
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.engines.transformers.processor import instructions
+
 if TYPE_CHECKING:
     import torch
 
@@ -31,10 +33,13 @@ def computes_in_float32(dtype: torch.dtype, device: torch.device) -> bool:
     return device.type == "cpu" and str(dtype) in _WITH_INSTRUCTIONS and not multiplies(str(dtype))
 
 
-def multiplies_in_float32(model: Any) -> bool:
-    """Return whether a model's products are of float32 numbers on a CPU, whatever its number type is."""
-    plain = str(model.dtype) == "torch.float32" and model.device.type == "cpu"
-    return plain or computes_in_float32(model.dtype, model.device)
+def has_kernels_for_steps(model: Any) -> bool:
+    """Return whether kernels of ours compute products of a model's number type, where a compiler makes them: float32
+    numbers on a CPU, whatever the model's type is, and bfloat16 ones by a tile unit."""
+    if model.device.type != "cpu":
+        return False
+    by_tiles = str(model.dtype) == "torch.bfloat16" and "amx_bf16" in instructions()
+    return by_tiles or str(model.dtype) == "torch.float32" or computes_in_float32(model.dtype, model.device)
 
 
 @functools.cache

@@ -147,7 +147,8 @@ def _loaded(path: Path) -> Any:
     import torch  # noqa: F401 - loads the OpenMP library
 
     try:
-        library, loaded = ctypes.CDLL(str(path)), ctypes.CDLL(None)
+        library: Any = ctypes.CDLL(str(path))
+        loaded = ctypes.CDLL(None)
         threads = [ctypes.cast(getattr(loaded, name), ctypes.c_void_p) for name in _THREADS]
     except OSError as error:
         raise UnavailableError(f"{path} cannot be loaded ({error})") from None

@@ -117,7 +117,7 @@ class StepKernels:
     def _entry(self, layer: Any) -> Any:
         """Return what the kernels know of a layer."""
         norms = layer.input_layernorm, layer.post_attention_layernorm
-        pointers = [self._read(one.weight) for one in norms]
+        pointers: list[int | None] = [self._read(one.weight) for one in norms]
         for one in _products(layer):
             pointers += [
                 one._parameters[PACKED].data_ptr(),

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from harness.engines.transformers.fused_layers import turned
 from harness.engines.transformers.native import operations
-from harness.engines.transformers.products import Native
+from harness.engines.transformers.native.library import kernels
+from harness.engines.transformers.products import Halves, Native
+
+needs_halves = pytest.mark.skipif(
+    not getattr(kernels(), "by_halves", False), reason="only a tile unit multiplies bfloat16 numbers"
+)
 
 pytestmark = pytest.mark.usefixtures("threads")
 
@@ -46,6 +51,28 @@ def test_a_row_is_the_same_whatever_is_beside_it(rows: int, some: int, inner: in
     for first in range(0, len(x) - some + 1, some):
         apart = native.product(x[first : first + some], packed, None, (outer, inner))
         assert torch.equal(together[first : first + some], apart)
+
+
+@needs_halves
+@given(rows=st.integers(1, 300), inner=sizes, outer=st.integers(1, 150), biased=st.booleans())
+def test_products_in_bfloat16(rows: int, inner: int, outer: int, biased: bool) -> None:
+    halves, x, weight = Halves(), numbers(rows, inner).bfloat16(), numbers(outer, inner).bfloat16()
+    bias = numbers(outer).bfloat16() if biased else None
+    packed = halves.packed(weight)
+    found = halves.product(x, packed, bias, (outer, inner))
+    exact = torch.nn.functional.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    assert found.dtype == torch.bfloat16
+    assert bool(((found - exact).abs() <= 2**-8 * exact.abs() + 1e-5).all())
+    assert torch.equal(halves.plain(packed, (outer, inner)), weight)
+
+
+@needs_halves
+def test_bfloat16_rows_with_nan_give_nan_and_no_others() -> None:
+    halves, x, weight = Halves(), numbers(40, 50).bfloat16(), numbers(33, 50).bfloat16()
+    x[7, 49] = torch.nan
+    found = halves.product(x, halves.packed(weight), None, (33, 50)).isnan()
+    assert found[7].all()
+    assert found.sum() == 33
 
 
 def test_products_of_rows_that_lie_apart() -> None:

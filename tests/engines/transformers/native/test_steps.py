@@ -63,8 +63,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-@pytest.mark.usefixtures("threads")
-@pytest.mark.parametrize(
+cases = pytest.mark.parametrize(
     ("shape", "prefix", "own", "fed"),
     [
         ({"width": 64, "heads": 9, "keys": 3}, 300, [5, 1, 30], 1),
@@ -75,6 +74,10 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         ({"width": 34, "heads": 4, "keys": 2, "attention_bias": True, "mlp_bias": True}, 700, [2, 9], 1),
     ],
 )
+
+
+@cases
+@pytest.mark.usefixtures("threads")
 def test_logits_are_those_of_the_models_own_code(
     shape: dict[str, Any], prefix: int, own: list[int], fed: int, computed: list[bool]
 ) -> None:
@@ -93,6 +96,36 @@ def test_logits_are_those_of_the_models_own_code(
             off = (found[at * fed : (at + 1) * fed] - expected).abs().max()
             assert off <= 2e-5 * expected.abs().max(), (at, float(off))
     assert computed
+    assert all(computed)
+
+
+@cases
+@pytest.mark.usefixtures("threads", "half")
+def test_steps_in_bfloat16_are_as_exact_as_the_models_own_code(
+    shape: dict[str, Any], prefix: int, own: list[int], fed: int, computed: list[bool]
+) -> None:
+    exact, quick = model_of(**shape)
+    plain, _ = model_of(**shape)
+    plain.bfloat16()
+    exact.load_state_dict(plain.state_dict())
+    quick.bfloat16()
+    begin = tokens(prefix, 1)
+    with torch.inference_mode():
+        fuse(quick)
+        pack(quick, least=0)
+        fuse_steps(quick)
+        by_kernels = prepare_steps(quick)
+        rows = [tokens(count, 2 + at) for at, count in enumerate(own)]
+        added = [tokens(fed, 50 + at) for at in range(len(own))]
+        found = _steps(quick, begin, rows, added).float()
+        off, usual = [], []
+        for at, (row, more) in enumerate(zip(rows, added, strict=True)):
+            ids = torch.tensor([begin + row + more])
+            expected = exact(input_ids=ids).logits[0, -fed:]
+            off.append(found[at * fed : (at + 1) * fed] - expected)
+            usual.append(plain(input_ids=ids).logits[0, -fed:].float() - expected)
+    assert torch.cat(off).square().mean() <= 2 * torch.cat(usual).square().mean()
+    assert by_kernels == bool(computed)  # without a tile unit, such products are torch's
     assert all(computed)
 
 
