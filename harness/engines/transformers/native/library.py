@@ -38,9 +38,9 @@ _TYPES: Final = {"p": ctypes.c_void_p, "s": ctypes.c_ssize_t, "f": ctypes.c_floa
 
 _FUNCTIONS: Final = {
     "multiply": "ppppsssi",
-    "normalize": "ppfsspi",
-    "gate": "psspi",
-    "turn_heads": "pssssppsi",
+    "normalize": "ppfsspii",
+    "gate": "psspii",
+    "turn_heads": "pssssppsii",
     "multiply_halves": "ppppsssi",
     "panel_width": "",
     "use_tiles": "",

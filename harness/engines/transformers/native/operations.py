@@ -1,7 +1,7 @@
-"""The small operations of a layer of Llama's form, each as one pass over its numbers, in float32.
+"""The small operations of a layer of Llama's form, each as one pass over its numbers.
 
 torch computes a norm by four passes, a gate by two and a rotation by four. Here each takes what reading and writing
-takes, in the threads that torch uses.
+takes, in the threads that torch uses. All is computed in float32; bfloat16 numbers are rounded once, at the end.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     import torch
 
 
+_TYPES: Final = ("torch.float32", "torch.bfloat16")
+
+
 def computes(states: torch.Tensor) -> bool:
     """Return whether the operations here take such hidden states."""
-    return str(states.dtype) == "torch.float32" and states.device.type == "cpu" and kernels() is not None
+    return str(states.dtype) in _TYPES and states.device.type == "cpu" and kernels() is not None
 
 
 def rms_norm(states: torch.Tensor, norm: Any) -> torch.Tensor:
@@ -33,6 +36,7 @@ def rms_norm(states: torch.Tensor, norm: Any) -> torch.Tensor:
         width,
         given.numel() // width,
         found.data_ptr(),
+        _is_half(states),
         torch.get_num_threads(),
     )
     return found
@@ -45,7 +49,8 @@ def gated(both: torch.Tensor) -> torch.Tensor:
     width = both.shape[-1] // 2
     found = both.new_empty(*both.shape[:-1], width)
     _library().gate(
-        both.data_ptr(), width, both.numel() // (2 * width), found.data_ptr(), torch.get_num_threads()
+        *(both.data_ptr(), width, both.numel() // (2 * width), found.data_ptr()),
+        *(_is_half(both), torch.get_num_threads()),
     )
     return found
 
@@ -56,10 +61,10 @@ def turn(heads: torch.Tensor, count: int, cos: torch.Tensor, sin: torch.Tensor) 
     import torch
 
     rows, tokens, _, width = heads.shape
-    cos, sin = cos.contiguous(), sin.contiguous()
+    cos, sin = (one.to(heads.dtype).contiguous() for one in (cos, sin))
     _library().turn_heads(
         *(heads.data_ptr(), heads.stride(1), count, width, rows * tokens),
-        *(cos.data_ptr(), sin.data_ptr(), cos.shape[0] * tokens, torch.get_num_threads()),
+        *(cos.data_ptr(), sin.data_ptr(), cos.shape[0] * tokens, _is_half(heads), torch.get_num_threads()),
     )
 
 
@@ -76,6 +81,7 @@ _Pass: Final = structure(
     (ctypes.c_float, "scale"),
     (ctypes.c_int32, "threads"),
     (_SIZE, "next"),
+    (ctypes.c_int32, "half"),
 )
 
 
@@ -96,7 +102,7 @@ def attend(
     if length > _MOST_KEYS or own[1].shape != keys.shape or keys.shape[3] != width:
         return None
     parts = (asked, *own, mask)
-    if any(one.dtype != torch.float32 or one.stride(3) != 1 for one in parts) or not asked.numel():
+    if any(one.dtype != asked.dtype or one.stride(3) != 1 for one in parts) or not asked.numel():
         return None
     found = asked.new_empty(rows, tokens, heads * width)
     given = _Pass(
@@ -104,10 +110,14 @@ def attend(
         *(rows, tokens, keys.shape[1], heads // keys.shape[1], width, length),
         *(one.stride(at) for one in (asked, *own) for at in range(3)),
         *(mask.stride(0) if mask.shape[0] > 1 else 0, mask.stride(2)),
-        *(scale, torch.get_num_threads(), 0),
+        *(scale, torch.get_num_threads(), 0, _is_half(asked)),
     )
     _library().attend(ctypes.byref(given))
     return found
+
+
+def _is_half(numbers: torch.Tensor) -> bool:
+    return numbers.element_size() == 2
 
 
 def _library() -> Any:

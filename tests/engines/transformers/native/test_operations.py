@@ -21,6 +21,7 @@ needs_halves = pytest.mark.skipif(
 pytestmark = pytest.mark.usefixtures("threads")
 
 sizes = st.integers(1, 70)
+types = st.sampled_from([torch.float32, torch.bfloat16])
 
 
 def numbers(*shape: int) -> torch.Tensor:
@@ -28,7 +29,10 @@ def numbers(*shape: int) -> torch.Tensor:
 
 
 def close(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    most = 1e-5 * max(1.0, float(expected.abs().max()))
+    """Return whether numbers are those that are expected, in float32, up to one rounding to their own type."""
+    most = 1e-5 * max(1.0, float(expected.abs().max())) + (
+        expected.abs() * 2**-8 if found.itemsize == 2 else 0
+    )
     return found.shape == expected.shape and bool(((found - expected).abs() <= most).all())
 
 
@@ -81,24 +85,27 @@ def test_products_of_rows_that_lie_apart() -> None:
     assert close(found, torch.nn.functional.linear(x, weight))
 
 
-@given(rows=st.integers(1, 300), width=st.integers(1, 100))
-def test_norms(rows: int, width: int) -> None:
-    norm = SimpleNamespace(weight=numbers(width), variance_epsilon=1e-5)
-    states = numbers(rows, width)
-    expected = torch.rms_norm(states, (width,), norm.weight, 1e-5)
+@given(rows=st.integers(1, 300), width=st.integers(1, 100), dtype=types)
+def test_norms(rows: int, width: int, dtype: torch.dtype) -> None:
+    norm = SimpleNamespace(weight=numbers(width).to(dtype), variance_epsilon=1e-5)
+    states = numbers(rows, width).to(dtype)
+    expected = torch.rms_norm(states.float(), (width,), norm.weight.float(), 1e-5)
     assert close(operations.rms_norm(states, norm), expected)
 
 
-@given(rows=st.integers(1, 300), width=st.integers(1, 100))
-def test_gates(rows: int, width: int) -> None:
-    both = 30 * numbers(rows, 2 * width)
-    gate, up = both.chunk(2, -1)
+@given(rows=st.integers(1, 300), width=st.integers(1, 100), dtype=types)
+def test_gates(rows: int, width: int, dtype: torch.dtype) -> None:
+    both = (30 * numbers(rows, 2 * width)).to(dtype)
+    gate, up = both.float().chunk(2, -1)
     assert close(operations.gated(both), torch.nn.functional.silu(gate) * up)
 
 
-def test_gates_at_the_ends_of_the_numbers() -> None:
-    gates = torch.tensor([-3e38, -200.0, -88.5, -0.0, 88.5, 200.0, float("nan"), float("inf")])
-    found = operations.gated(torch.cat((gates, torch.ones(8)))[None])[0]
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("copies", [1, 5])
+def test_gates_at_the_ends_of_the_numbers(dtype: torch.dtype, copies: int) -> None:
+    gates = torch.tensor([-3e38, -200.0, -88.5, -0.0, 88.5, 200.0, float("nan"), float("inf")] * copies)
+    gates = gates.to(dtype)
+    found = operations.gated(torch.cat((gates, torch.ones_like(gates)))[None])[0]
     expected = torch.nn.functional.silu(gates)
     assert torch.allclose(found, expected, atol=1e-30, equal_nan=True)
 
@@ -109,11 +116,14 @@ def test_gates_at_the_ends_of_the_numbers() -> None:
     heads=st.integers(1, 6),
     half=st.integers(1, 40),
     each=st.booleans(),
+    dtype=types,
 )
-def test_rotations(rows: int, tokens: int, heads: int, half: int, each: bool) -> None:
-    states, count = numbers(rows, tokens, heads, 2 * half), max(1, heads - 1)
-    cos, sin = (numbers(rows if each else 1, tokens, 2 * half + one)[..., : 2 * half] for one in (0, 1))
-    expected = turned(states[:, :, :count].clone(), cos, sin)
+def test_rotations(rows: int, tokens: int, heads: int, half: int, dtype: torch.dtype, *, each: bool) -> None:
+    states, count = numbers(rows, tokens, heads, 2 * half).to(dtype), max(1, heads - 1)
+    cos, sin = (
+        numbers(rows if each else 1, tokens, 2 * half + one)[..., : 2 * half].to(dtype) for one in (0, 1)
+    )
+    expected = turned(states[:, :, :count].float(), cos.float(), sin.float())
     rest = states[:, :, count:].clone()
     operations.turn(states, count, cos, sin)
     assert close(states[:, :, :count], expected)
@@ -127,20 +137,20 @@ def test_rotations(rows: int, tokens: int, heads: int, half: int, each: bool) ->
     heads=st.sampled_from([(1, 1), (6, 2), (5, 5), (9, 3)]),
     width=st.integers(1, 70),
     alike=st.booleans(),
+    dtype=types,
 )
 def test_attention_of_passes(
-    rows: int, tokens: int, past: int, heads: tuple[int, int], width: int, *, alike: bool
+    rows: int, tokens: int, past: int, heads: tuple[int, int], width: int, *, dtype: torch.dtype, alike: bool
 ) -> None:
-    asked, (all_heads, own) = numbers(rows, tokens, heads[0], width).transpose(1, 2), heads
+    asked, (all_heads, own) = numbers(rows, tokens, heads[0], width).to(dtype).transpose(1, 2), heads
     keys, values = (
-        numbers(rows, past + tokens, own + one, width)[:, :, one:].transpose(1, 2) for one in (0, 1)
+        numbers(rows, past + tokens, own + one, width)[:, :, one:].to(dtype).transpose(1, 2) for one in (0, 1)
     )
     seen = numbers(1 if alike else rows, 1, tokens, past + tokens) > 0.3
     seen[..., past:] |= torch.eye(tokens, dtype=torch.bool)  # a token sees itself
-    mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
-    expected = torch.nn.functional.scaled_dot_product_attention(
-        asked, keys, values, mask, scale=0.3, enable_gqa=all_heads != own
-    )
+    mask = torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
+    wide = [one.float() for one in (asked, keys, values, mask)]
+    expected = torch.nn.functional.scaled_dot_product_attention(*wide, scale=0.3, enable_gqa=all_heads != own)
     found = operations.attend(asked, (keys, values), mask, 0.3)
     assert found is not None
     assert close(found, expected.transpose(1, 2).flatten(2))

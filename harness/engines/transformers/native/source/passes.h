@@ -6,46 +6,47 @@
 #include "threads.h"
 
 typedef struct {
-  const float *queries, *keys, *values, *mask; /* mask: [rows, tokens, keys], added to the scores */
-  float *out;                                  /* [rows, tokens, heads, groups, width] */
+  const void *queries, *keys, *values, *mask; /* mask: [rows, tokens, keys], added to the scores */
+  void *out;                                  /* [rows, tokens, heads, groups, width] */
   ptrdiff_t rows, tokens, heads, groups, width, length; /* length: keys */
   ptrdiff_t query_row, query_head, query_token, key_row, key_head, key_token, value_row, value_head, value_token;
   ptrdiff_t mask_row, mask_token; /* strides */
   float scale;
   int32_t threads;
   ptrdiff_t next;
+  int32_t half; /* all are bfloat16 numbers, else float32 */
 } pass_work;
 
 /* Attend for up to PANEL queries of each of a row's heads. */
-static void attend_pass(const pass_work *p, ptrdiff_t row, ptrdiff_t panel) {
+INLINE void attend_pass(const pass_work *p, ptrdiff_t row, ptrdiff_t panel, const int half) {
   ptrdiff_t width = p->width, begin = panel * PANEL, total = p->tokens * p->groups, end = 0;
   ptrdiff_t count = total - begin < PANEL ? total - begin : PANEL;
-  const float *mask = p->mask + row * p->mask_row;
+  const void *mask = number_at(p->mask, row * p->mask_row, half);
   for (ptrdiff_t token = begin / p->groups; token <= (begin + count - 1) / p->groups; token++) {
     ptrdiff_t last = p->length;
-    while (last > end && mask[token * p->mask_token + last - 1] < -1e30f) last--;
+    while (last > end && number_as(mask, token * p->mask_token + last - 1, half) < -1e30f) last--;
     end = last;
   }
   float added[(end ? end : 1) * PANEL], packed[width * PANEL], sums[PANEL * width];
   for (ptrdiff_t q = 0; q < PANEL; q++) {
-    const float *from = mask + (begin + (q < count ? q : 0)) / p->groups * p->mask_token;
-    for (ptrdiff_t k = 0; k < end; k++) added[k * PANEL + q] = from[k];
+    const void *from = number_at(mask, (begin + (q < count ? q : 0)) / p->groups * p->mask_token, half);
+    for (ptrdiff_t k = 0; k < end; k++) added[k * PANEL + q] = number_as(from, k, half);
   }
   for (ptrdiff_t head = 0; head < p->heads; head++) {
     for (ptrdiff_t q = 0; q < PANEL; q++) {
       ptrdiff_t at = begin + (q < count ? q : 0);
-      const float *from = p->queries + row * p->query_row + at / p->groups * p->query_token +
-                          (head * p->groups + at % p->groups) * p->query_head;
-      for (ptrdiff_t k = 0; k < width; k++) packed[k * PANEL + q] = from[k] * p->scale;
+      ptrdiff_t token = row * p->query_row + at / p->groups * p->query_token;
+      const void *from = number_at(p->queries, token + (head * p->groups + at % p->groups) * p->query_head, half);
+      for (ptrdiff_t k = 0; k < width; k++) packed[k * PANEL + q] = number_as(from, k, half) * p->scale;
     }
-    head_view h = {p->keys + row * p->key_row + head * p->key_head, p->values + row * p->value_row + head * p->value_head,
-                 p->key_token, p->value_token, 0};
+    head_view h = {number_at(p->keys, row * p->key_row + head * p->key_head, half),
+                 number_at(p->values, row * p->value_row + head * p->value_head, half), p->key_token, p->value_token, half};
     panel_result f = attend_panel(packed, count, width, &h, end, added, sums);
     for (ptrdiff_t q = 0; q < count; q++) {
       ptrdiff_t at = begin + q;
       float all = f.all[q / LANES][q % LANES], factor = all == 0 ? 0 : 1 / all; /* 0: a token that sees nothing */
-      float *out = p->out + (((row * p->tokens + at / p->groups) * p->heads + head) * p->groups + at % p->groups) * width;
-      for (ptrdiff_t k = 0; k < width; k++) out[k] = sums[q * width + k] * factor;
+      ptrdiff_t place = (((row * p->tokens + at / p->groups) * p->heads + head) * p->groups + at % p->groups) * width;
+      for (ptrdiff_t k = 0; k < width; k++) store_one(p->out, place + k, sums[q * width + k] * factor, half);
     }
   }
 }
@@ -54,7 +55,10 @@ static void pass_in_thread(void *given) {
   pass_work *p = given;
   ptrdiff_t panels = (p->tokens * p->groups + PANEL - 1) / PANEL, task;
   while ((task = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED)) < p->rows * panels)
-    attend_pass(p, task / panels, task % panels);
+    if (p->half)
+      attend_pass(p, task / panels, task % panels, 1);
+    else
+      attend_pass(p, task / panels, task % panels, 0);
 }
 
 /* Attend for all tokens of a pass. */

@@ -103,7 +103,21 @@ INLINE float number_as(const void *from, ptrdiff_t at, const int half) {
   return number;
 }
 
-/* Write a number, rounded to nearest, of two to the even one; NaN stays NaN. */
+typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
+typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+
+/* Write numbers, rounded to nearest, of two to the even one; NaN stays NaN. */
+INLINE void store_as(void *to, ptrdiff_t at, lanes numbers, const int half) {
+  if (!half) {
+    store((float *)to + at, numbers);
+    return;
+  }
+  bits all = (bits)numbers, nan = (bits)(numbers != numbers);
+  all += 0x7fff + (all >> 16 & 1);
+  *(halves *)((uint16_t *)to + at) = __builtin_convertvector(((all & ~nan) | (0x7fc00000 & nan)) >> 16, halves);
+}
+
+/* The same for one. */
 INLINE void store_one(void *to, ptrdiff_t at, float number, const int half) {
   if (!half) {
     ((float *)to)[at] = number;
