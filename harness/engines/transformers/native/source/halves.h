@@ -45,8 +45,15 @@ static void pair_row(const uint16_t *x, ptrdiff_t inner, char *to) {
   }
 }
 
-/* Add a chunk's products to sums in tiles 0 to 3, as multiply_chunk does. */
-INLINE void multiply_halves_chunk(const int tall, const int pieces, const char *x, const char *more, const char *weights) {
+/* Add a chunk's products to sums in tiles 0 to 3, as multiply_chunk does; fetches: the first rows to meet these weights
+   have later ones fetched. */
+INLINE void multiply_halves_chunk(const int tall, const int pieces, const char *x, const char *more, const char *weights,
+                                  const int fetches) {
+  UNROLL
+  for (int line = 0; line < pieces * TILE_BYTES / 64; line++) {
+    __builtin_prefetch(x + pieces * TILE_BYTES + line * 64, 0, 3);
+    if (tall) __builtin_prefetch(more + pieces * TILE_BYTES + line * 64, 0, 3);
+  }
   FROM(6, weights);
   FROM(7, weights + TILE_BYTES);
   UNROLL
@@ -60,14 +67,16 @@ INLINE void multiply_halves_chunk(const int tall, const int pieces, const char *
       DOT(3, 5, 7);
     }
   }
-  UNROLL
-  for (int line = 0; line < 2 * TILE_BYTES / 64; line++) __builtin_prefetch(weights + HALVES_AHEAD + line * 64, 0, 2);
+  if (fetches) {
+    UNROLL
+    for (int line = 0; line < 2 * TILE_BYTES / 64; line++) __builtin_prefetch(weights + HALVES_AHEAD + line * 64, 0, 2);
+  }
 }
 
 INLINE void multiply_halves_block(const int tall, const int pieces, const char *x, const char *more, const char *weights,
-                                  ptrdiff_t chunks) {
+                                  ptrdiff_t chunks, const int fetches) {
   for (ptrdiff_t c = 0; c < chunks; c++, weights += 2 * TILE_BYTES, x += pieces * TILE_BYTES, more += pieces * TILE_BYTES)
-    multiply_halves_chunk(tall, pieces, x, more, weights);
+    multiply_halves_chunk(tall, pieces, x, more, weights, fetches);
 }
 
 static void write_halves(const halves_work *p, const float *sums, ptrdiff_t row, ptrdiff_t rows, ptrdiff_t column) {
@@ -114,13 +123,13 @@ static void multiply_halves_share(const halves_work *p, int number, int team) {
         ZERO(2);
         ZERO(3);
         if (p->half && some > TILE_ROWS)
-          multiply_halves_block(1, 1, x, more, weights, chunks);
+          multiply_halves_block(1, 1, x, more, weights, chunks, row == 0);
         else if (p->half)
-          multiply_halves_block(0, 1, x, more, weights, chunks);
+          multiply_halves_block(0, 1, x, more, weights, chunks, row == 0);
         else if (some > TILE_ROWS)
-          multiply_halves_block(1, HALVES, x, more, weights, chunks);
+          multiply_halves_block(1, HALVES, x, more, weights, chunks, row == 0);
         else
-          multiply_halves_block(0, HALVES, x, more, weights, chunks);
+          multiply_halves_block(0, HALVES, x, more, weights, chunks, row == 0);
         TO(0, sums);
         TO(1, sums + LANES);
         if (some > TILE_ROWS) {
