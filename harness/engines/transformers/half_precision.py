@@ -35,11 +35,11 @@ def computes_in_float32(dtype: torch.dtype, device: torch.device) -> bool:
 
 def has_kernels_for_steps(model: Any) -> bool:
     """Return whether kernels of ours compute products of a model's number type, where a compiler makes them: float32
-    numbers on a CPU, whatever the model's type is, and bfloat16 ones by a tile unit."""
+    numbers on a CPU, whatever the model's type is, and bfloat16 ones where a processor multiplies them by vectors."""
     if model.device.type != "cpu":
         return False
-    by_tiles = str(model.dtype) == "torch.bfloat16" and "amx_bf16" in instructions()
-    return by_tiles or str(model.dtype) == "torch.float32" or computes_in_float32(model.dtype, model.device)
+    by_itself = str(model.dtype) == "torch.bfloat16" and "avx512_bf16" in instructions()
+    return by_itself or str(model.dtype) == "torch.float32" or computes_in_float32(model.dtype, model.device)
 
 
 @functools.cache

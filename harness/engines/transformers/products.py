@@ -137,13 +137,13 @@ class Native:
 
 
 class Halves:
-    """Products of bfloat16 numbers by a processor's tile unit.
+    """Products of bfloat16 numbers by code of our own, for processors that have them.
 
-    oneDNN's take 0.8 to 1.3 times as long, but it makes a kernel for each number of rows, which takes longer than a
-    short product.
+    By a tile unit, oneDNN's take 0.8 to 1.3 times as long, but it makes a kernel for each number of rows, which takes
+    longer than a short product.
 
-    The layout is that of the unit: [outputs / 32, inputs / 32, half of the outputs, input, output, input or input + 16]
-    with 0 beyond inputs and outputs. ``RuntimeError`` where there is no such unit.
+    The layout is that of such a unit: [outputs / 32, inputs / 32, half of the outputs, input, output, input or input +
+    16], with 0 beyond inputs and outputs. ``RuntimeError`` where there are none.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class Halves:
         outputs, inputs = shape
         given, added = rows.contiguous(), None if bias is None else bias.float()
         found = given.new_empty(*rows.shape[:-1], outputs)
-        self._multiply(
+        if not self._multiply(
             given.data_ptr(),
             packed.data_ptr(),
             None if added is None else added.data_ptr(),
@@ -177,7 +177,8 @@ class Halves:
             inputs,
             outputs,
             torch.get_num_threads(),
-        )
+        ):
+            raise MemoryError
         return found
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:

@@ -51,7 +51,7 @@ _FUNCTIONS: Final = {
 }
 """The arguments of each function: pointers, sizes, floats and the number of threads."""
 
-_GIVES: Final = {"panel_width", "use_tiles", "has_halves", "scratch_size"}
+_GIVES: Final = {"panel_width", "use_tiles", "has_halves", "multiply_halves", "scratch_size"}
 """Those that return a number."""
 
 

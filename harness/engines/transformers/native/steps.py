@@ -37,7 +37,7 @@ _Cache = structure(
 _Step = structure(
     (_SIZE, "layers caches rows tokens hidden features heads groups width"),
     (_POINTER, "layer cache held cos sin states scratch"),
-    (_SIZE, "threads next half_weights half_cache"),
+    (_SIZE, "threads next half_pieces half_cache"),
 )
 
 
@@ -105,7 +105,7 @@ class StepKernels:
             *(self._heads, self._groups, self._width),
             *(ctypes.addressof(one) for one in (self._layers, described, held)),
             *(cos.data_ptr(), sin.data_ptr(), wide.data_ptr(), None, torch.get_num_threads(), 0),
-            *(self._half, caches[0].buffer(0)[0].dtype == torch.bfloat16),
+            *(self._pieces(states), caches[0].buffer(0)[0].dtype == torch.bfloat16),
         )
         scratch = wide.new_empty(self._library.scratch_size(ctypes.byref(step)))
         step.scratch = scratch.data_ptr()
@@ -113,6 +113,17 @@ class StepKernels:
         if wide is not states:
             states.copy_(wide)
         return True
+
+    def _pieces(self, states: torch.Tensor) -> int:
+        """Return how many pieces of 8 bits of a number meet bfloat16 weights: all where the model computes in float32.
+
+        Else a tile unit waits for memory, so that one more than the model's own type has takes no time.
+        """
+        if not self._half:
+            return 0
+        if str(states.dtype) == "torch.float32":
+            return 3
+        return 2 if self._library.by_tiles else 1
 
     def _entry(self, layer: Any) -> Any:
         """Return what the kernels know of a layer."""

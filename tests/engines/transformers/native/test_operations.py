@@ -15,7 +15,7 @@ from harness.engines.transformers.native.library import kernels
 from harness.engines.transformers.products import Halves, Native
 
 needs_halves = pytest.mark.skipif(
-    not getattr(kernels(), "by_halves", False), reason="only a tile unit multiplies bfloat16 numbers"
+    not getattr(kernels(), "by_halves", False), reason="this processor does not multiply bfloat16 numbers"
 )
 
 pytestmark = pytest.mark.usefixtures("threads")

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <stdlib.h>
-#include "pieces.h"
+#include "split_products.h"
 #include "threads.h"
 #include "tiles.h"
 
@@ -94,7 +94,7 @@ static void multiply_panel(const product_work *p, ptrdiff_t panel, ptrdiff_t fir
   }
 }
 
-#if PIECES
+#if TILE_UNIT
 
 static void multiply_by_tiles(const product_work *p, int number, int team) {
   const ptrdiff_t chunks = chunks_of(p->inner), parts = parts_of(p->inner), panels = (p->outer + PANEL - 1) / PANEL;
@@ -126,15 +126,15 @@ static void multiply_by_tiles(const product_work *p, int number, int team) {
 
 /* The bytes that the pieces of a product take; 0 where it does without. */
 INLINE ptrdiff_t pieces_of(ptrdiff_t rows, ptrdiff_t inner) {
-#if PIECES
-  if (tiles_allowed && rows >= FEWEST_ROWS) return pieces_size(rows, inner);
+#if TILE_UNIT
+  if (tiles_allowed && rows >= FEWEST_ROWS) return pieces_size(rows, inner, PIECES);
 #endif
   return 0 * rows * inner;
 }
 
 /* Compute a thread's share. All threads of the team have to come, each with its number. */
 static void multiply_share(const product_work *p, int number, int team) {
-#if PIECES
+#if TILE_UNIT
   if (p->pieces) {
     multiply_by_tiles(p, number, team);
     return;

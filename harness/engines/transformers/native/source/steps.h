@@ -30,7 +30,8 @@ typedef struct {
   float *scratch;
   ptrdiff_t threads;
   ptrdiff_t next; /* the next task of attention */
-  ptrdiff_t half_weights, half_cache; /* which of them are bfloat16 numbers */
+  ptrdiff_t half_pieces; /* with bfloat16 weights, the pieces of a number that they are multiplied with, else 0 */
+  ptrdiff_t half_cache;  /* keys and values are bfloat16 numbers */
 } step_work;
 
 typedef struct {
@@ -56,7 +57,7 @@ static scratch_view scratch_in(const step_work *s) {
   float *end = m.parts + most_parts(&a, s->cache, s->caches) * part_size(&a);
   ptrdiff_t widest = s->hidden > s->features ? s->hidden : s->features;
   if (m.attended_width > widest) widest = m.attended_width;
-  ptrdiff_t size = s->half_weights ? halves_size(tokens, widest) : pieces_of(tokens, widest);
+  ptrdiff_t size = s->half_pieces ? pieces_size(tokens, widest, (int)s->half_pieces) : pieces_of(tokens, widest);
   m.pieces = size ? (char *)(((uintptr_t)end + 63) / 64 * 64) : 0;
   m.size = end - s->scratch + (size ? (size + 64) / 4 : 0);
   return m;
@@ -93,8 +94,9 @@ static void multiply_in_step(const step_work *s, const scratch_view *m, const fl
   const ptrdiff_t tokens = s->rows * s->tokens;
   const int threads = (int)s->threads;
   const float *add = adds ? out : 0;
-  if (s->half_weights) {
-    halves_work p = {x, x_stride, packed, bias, add, out, outer, tokens, inner, outer, threads, m->pieces, 0};
+  if (s->half_pieces) {
+    const int count = (int)s->half_pieces;
+    halves_work p = {x, x_stride, packed, bias, add, out, outer, tokens, inner, outer, threads, m->pieces, 0, count};
     multiply_halves_share(&p, number, team);
   } else {
     product_work p = {x, x_stride, packed, bias, add, out, outer, tokens, inner, outer, threads, m->pieces};
