@@ -8,7 +8,7 @@ times where ours go by a processor's tile unit (docs/performance.md).
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.engines.transformers.native.library import kernels, multiplies_by_tiles
 from harness.engines.transformers.processor import mkl_is_faster
@@ -115,22 +115,7 @@ class Native:
     def product(
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
     ) -> torch.Tensor:
-        import torch
-
-        outputs, inputs = shape
-        given = rows.contiguous()
-        found = given.new_empty(*rows.shape[:-1], outputs)
-        self._multiply(
-            given.data_ptr(),
-            packed.data_ptr(),
-            None if bias is None else bias.data_ptr(),
-            found.data_ptr(),
-            given.numel() // inputs,
-            inputs,
-            outputs,
-            torch.get_num_threads(),
-        )
-        return found
+        return _multiplied(self._multiply, rows, packed, bias, shape)
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         return packed.transpose(1, 2).reshape(-1, shape[1])[: shape[0]].contiguous()
@@ -163,28 +148,29 @@ class Halves:
     def product(
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
     ) -> torch.Tensor:
-        import torch
-
-        outputs, inputs = shape
-        given, added = rows.contiguous(), None if bias is None else bias.float()
-        found = given.new_empty(*rows.shape[:-1], outputs)
-        if not self._multiply(
-            given.data_ptr(),
-            packed.data_ptr(),
-            None if added is None else added.data_ptr(),
-            found.data_ptr(),
-            given.numel() // inputs,
-            inputs,
-            outputs,
-            torch.get_num_threads(),
-        ):
-            raise MemoryError
-        return found
+        return _multiplied(self._multiply, rows, packed, None if bias is None else bias.float(), shape)
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         panels, chunks = packed.shape[:2]
         whole = packed.permute(0, 2, 4, 1, 5, 3).reshape(panels * _TILES, chunks * _TILES)
         return whole[: shape[0], : shape[1]].contiguous()
+
+
+def _multiplied(
+    multiply: Any, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
+) -> torch.Tensor:
+    """Return products [..., out] by a function of the kernels; ``bias`` is in float32."""
+    import torch
+
+    outputs, inputs = shape
+    given = rows.contiguous()
+    found = given.new_empty(*rows.shape[:-1], outputs)
+    if not multiply(
+        *(given.data_ptr(), packed.data_ptr(), None if bias is None else bias.data_ptr(), found.data_ptr()),
+        *(given.numel() // inputs, inputs, outputs, torch.get_num_threads()),
+    ):
+        raise MemoryError
+    return found
 
 
 class Widened:

@@ -49,9 +49,9 @@ _FUNCTIONS: Final = {
     "step": "p",
     "attend": "p",
 }
-"""The arguments of each function: pointers, sizes, floats and the number of threads."""
+"""The arguments of each function: pointers, sizes, floats and other numbers."""
 
-_GIVES: Final = {"panel_width", "use_tiles", "has_halves", "multiply_halves", "scratch_size"}
+_GIVES: Final = {"panel_width", "use_tiles", "has_halves", "multiply", "multiply_halves", "scratch_size"}
 """Those that return a number."""
 
 

@@ -149,8 +149,9 @@ def test_attention_of_passes(
     seen = numbers(1 if alike else rows, 1, tokens, past + tokens) > 0.3
     seen[..., past:] |= torch.eye(tokens, dtype=torch.bool)  # a token sees itself
     mask = torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
-    wide = [one.float() for one in (asked, keys, values, mask)]
-    expected = torch.nn.functional.scaled_dot_product_attention(*wide, scale=0.3, enable_gqa=all_heads != own)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        asked.float(), keys.float(), values.float(), mask.float(), scale=0.3, enable_gqa=all_heads != own
+    )
     found = operations.attend(asked, (keys, values), mask, 0.3)
     assert found is not None
     assert close(found, expected.transpose(1, 2).flatten(2))

@@ -154,11 +154,13 @@ static void multiply_in_thread(void *given) {
   multiply_share(p, number_of(p->threads), team_of(p->threads));
 }
 
-/* out [rows, outer] = x [rows, inner] times the packed weights, plus bias [outer], which may be NULL */
-void multiply(const float *x, const float *packed, const float *bias, float *out, ptrdiff_t rows, ptrdiff_t inner,
-              ptrdiff_t outer, int threads) {
+/* out [rows, outer] = x [rows, inner] times the packed weights, plus bias [outer], which may be NULL. True: where there
+   is no memory for pieces, it goes without them. */
+int multiply(const float *x, const float *packed, const float *bias, float *out, ptrdiff_t rows, ptrdiff_t inner,
+             ptrdiff_t outer, int threads) {
   ptrdiff_t size = pieces_of(rows, inner);
   product_work p = {x, inner, packed, bias, 0, out, outer, rows, inner, outer, threads, size ? aligned_alloc(64, size) : 0};
   run(multiply_in_thread, &p, threads);
   free(p.pieces);
+  return 1;
 }
