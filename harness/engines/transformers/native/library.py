@@ -1,6 +1,6 @@
 """The compiled kernels, for the processor at hand.
 
-The system's C compiler makes them at the first start, in about two seconds, and they stay in the user's cache. They
+The system's C compiler makes them at the first start, in about four seconds, and they stay in the user's cache. They
 run in the threads of torch's own OpenMP pool.
 """
 
