@@ -63,23 +63,23 @@ INLINE void multiply_chunk(const int tall, const int splits, const char *x, cons
 #define MEANWHILE(k) meanwhile(k, tall, splits, x, more, next)
 #define BOTH(columns, first, second, k)          \
   DOT(first, 4, columns);                        \
-  MEANWHILE(k);                                      \
+  MEANWHILE(k);                                  \
   if (tall) DOT(second, 5, columns)
 #define ROWS(piece, k)                           \
   FROM(4, x + piece * TILE_BYTES);               \
   DOT(0, 4, 6);                                  \
-  MEANWHILE(k);                                      \
+  MEANWHILE(k);                                  \
   DOT(1, 4, 7);                                  \
   if (tall) {                                    \
     FROM(5, more + piece * TILE_BYTES);          \
     DOT(2, 5, 6);                                \
   }                                              \
-  MEANWHILE(k + 1);                                  \
+  MEANWHILE(k + 1);                              \
   if (tall) DOT(3, 5, 7)
 #define COLUMNS(piece, k)                        \
   FROM(6, left + piece * TILE_BYTES);            \
   BOTH(6, 0, 2, k);                              \
-  MEANWHILE(k + 1);                                  \
+  MEANWHILE(k + 1);                              \
   FROM(7, right + piece * TILE_BYTES);           \
   BOTH(7, 1, 3, k + 2)
   IN_MEMORY;
