@@ -34,8 +34,11 @@ def computes_in_float32(dtype: torch.dtype, device: torch.device) -> bool:
 
 
 def has_kernels_for_steps(model: Any) -> bool:
-    """Return whether kernels of ours compute products of a model's number type, where a compiler makes them: float32
-    numbers on a CPU, whatever the model's type is, and bfloat16 ones where a processor multiplies them by vectors."""
+    """Return whether kernels of ours compute the products of a model's steps, where a compiler makes them.
+
+    On a CPU these are products of float32 numbers, whatever the model's own type is. They are of bfloat16 numbers where
+    the processor's vectors multiply such.
+    """
     if model.device.type != "cpu":
         return False
     by_itself = str(model.dtype) == "torch.bfloat16" and "avx512_bf16" in instructions()
