@@ -169,7 +169,7 @@ def _multiplied(
         *(given.data_ptr(), packed.data_ptr(), None if bias is None else bias.data_ptr(), found.data_ptr()),
         *(given.numel() // inputs, inputs, outputs, torch.get_num_threads()),
     ):
-        raise MemoryError
+        raise MemoryError(f"no memory to multiply {given.numel() // inputs} rows of {inputs} numbers")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Steps through all layers of Llama's form by one call of the kernels, in float32.
+"""Steps through all layers of Llama's form by one call of the kernels, computed in float32.
 
 A step of few rows takes some forty operations of torch per layer, each of which takes longer to start than to compute.
 Here a layer takes none, the rows' keys are written and read where they lie, and no thread waits for another but at the

@@ -129,13 +129,13 @@ static void multiply_part(const pieces_work *w, ptrdiff_t part) {
   const ptrdiff_t chunks = chunks_of(w->inner), parts = parts_of(w->inner);
   const ptrdiff_t first = chunks * part / parts, count = chunks * (part + 1) / parts - first;
   const ptrdiff_t blocks = (w->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
-  char split[2][2 * CHUNK] __attribute__((aligned(64)));
+  char pieces[2][2 * CHUNK] __attribute__((aligned(64)));
   float sums[BLOCK_ROWS * PANEL] __attribute__((aligned(64)));
   const weights_work start = {.from = w->panel + first * TILE_INPUTS * PANEL, .inputs = w->inner - first * TILE_INPUTS};
   weights_work next = start;
   /* What comes is fetched at leisure, a share of it with each block of rows. */
   next.ahead = (const char *)(start.from + WEIGHTS_AHEAD * PANEL), next.lines = blocks < 3 ? 4 / blocks : 1;
-  next.to = split[0];
+  next.to = pieces[0];
   for (ptrdiff_t k = 0; k < TILE_ROWS; k++) split_weights(&next, k);
   for (ptrdiff_t block = 0, turn = 1; block < blocks; block++) {
     const ptrdiff_t row = block * BLOCK_ROWS, rows = w->rows - row < BLOCK_ROWS ? w->rows - row : BLOCK_ROWS;
@@ -148,13 +148,13 @@ static void multiply_part(const pieces_work *w, ptrdiff_t part) {
       const int last = c + 1 == count;
       next.from = last ? start.from : next.from + TILE_INPUTS * PANEL;
       next.inputs = last ? start.inputs : next.inputs - TILE_INPUTS;
-      next.to = split[turn];
+      next.to = pieces[turn];
       if (rows <= TILE_ROWS)
-        multiply_chunk(0, 1, x, more, split[!turn], &next);
+        multiply_chunk(0, 1, x, more, pieces[!turn], &next);
       else if (last && block + 1 == blocks)
-        multiply_chunk(1, 0, x, more, split[!turn], &next);
+        multiply_chunk(1, 0, x, more, pieces[!turn], &next);
       else
-        multiply_chunk(1, 1, x, more, split[!turn], &next);
+        multiply_chunk(1, 1, x, more, pieces[!turn], &next);
       next.ahead += TILE_ROWS * next.lines * 64;
     }
     TO(0, sums);
