@@ -77,7 +77,8 @@ class StepKernels:
         rows, tokens, _ = states.shape
         if any(owner.get(name) is not kept for owner, name, kept in self._weights):
             return False
-        distinct = {id(some): [one.float() for one in some] for some in masks}  # one for each kind of layer
+        kinds = {id(some): some for some in masks}  # one for each kind of layer
+        distinct = {key: [one.float() for one in some] for key, some in kinds.items()}
         if not all(
             _covers(*pair, tokens) for some in distinct.values() for pair in zip(some, caches, strict=True)
         ):
