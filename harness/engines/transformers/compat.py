@@ -136,7 +136,7 @@ def import_libraries() -> None:
     with collector_paused(), scipy_when_called():
         for name in _LARGE:
             import_module(name)
-    gc.freeze()
+        gc.freeze()  # before the collector looks at them
 
 
 class _WhenCalled(ModuleType):
