@@ -8,9 +8,9 @@ table of embeddings is kept beside it.
 
 Weights are packed for the library whose products of many rows are the fastest (``products``), and again once texts are
 to be generated, where steps of few rows have a faster one (``pack_for_steps``). Those of a type that the processor does
-not multiply are packed as float32 numbers (``half_precision``). A layer is packed only where its packed product is the
-plain one up to rounding; that is tried with each layer. Code that reads ``weight`` of a packed layer gets the plain
-numbers, made for that call.
+not multiply are widened as they are read, or packed as float32 numbers (``half_precision``). A layer is packed only
+where its packed product is the plain one up to rounding; that is tried with each layer. Code that reads ``weight`` of a
+packed layer gets the plain numbers, made for that call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.engines.transformers.compat import MappedFiles
 from harness.engines.transformers.half_precision import computes_in_float32
 from harness.engines.transformers.memory import PACKED, free_memory
-from harness.engines.transformers.products import Kernels, Widened, libraries_for, library_for_steps
+from harness.engines.transformers.products import Kernels, Widened, for_steps, keeps_narrow, libraries_for
 
 if TYPE_CHECKING:
     import torch
@@ -85,6 +85,8 @@ def has_room_to_pack(model: Any, *, least: int = LEAST, processes: int = 1) -> b
 
     It is wanting only where weights are packed as float32 numbers.
     """
+    if keeps_narrow():
+        return True
     wide = [
         one.weight
         for one in _layers(model, least)
@@ -119,9 +121,9 @@ def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
         return False
     wide = computes_in_float32(plain.dtype, plain.device)
     with torch.inference_mode(False), torch.no_grad():
-        for library in libraries_for(plain.dtype, wide=wide):
+        for make in libraries_for(plain.dtype, wide=wide):
             try:
-                kernels: Kernels = Widened(library(), plain.dtype) if wide else library()
+                kernels = make()
                 packed = kernels.packed(plain)
                 right = _same(plain, packed, kernels)
             except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
@@ -136,7 +138,7 @@ def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
         files.let_go(plain)
     layer.__class__ = _packed_linear()
     layer.register_parameter(PACKED, kept)
-    layer.types, layer.kernels = {plain.dtype, packed.dtype}, kernels
+    layer.types, layer.kernels = {plain.dtype, torch.float32} if wide else {plain.dtype}, kernels
     return True
 
 
@@ -146,28 +148,35 @@ def _pack_again(layer: Any) -> bool:
 
     before, old = layer.kernels, layer._parameters[PACKED]
     wide = isinstance(before, Widened)
-    library = before.library if wide else before
-    wanted = library_for_steps(old.dtype)
-    if isinstance(library, wanted):
-        return True
     with torch.inference_mode(False), torch.no_grad():
         try:
-            found = wanted()
+            wanted = for_steps(before.dtype if wide else old.dtype, wide=wide)()
         except RuntimeError:  # not here
             return False
-        plain = library.plain(old, (layer.out_features, layer.in_features))
-        packed = found.packed(plain)
-        if not _same(plain, packed, found):
+        if _alike(wanted, before):
+            return True
+        plain = before.plain(old, (layer.out_features, layer.in_features))
+        packed = wanted.packed(plain)
+        if not _same(plain, packed, wanted):
             return False
-        layer.kernels = Widened(found, before.dtype) if wide else found
+        layer.kernels = wanted
         layer._parameters[PACKED] = torch.nn.Parameter(packed, requires_grad=False)
     return True
+
+
+def _alike(some: Kernels, others: Kernels) -> bool:
+    """Return whether two are the same products."""
+    if isinstance(some, Widened) and isinstance(others, Widened):
+        return type(some) is type(others) and type(some.library) is type(others.library)
+    return type(some) is type(others)
 
 
 def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: Kernels) -> bool:
     """Return whether both weights give the same products with a few rows."""
     import torch
 
+    if isinstance(kernels, Widened):
+        plain = plain.float()
     outputs, count = plain.shape
     rows = torch.linspace(-1, 1, max(_TRIED) * count).sin().view(-1, count)[:, torch.arange(count).flip(0)]
     rows = rows.to(plain.dtype)

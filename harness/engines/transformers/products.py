@@ -1,13 +1,14 @@
 """Products with weights that are laid out once for a library's kernels.
 
 MKL and oneDNN are torch's own. With few rows, a product of theirs takes 1.2 to 1.7 times as long as one of ours
-(``native``), which reads the weights at the speed of memory. With hundreds of rows it takes 0.9 times as long, or 1.4
-times where ours go by a processor's tile unit (docs/performance.md).
+(``native``), which reads the weights at the speed of memory. With hundreds of rows it takes 0.9 times as long by
+AVX-512's vectors, 1.1 times by AVX2's, and 1.4 times where ours go by a processor's tile unit (docs/performance.md).
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.engines.transformers.native.library import kernels, multiplies_by_tiles
@@ -23,6 +24,9 @@ row is slower with more of them, those for 16 to 512 are alike."""
 _ROWS_OF_MKL: Final = 256
 """The same for MKL. Measured for 1 to 512 rows: formats for 16, 64 and 1,024 rows are slower with 256."""
 
+
+_TYPES: Final = {"torch.float32": 0, "torch.bfloat16": 1, "torch.float16": 2}
+"""The types of weights that our kernels read, by their numbers there."""
 
 _TILES: Final = 32
 """The outputs, and the inputs, that two tiles hold."""
@@ -91,16 +95,19 @@ class _MKL:
 
 
 class Native:
-    """Products by code of our own, whose layout is panels [outputs / width, inputs, width], with 0 beyond the outputs.
+    """Products of float32 numbers by code of our own. Weights may be of another type: each is widened as it is read.
 
-    ``RuntimeError`` where there are none.
+    Their layout is panels [outputs / width, inputs, width], with 0 beyond the outputs. ``RuntimeError`` where there is
+    no such code.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, weights: str = "torch.float32") -> None:
+        """``weights`` is their type, as torch names it."""
         found = kernels()
         if found is None:
             raise RuntimeError("there are no kernels here")
         self._multiply, self._width = found.multiply, found.panel_width()
+        self.type = _TYPES[weights]
 
     def packed(self, plain: torch.Tensor) -> torch.Tensor:
         outputs, inputs = plain.shape
@@ -115,7 +122,7 @@ class Native:
     def product(
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
     ) -> torch.Tensor:
-        return _multiplied(self._multiply, rows, packed, bias, shape)
+        return _multiplied(self._multiply, rows, packed, bias, shape, self.type)
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         return packed.transpose(1, 2).reshape(-1, shape[1])[: shape[0]].contiguous()
@@ -157,19 +164,24 @@ class Halves:
 
 
 def _multiplied(
-    multiply: Any, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
+    multiply: Any,
+    rows: torch.Tensor,
+    packed: torch.Tensor,
+    bias: torch.Tensor | None,
+    shape: tuple[int, int],
+    *more: int,
 ) -> torch.Tensor:
-    """Return products [..., out] by a function of the kernels; ``bias`` is in float32."""
+    """Return products [..., out] by a function of the kernels, which takes ``more``; ``bias`` is in float32."""
     import torch
 
     outputs, inputs = shape
     given = rows.contiguous()
+    count = given.numel() // inputs
     found = given.new_empty(*rows.shape[:-1], outputs)
-    if not multiply(
-        *(given.data_ptr(), packed.data_ptr(), None if bias is None else bias.data_ptr(), found.data_ptr()),
-        *(given.numel() // inputs, inputs, outputs, torch.get_num_threads()),
-    ):
-        raise MemoryError(f"no memory to multiply {given.numel() // inputs} rows of {inputs} numbers")
+    with torch._C.DisableTorchFunction():  # a mode would ask for the address of a copy (``in_float32``)
+        places = [None if one is None else one.data_ptr() for one in (given, packed, bias, found)]
+    if not multiply(*places, count, inputs, outputs, torch.get_num_threads(), *more):
+        raise MemoryError(f"no memory to multiply {count} rows of {inputs} numbers")
     return found
 
 
@@ -195,6 +207,16 @@ class Widened:
         return self.library.plain(packed, shape).to(self.dtype)
 
 
+class Narrow(Widened):
+    """The same by our kernels, with weights of their own type: half of the bytes, and of the time to read them."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__(Native(str(dtype)), dtype)
+
+    def packed(self, plain: torch.Tensor) -> torch.Tensor:
+        return self.library.packed(plain.to(self.dtype))
+
+
 @functools.cache
 def _shaped(shape: tuple[int, int]) -> torch.Tensor:
     """Return what stands for a plain weight of which only the shape is read: one number, however large the shape."""
@@ -204,19 +226,40 @@ def _shaped(shape: tuple[int, int]) -> torch.Tensor:
         return torch.empty(1).expand(shape)
 
 
-def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[type[Kernels], ...]:
-    """Return the libraries to try with weights of a type, the fastest first; ``wide``: as float32 numbers.
+def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], Kernels], ...]:
+    """Return what makes the products to try with weights of a type, the fastest first; ``wide``: in float32.
 
     None for float16 by itself: no processor that multiplies it has been seen.
     """
-    if str(dtype) == "torch.float16" and not wide:
+    if not wide and str(dtype) == "torch.float16":
         return ()
-    if wide or str(dtype) == "torch.float32":
-        ours: tuple[type[Kernels], ...] = (Native,) if multiplies_by_tiles() else ()
-        return (*ours, *((_MKL, _OneDNN) if mkl_is_faster() else (_OneDNN,)))
-    return (Halves, _OneDNN) if str(dtype) == "torch.bfloat16" and multiplies_by_tiles() else (_OneDNN,)
+    if not wide and str(dtype) == "torch.bfloat16":
+        return (Halves, _OneDNN) if multiplies_by_tiles() else (_OneDNN,)
+    theirs: tuple[Callable[[], Kernels], ...] = (_MKL, _OneDNN) if mkl_is_faster() else (_OneDNN,)
+    if not wide:
+        return (Native, *theirs) if native_is_faster() else theirs
+    return (for_steps(dtype, wide=True), *(lambda one=one: Widened(one(), dtype) for one in theirs))
 
 
-def library_for_steps(dtype: torch.dtype) -> type[Kernels]:
-    """Return the library whose products of few rows of a type are the fastest, where it can be used."""
-    return Halves if str(dtype) == "torch.bfloat16" else Native
+def for_steps(dtype: torch.dtype, *, wide: bool) -> Callable[[], Kernels]:
+    """Return what makes the products of few rows of a type that are the fastest, where they can be used."""
+    if not wide:
+        return Halves if str(dtype) == "torch.bfloat16" else Native
+    return (lambda: Narrow(dtype)) if keeps_narrow() else lambda: Widened(Native(), dtype)
+
+
+def keeps_narrow() -> bool:
+    """Return whether weights of a type that the processor does not multiply stay of that type.
+
+    A tile unit takes pieces of float32 numbers.
+    """
+    return kernels() is not None and not multiplies_by_tiles()
+
+
+def native_is_faster() -> bool:
+    """Return whether our products of float32 numbers are the fastest with hundreds of rows, too.
+
+    They are by a tile unit, and on AMD's processors by AVX2's vectors (docs/performance.md).
+    """
+    found = kernels()
+    return multiplies_by_tiles() or (found is not None and found.panel_width() == 16 and not mkl_is_faster())

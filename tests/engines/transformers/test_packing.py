@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from harness.engines.machine_memory import resident_bytes
-from harness.engines.transformers import packing
+from harness.engines.transformers import packing, products
 from harness.engines.transformers.compat import MappedFiles
 from harness.engines.transformers.in_float32 import in_float32
-from harness.engines.transformers.memory import bytes_of_weights, trim_heap
+from harness.engines.transformers.memory import PACKED, bytes_of_weights, trim_heap
 from harness.engines.transformers.native.library import kernels
-from harness.engines.transformers.packing import has_room_to_pack, keep_few_kernels, pack
+from harness.engines.transformers.packing import has_room_to_pack, keep_few_kernels, pack, pack_for_steps
 from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
 from tests.support.tiny import tiny_causal, tiny_masked
 
@@ -132,7 +132,7 @@ def test_small_weights_and_other_number_types_stay(tmp_path: Path) -> None:
     assert pack(model_of("llama", tmp_path / "b", torch.float64), least=0) == 0
 
 
-@pytest.mark.usefixtures("half")
+@pytest.mark.usefixtures("half", "no_kernels")
 def test_room_is_asked_for_where_float32_numbers_take_more(
     half: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +145,26 @@ def test_room_is_asked_for_where_float32_numbers_take_more(
     assert has_room_to_pack(model, least=0)
     assert has_room_to_pack(model, least=0, processes=10) is not wide
     assert has_room_to_pack(model_of("llama", tmp_path / "f", torch.float32), least=0, processes=1000)
+
+
+@pytest.mark.skipif(kernels() is None, reason="there are no kernels here")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("half", ["in float32"], indirect=True)
+@pytest.mark.usefixtures("half")
+def test_half_precision_that_is_not_multiplied_stays_half_as_large(
+    dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "multiplies_by_tiles", lambda: False)
+    model = model_of("llama", tmp_path, dtype)
+    plain = [one.weight.clone() for one in layers(model)]
+    assert has_room_to_pack(model, least=0, processes=10**9)
+    assert pack(model, least=0) == len(plain)
+    packed = [one._parameters[PACKED] for one in layers(model)]
+    assert pack_for_steps(model) == len(plain)
+    for layer, before, weight in zip(layers(model), packed, plain, strict=True):
+        assert layer._parameters[PACKED] is before
+        assert (before.dtype, layer.weight.dtype) == (dtype, dtype)
+        assert torch.equal(layer.weight, weight)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 64, 300])

@@ -25,7 +25,7 @@ _SOURCE: Final = Path(__file__).with_name("source")
 
 _FLAGS: Final = ("-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 
-_NEEDED: Final = {"avx2", "fma"}
+_NEEDED: Final = {"avx2", "fma", "f16c"}
 """The instructions that a processor has to have, as the system calls them."""
 
 _PATIENCE: Final = 120
@@ -37,7 +37,7 @@ _THREADS: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads",
 _TYPES: Final = {"p": ctypes.c_void_p, "s": ctypes.c_ssize_t, "f": ctypes.c_float, "i": ctypes.c_int}
 
 _FUNCTIONS: Final = {
-    "multiply": "ppppsssi",
+    "multiply": "ppppsssii",
     "normalize": "ppfsspii",
     "gate": "psspii",
     "turn_heads": "pssssppsii",

@@ -37,7 +37,7 @@ _Cache = structure(
 _Step = structure(
     (_SIZE, "layers caches rows tokens hidden features heads groups width"),
     (_POINTER, "layer cache held cos sin states scratch"),
-    (_SIZE, "threads next half_pieces half_cache"),
+    (_SIZE, "threads next half_pieces half_cache type"),
 )
 
 
@@ -47,11 +47,15 @@ class StepKernels:
     def __init__(self, layers: Sequence[Any]) -> None:
         """Raise ``ValueError`` where there are no kernels, or where a layer is not one that they compute."""
         library = kernels()
-        if library is None or not all(map(_is_known, layers)):
+        products = [_library_of(one) for layer in layers for one in _products(layer)]
+        types = {one.type if isinstance(one, Native) else type(one) for one in products}
+        alike = len(types) == 1 and isinstance(products[0], (Native, Halves))
+        if library is None or not alike or not all(map(_is_known, layers)):
             raise ValueError("not a model for the kernels")
         self._library: Any = library
         self._kept: list[torch.Tensor] = []  # numbers that the kernels read as float32 ones
-        self._half = isinstance(layers[0].qkv_proj.kernels, Halves)
+        self._half = isinstance(products[0], Halves)
+        self._type = 0 if self._half else products[0].type
         self._weights = [one for layer in layers for one in _weights_of(layer)]
         self._layers = (_Layer * len(layers))(*map(self._entry, layers))
         attention = layers[0].self_attn
@@ -106,7 +110,7 @@ class StepKernels:
             *(self._heads, self._groups, self._width),
             *(ctypes.addressof(one) for one in (self._layers, described, held)),
             *(cos.data_ptr(), sin.data_ptr(), wide.data_ptr(), None, torch.get_num_threads(), 0),
-            *(self._pieces(states), caches[0].buffer(0)[0].dtype == torch.bfloat16),
+            *(self._pieces(states), caches[0].buffer(0)[0].dtype == torch.bfloat16, self._type),
         )
         scratch = wide.new_empty(self._library.scratch_size(ctypes.byref(step)))
         step.scratch = scratch.data_ptr()
@@ -203,15 +207,13 @@ def _covers(mask: torch.Tensor, cache: SlotCache, tokens: int) -> bool:
 
 
 def _is_known(layer: Any) -> bool:
-    """Return whether a fused layer's products are the kernels', and its norms and heads those that they compute."""
+    """Return whether a fused layer's norms and heads are those that the kernels compute."""
     attention = layer.self_attn
     products = _products(layer)
     norms = layer.input_layernorm, layer.post_attention_layernorm
     numbers = [one.weight for one in norms] + [one.bias for one in products if one.bias is not None]
-    libraries = {type(_library_of(one)) for one in products}
     return (
-        libraries in ({Native}, {Halves})
-        and all(one.is_contiguous() for one in numbers)
+        all(one.is_contiguous() for one in numbers)
         and attention.head_dim % 2 == 0
         and attention.o_proj.in_features
         == layer.qkv_proj.out_features

@@ -57,6 +57,35 @@ def test_a_row_is_the_same_whatever_is_beside_it(rows: int, some: int, inner: in
         assert torch.equal(together[first : first + some], apart)
 
 
+@given(
+    rows=st.integers(1, 40),
+    inner=sizes,
+    outer=st.integers(1, 150),
+    dtype=st.sampled_from([torch.bfloat16, torch.float16]),
+)
+def test_products_with_weights_that_are_widened(
+    rows: int, inner: int, outer: int, dtype: torch.dtype
+) -> None:
+    native, x, weight = Native(str(dtype)), numbers(rows, inner), numbers(outer, inner).to(dtype)
+    packed = native.packed(weight)
+    found = native.product(x, packed, None, (outer, inner))
+    assert close(found, torch.nn.functional.linear(x, weight.float()))
+    assert packed.dtype == dtype
+    assert torch.equal(native.plain(packed, (outer, inner)), weight)
+    by_twelve = [native.product(part, packed, None, (outer, inner)) for part in x.split(12)]
+    assert torch.equal(found, torch.cat(by_twelve))
+
+
+def test_weights_of_half_precision_may_be_small_infinite_or_nan() -> None:
+    kinds = [5.96e-8, -6.1e-5, 0.0, -0.0, torch.inf, -torch.inf, torch.nan, 65504.0]
+    weight = torch.tensor(kinds, dtype=torch.float16).view(-1, 1)
+    for dtype in (torch.float16, torch.bfloat16):
+        native = Native(str(dtype))
+        given_weight = weight.to(dtype)
+        found = native.product(torch.ones(1, 1), native.packed(given_weight), None, (len(kinds), 1))
+        assert torch.equal(found.view(-1).nan_to_num(7), given_weight.float().view(-1).nan_to_num(7))
+
+
 @needs_halves
 @given(rows=st.integers(1, 300), inner=sizes, outer=st.integers(1, 150), biased=st.booleans())
 def test_products_in_bfloat16(rows: int, inner: int, outer: int, biased: bool) -> None:

@@ -16,7 +16,8 @@ int panel_width(void) { return PANEL; }
 typedef struct {
   const float *x;
   ptrdiff_t x_stride;
-  const float *packed; /* [panels, inner, PANEL] */
+  const void *packed; /* [panels, inner, PANEL] */
+  int type;           /* of the packed numbers */
   const float *bias;   /* [outer] or NULL */
   const float *add;    /* [rows, outer], as out is laid out; may be out, or NULL */
   float *out;
@@ -26,7 +27,8 @@ typedef struct {
 } product_work;
 
 typedef struct {
-  const float *x, *panel, *bias, *add;
+  const float *x, *bias, *add;
+  const void *panel;
   float *out;
   ptrdiff_t x_stride, inner, out_stride;
   const char *ahead;
@@ -34,8 +36,8 @@ typedef struct {
 } tile_work;
 
 /* A single sum over a thousand numbers would be rounded a thousand times at its full size: parts are summed apart. */
-#define PRODUCT_OF(rows)                                                                                  \
-  static void product_of_##rows(const tile_work *t) {                                                       \
+#define PRODUCT_OF(name, type, rows)                                                                      \
+  static void name##_##rows(const tile_work *t) {                                                         \
     lanes all[rows][2];                                                                                   \
     lanes first = t->bias ? load(t->bias) : splat(0), second = t->bias ? load(t->bias + LANES) : first;   \
     UNROLL                                                                                                \
@@ -43,14 +45,15 @@ typedef struct {
     const char *ahead = t->ahead;                                                                         \
     for (ptrdiff_t from = 0; from < t->inner; from += SUMMED_APART) {                                     \
       ptrdiff_t count = t->inner - from < SUMMED_APART ? t->inner - from : SUMMED_APART;                  \
-      const float *x = t->x + from, *panel = t->panel + from * PANEL;                                     \
+      const float *x = t->x + from;                                                                       \
+      const void *panel = number_at(t->panel, from * PANEL, type);                                        \
       lanes sums[rows][2];                                                                                \
       UNROLL                                                                                              \
       for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = splat(0);                                  \
       if (t->step > 64)                                                                                   \
-        tile(rows, x, t->x_stride, 1, panel, PANEL, count, ahead, 2, 4 * PANEL, sums);                    \
+        tile_as(type, rows, x, t->x_stride, 1, panel, PANEL, count, ahead, 2, 4 * PANEL, sums);           \
       else                                                                                                \
-        tile(rows, x, t->x_stride, 1, panel, PANEL, count, ahead, 1, t->step, sums);                      \
+        tile_as(type, rows, x, t->x_stride, 1, panel, PANEL, count, ahead, 1, t->step, sums);             \
       ahead += count * t->step;                                                                           \
       UNROLL                                                                                              \
       for (int r = 0; r < rows; r++) all[r][0] += sums[r][0], all[r][1] += sums[r][1];                    \
@@ -64,19 +67,26 @@ typedef struct {
       }                                                                                                   \
   }
 
-EACH(PRODUCT_OF)
+#define BY_FLOAT32(rows) PRODUCT_OF(by_float32, FLOAT32, rows)
+#define BY_BFLOAT16(rows) PRODUCT_OF(by_bfloat16, BFLOAT16, rows)
+#define BY_FLOAT16(rows) PRODUCT_OF(by_float16, FLOAT16, rows)
+EACH(BY_FLOAT32)
+EACH(BY_BFLOAT16)
+EACH(BY_FLOAT16)
 
-static void (*const products_by_rows[])(const tile_work *) = ALL(product_of);
+static void (*const products_by_rows[][MOST_ROWS + 1])(const tile_work *) = {ALL(by_float32), ALL(by_bfloat16),
+                                                                             ALL(by_float16)};
 
 /* Multiply the rows of tiles [first, first + tiles) of so many. */
 static void multiply_panel(const product_work *p, ptrdiff_t panel, ptrdiff_t first, ptrdiff_t tiles, ptrdiff_t all) {
   ptrdiff_t column = panel * PANEL;
   int edge = p->outer - column < PANEL;
   float wide[MOST_ROWS * PANEL];
-  tile_work t = {.panel = p->packed + panel * p->inner * PANEL, .inner = p->inner, .x_stride = p->x_stride};
+  tile_work t = {.panel = number_at(p->packed, panel * p->inner * PANEL, p->type), .inner = p->inner, .x_stride = p->x_stride};
+  const ptrdiff_t line = PANEL * (p->type == FLOAT32 ? 4 : 2); /* bytes of a panel that an input meets */
   t.bias = p->bias && !edge ? p->bias + column : 0;
   /* What this panel's tiles read is in the cache after the first of them; meanwhile the next panel is fetched. */
-  t.step = tiles == 1 ? 4 * PANEL : 4 * PANEL / tiles < 64 ? 4 * PANEL / tiles : 64;
+  t.step = tiles == 1 ? line : line / tiles < 64 ? line / tiles : 64;
   for (ptrdiff_t i = 0; i < tiles; i++) {
     ptrdiff_t row = p->rows * (first + i) / all, rows = p->rows * (first + i + 1) / all - row;
     float *out = p->out + row * p->out_stride + column;
@@ -84,8 +94,8 @@ static void multiply_panel(const product_work *p, ptrdiff_t panel, ptrdiff_t fir
     t.x = p->x + row * p->x_stride;
     t.out = edge ? wide : out, t.out_stride = edge ? PANEL : p->out_stride;
     t.add = edge ? 0 : add;
-    t.ahead = (const char *)t.panel + (tiles == 1 ? AHEAD * 4 * PANEL : 4 * PANEL * p->inner + i * t.step * p->inner);
-    products_by_rows[rows](&t);
+    t.ahead = (const char *)t.panel + (tiles == 1 ? AHEAD * line : line * p->inner + i * t.step * p->inner);
+    products_by_rows[p->type][rows](&t);
     if (edge)
       for (ptrdiff_t r = 0; r < rows; r++)
         for (ptrdiff_t c = 0; c < p->outer - column; c++)
@@ -111,7 +121,7 @@ static void multiply_by_tiles(const product_work *p, int number, int team) {
       /* Few rows go through a panel in one go; many meet a part of all panels, so that their pieces stay in the cache. */
       const int few = rows <= BLOCK_ROWS;
       ptrdiff_t panel = first + (few ? item / parts : item % mine), column = panel * PANEL;
-      pieces_work w = {p->pieces, p->packed + panel * p->inner * PANEL, p->bias ? p->bias + column : 0, 0,
+      pieces_work w = {p->pieces, (const float *)p->packed + panel * p->inner * PANEL, p->bias ? p->bias + column : 0, 0,
                        p->out + begin * p->out_stride + column, rows,
                        p->outer - column < PANEL ? p->outer - column : PANEL, p->inner, p->out_stride};
       if (p->add) w.add = p->add + begin * p->out_stride + column;
@@ -125,11 +135,11 @@ static void multiply_by_tiles(const product_work *p, int number, int team) {
 #endif
 
 /* The bytes that the pieces of a product take; 0 where it does without. */
-INLINE ptrdiff_t pieces_of(ptrdiff_t rows, ptrdiff_t inner) {
+INLINE ptrdiff_t pieces_of(ptrdiff_t rows, ptrdiff_t inner, int type) {
 #if TILE_UNIT
-  if (tiles_allowed && rows >= FEWEST_ROWS) return pieces_size(rows, inner, PIECES);
+  if (tiles_allowed && type == FLOAT32 && rows >= FEWEST_ROWS) return pieces_size(rows, inner, PIECES);
 #endif
-  (void)rows, (void)inner;
+  (void)rows, (void)inner, (void)type;
   return 0;
 }
 
@@ -155,12 +165,13 @@ static void multiply_in_thread(void *given) {
   multiply_share(p, number_of(p->threads), team_of(p->threads));
 }
 
-/* out [rows, outer] = x [rows, inner] times the packed weights, plus bias [outer], which may be NULL. True: where there
-   is no memory for pieces, it goes without them. */
-int multiply(const float *x, const float *packed, const float *bias, float *out, ptrdiff_t rows, ptrdiff_t inner,
-             ptrdiff_t outer, int threads) {
-  ptrdiff_t size = pieces_of(rows, inner);
-  product_work p = {x, inner, packed, bias, 0, out, outer, rows, inner, outer, threads, size ? aligned_alloc(64, size) : 0};
+/* out [rows, outer] = x [rows, inner] times the packed weights, which are numbers of a type, plus bias [outer], which may
+   be NULL. True: where there is no memory for pieces, it goes without them. */
+int multiply(const float *x, const void *packed, const float *bias, float *out, ptrdiff_t rows, ptrdiff_t inner,
+             ptrdiff_t outer, int threads, int type) {
+  ptrdiff_t size = pieces_of(rows, inner, type);
+  product_work p = {x, inner, packed, type, bias, 0, out, outer, rows, inner, outer, threads,
+                    size ? aligned_alloc(64, size) : 0};
   run(multiply_in_thread, &p, threads);
   free(p.pieces);
   return 1;

@@ -9,7 +9,7 @@
 
 typedef struct {
   const float *input_norm, *post_norm;
-  const void *qkv; /* packed, as float32 or bfloat16 numbers */
+  const void *qkv; /* packed */
   const float *qkv_bias; /* or NULL */
   const void *o;
   const float *o_bias;
@@ -32,6 +32,7 @@ typedef struct {
   ptrdiff_t next; /* the next task of attention */
   ptrdiff_t half_pieces; /* with bfloat16 weights, the pieces of a number that they are multiplied with, else 0 */
   ptrdiff_t half_cache;  /* keys and values are bfloat16 numbers */
+  ptrdiff_t type;        /* without pieces, that of the weights, which are multiplied as float32 numbers */
 } step_work;
 
 typedef struct {
@@ -57,7 +58,7 @@ static scratch_view scratch_in(const step_work *s) {
   float *end = m.parts + most_parts(&a, s->cache, s->caches) * part_size(&a);
   ptrdiff_t widest = s->hidden > s->features ? s->hidden : s->features;
   if (m.attended_width > widest) widest = m.attended_width;
-  ptrdiff_t size = s->half_pieces ? pieces_size(tokens, widest, (int)s->half_pieces) : pieces_of(tokens, widest);
+  ptrdiff_t size = s->half_pieces ? pieces_size(tokens, widest, (int)s->half_pieces) : pieces_of(tokens, widest, (int)s->type);
   m.pieces = size ? (char *)(((uintptr_t)end + 63) / 64 * 64) : 0;
   m.size = end - s->scratch + (size ? (size + 64) / 4 : 0);
   return m;
@@ -99,7 +100,7 @@ static void multiply_in_step(const step_work *s, const scratch_view *m, const fl
     halves_work p = {x, x_stride, packed, bias, add, out, outer, tokens, inner, outer, threads, m->pieces, 0, count};
     multiply_halves_share(&p, number, team);
   } else {
-    product_work p = {x, x_stride, packed, bias, add, out, outer, tokens, inner, outer, threads, m->pieces};
+    product_work p = {x, x_stride, packed, (int)s->type, bias, add, out, outer, tokens, inner, outer, threads, m->pieces};
     multiply_share(&p, number, team);
   }
 }

@@ -9,11 +9,11 @@
 #if defined(__AVX512F__)
 #define LANES 16
 #define MOST_ROWS 12 /* rows of a tile: with two vectors of each, 24 of 32 registers are sums */
-#elif defined(__AVX2__) && defined(__FMA__)
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define LANES 8
 #define MOST_ROWS 6 /* 12 of 16 registers */
 #else
-#error "neither AVX-512 nor AVX2 with FMA"
+#error "neither AVX-512 nor AVX2 with FMA and F16C"
 #endif
 
 #define PANEL (2 * LANES) /* columns of a tile */
@@ -82,16 +82,23 @@ INLINE void fetch(const void *from, ptrdiff_t count) {
 
 /* bfloat16 numbers: the upper halves of float32 ones. Where a part of the code takes both types, ``half`` says which. */
 
+#define FLOAT32 0
+#define BFLOAT16 1
+#define FLOAT16 2 /* of weights alone */
+
 INLINE const void *number_at(const void *base, ptrdiff_t at, const int half) {
   return (const char *)base + at * (half ? 2 : 4);
 }
 
 INLINE lanes load_as(const void *from, ptrdiff_t at, const int half) {
   if (!half) return load((const float *)from + at);
+  const void *numbers = (const uint16_t *)from + at;
 #if LANES == 16
-  return (lanes)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)((const uint16_t *)from + at))), 16);
+  if (half == FLOAT16) return (lanes)_mm512_cvtph_ps(_mm256_loadu_si256(numbers));
+  return (lanes)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(numbers)), 16);
 #else
-  return (lanes)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)((const uint16_t *)from + at))), 16);
+  if (half == FLOAT16) return (lanes)_mm256_cvtph_ps(_mm_loadu_si128(numbers));
+  return (lanes)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(numbers)), 16);
 #endif
 }
 
