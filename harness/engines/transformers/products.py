@@ -1,8 +1,8 @@
 """Products with weights that are laid out once for a library's kernels.
 
 MKL and oneDNN are torch's own. With few rows, a product of theirs takes 1.2 to 1.7 times as long as one of ours
-(``native``), which reads the weights at the speed of memory. With hundreds of rows it takes 0.9 times as long by
-AVX-512's vectors, 1.1 times by AVX2's, and 1.4 times where ours go by a processor's tile unit (docs/performance.md).
+(``native``), which reads the weights at the speed of memory. With hundreds of rows it takes 0.9 times as long, or
+as long by AVX2's vectors, or 1.4 times where ours go by a processor's tile unit (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], Kerne
         return (Halves, _OneDNN) if multiplies_by_tiles() else (_OneDNN,)
     theirs: tuple[Callable[[], Kernels], ...] = (_MKL, _OneDNN) if mkl_is_faster() else (_OneDNN,)
     if not wide:
-        return (Native, *theirs) if native_is_faster() else theirs
+        return (Native, *theirs) if multiplies_by_tiles() else theirs
     return (for_steps(dtype, wide=True), *(lambda one=one: Widened(one(), dtype) for one in theirs))
 
 
@@ -254,12 +254,3 @@ def keeps_narrow() -> bool:
     A tile unit takes pieces of float32 numbers.
     """
     return kernels() is not None and not multiplies_by_tiles()
-
-
-def native_is_faster() -> bool:
-    """Return whether our products of float32 numbers are the fastest with hundreds of rows, too.
-
-    They are by a tile unit, and on AMD's processors by AVX2's vectors (docs/performance.md).
-    """
-    found = kernels()
-    return multiplies_by_tiles() or (found is not None and found.panel_width() == 16 and not mkl_is_faster())

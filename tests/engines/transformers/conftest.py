@@ -17,8 +17,9 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     name: str = request.param
     for module in (products, split_attention):
         monkeypatch.setattr(module, "mkl_is_faster", lambda: name == "MKL")
-    for faster in ("multiplies_by_tiles", "native_is_faster"):
-        monkeypatch.setattr(products, faster, lambda: name == "own" and native.kernels() is not None)
+    monkeypatch.setattr(
+        products, "multiplies_by_tiles", lambda: name == "own" and native.kernels() is not None
+    )
     return name
 
 
