@@ -17,9 +17,9 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     name: str = request.param
     for module in (products, split_attention):
         monkeypatch.setattr(module, "mkl_is_faster", lambda: name == "MKL")
-    monkeypatch.setattr(
-        products, "multiplies_by_tiles", lambda: name == "own" and native.kernels() is not None
-    )
+    own = native.kernels() if name == "own" else None
+    monkeypatch.setattr(products, "kernels", lambda: own)
+    monkeypatch.setattr(products, "multiplies_by_tiles", lambda: own is not None)
     return name
 
 

@@ -157,8 +157,14 @@ def test_half_precision_that_is_not_multiplied_stays_half_as_large(
     monkeypatch.setattr(products, "multiplies_by_tiles", lambda: False)
     model = model_of("llama", tmp_path, dtype)
     plain = [one.weight.clone() for one in layers(model)]
+    with in_float32():
+        exact = logits(model)
+    usual = float((logits(model) - exact).square().mean().sqrt())
     assert has_room_to_pack(model, least=0, processes=10**9)
     assert pack(model, least=0) == len(plain)
+    assert float((logits(model) - exact).square().mean().sqrt()) <= 1.5 * usual
+    with in_float32():
+        assert torch.allclose(logits(model), exact, atol=1e-5)
     packed = [one._parameters[PACKED] for one in layers(model)]
     assert pack_for_steps(model) == len(plain)
     for layer, before, weight in zip(layers(model), packed, plain, strict=True):
