@@ -17,12 +17,22 @@ from __future__ import annotations
 
 import functools
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.compat import MappedFiles
 from harness.engines.transformers.half_precision import computes_in_float32
+from harness.engines.transformers.in_float32 import in_float32
 from harness.engines.transformers.memory import PACKED, free_memory
-from harness.engines.transformers.products import Kernels, Widened, for_steps, keeps_narrow, libraries_for
+from harness.engines.transformers.products import (
+    Halves,
+    Kernels,
+    Native,
+    Widened,
+    for_steps,
+    keeps_narrow,
+    libraries_for,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -148,13 +158,13 @@ def _pack_again(layer: Any) -> bool:
 
     before, old = layer.kernels, layer._parameters[PACKED]
     wide = isinstance(before, Widened)
+    if isinstance(before.library if wide else before, (Native, Halves)):
+        return True
     with torch.inference_mode(False), torch.no_grad():
         try:
             wanted = for_steps(before.dtype if wide else old.dtype, wide=wide)()
         except RuntimeError:  # not here
             return False
-        if _alike(wanted, before):
-            return True
         plain = before.plain(old, (layer.out_features, layer.in_features))
         packed = wanted.packed(plain)
         if not _same(plain, packed, wanted):
@@ -164,25 +174,18 @@ def _pack_again(layer: Any) -> bool:
     return True
 
 
-def _alike(some: Kernels, others: Kernels) -> bool:
-    """Return whether two are the same products."""
-    if isinstance(some, Widened) and isinstance(others, Widened):
-        return type(some) is type(others) and type(some.library) is type(others.library)
-    return type(some) is type(others)
-
-
 def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: Kernels) -> bool:
-    """Return whether both weights give the same products with a few rows."""
+    """Return whether both weights give the same products with a few rows: float32 ones, where that is computed in."""
     import torch
 
-    if isinstance(kernels, Widened):
-        plain = plain.float()
+    wide = isinstance(kernels, Widened)
     outputs, count = plain.shape
     rows = torch.linspace(-1, 1, max(_TRIED) * count).sin().view(-1, count)[:, torch.arange(count).flip(0)]
-    rows = rows.to(plain.dtype)
-    expected = torch.nn.functional.linear(rows, plain).float()
+    rows = rows if wide else rows.to(plain.dtype)
+    with in_float32() if wide else nullcontext():
+        expected = torch.nn.functional.linear(rows, plain).float()
     lengths = [torch.linalg.vector_norm(one, dim=-1, dtype=torch.float32) for one in (rows, plain)]
-    most = _CLOSE[str(plain.dtype)] * torch.outer(*lengths) + 1e-30
+    most = _CLOSE[str(rows.dtype)] * torch.outer(*lengths) + 1e-30
     for some in _TRIED:
         found = kernels.product(rows[:some], packed, None, (outputs, count)).float()
         if not bool(((found - expected[:some]).abs() <= most[:some]).all()):

@@ -48,14 +48,13 @@ class StepKernels:
         """Raise ``ValueError`` where there are no kernels, or where a layer is not one that they compute."""
         library = kernels()
         products = [_library_of(one) for layer in layers for one in _products(layer)]
-        types = {one.type if isinstance(one, Native) else type(one) for one in products}
-        alike = len(types) == 1 and isinstance(products[0], (Native, Halves))
-        if library is None or not alike or not all(map(_is_known, layers)):
+        kinds: set[tuple[Any, int]] = {(type(one), getattr(one, "type", 0)) for one in products}
+        (kind, self._type), *others = kinds or {(None, 0)}
+        if library is None or others or kind not in (Native, Halves) or not all(map(_is_known, layers)):
             raise ValueError("not a model for the kernels")
         self._library: Any = library
         self._kept: list[torch.Tensor] = []  # numbers that the kernels read as float32 ones
-        self._half = isinstance(products[0], Halves)
-        self._type = 0 if self._half else products[0].type
+        self._half = kind is Halves
         self._weights = [one for layer in layers for one in _weights_of(layer)]
         self._layers = (_Layer * len(layers))(*map(self._entry, layers))
         attention = layers[0].self_attn

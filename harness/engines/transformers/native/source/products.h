@@ -16,8 +16,8 @@ int panel_width(void) { return PANEL; }
 typedef struct {
   const float *x;
   ptrdiff_t x_stride;
-  const void *packed; /* [panels, inner, PANEL] */
-  int type;           /* of the packed numbers */
+  const void *packed;  /* [panels, inner, PANEL] */
+  int type;            /* of the packed numbers */
   const float *bias;   /* [outer] or NULL */
   const float *add;    /* [rows, outer], as out is laid out; may be out, or NULL */
   float *out;
@@ -82,7 +82,8 @@ static void multiply_panel(const product_work *p, ptrdiff_t panel, ptrdiff_t fir
   ptrdiff_t column = panel * PANEL;
   int edge = p->outer - column < PANEL;
   float wide[MOST_ROWS * PANEL];
-  tile_work t = {.panel = number_at(p->packed, panel * p->inner * PANEL, p->type), .inner = p->inner, .x_stride = p->x_stride};
+  tile_work t = {.inner = p->inner, .x_stride = p->x_stride};
+  t.panel = number_at(p->packed, panel * p->inner * PANEL, p->type);
   const ptrdiff_t line = PANEL * (p->type == FLOAT32 ? 4 : 2); /* bytes of a panel that an input meets */
   t.bias = p->bias && !edge ? p->bias + column : 0;
   /* What this panel's tiles read is in the cache after the first of them; meanwhile the next panel is fetched. */
@@ -121,7 +122,8 @@ static void multiply_by_tiles(const product_work *p, int number, int team) {
       /* Few rows go through a panel in one go; many meet a part of all panels, so that their pieces stay in the cache. */
       const int few = rows <= BLOCK_ROWS;
       ptrdiff_t panel = first + (few ? item / parts : item % mine), column = panel * PANEL;
-      pieces_work w = {p->pieces, (const float *)p->packed + panel * p->inner * PANEL, p->bias ? p->bias + column : 0, 0,
+      const float *weights = (const float *)p->packed + panel * p->inner * PANEL;
+      pieces_work w = {p->pieces, weights, p->bias ? p->bias + column : 0, 0,
                        p->out + begin * p->out_stride + column, rows,
                        p->outer - column < PANEL ? p->outer - column : PANEL, p->inner, p->out_stride};
       if (p->add) w.add = p->add + begin * p->out_stride + column;

@@ -58,7 +58,8 @@ static scratch_view scratch_in(const step_work *s) {
   float *end = m.parts + most_parts(&a, s->cache, s->caches) * part_size(&a);
   ptrdiff_t widest = s->hidden > s->features ? s->hidden : s->features;
   if (m.attended_width > widest) widest = m.attended_width;
-  ptrdiff_t size = s->half_pieces ? pieces_size(tokens, widest, (int)s->half_pieces) : pieces_of(tokens, widest, (int)s->type);
+  ptrdiff_t size = s->half_pieces ? pieces_size(tokens, widest, (int)s->half_pieces)
+                                  : pieces_of(tokens, widest, (int)s->type);
   m.pieces = size ? (char *)(((uintptr_t)end + 63) / 64 * 64) : 0;
   m.size = end - s->scratch + (size ? (size + 64) / 4 : 0);
   return m;
