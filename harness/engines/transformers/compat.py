@@ -1,12 +1,10 @@
-"""All workarounds for other libraries, in one place.
+"""All workarounds for other libraries, in one place; those for importing them are in ``imports``.
 
 Each was checked with the version named; ``tests/engines/transformers/test_compat.py`` has a test per line that fails
 when the library has changed what is patched, or does by itself what the workaround is for.
 
     name                  library, version      reason
     quiet                 transformers 5.23     bars, logs and warnings go to the terminal, GGUF's bar past its setting
-    import_libraries      torch 2.13            the garbage collector scans what its import makes, again and again
-    scipy_when_called     transformers 5.23     losses of other tasks import scipy.optimize, for one function
     gguf_parsed_once      transformers 5.23     a GGUF file is parsed for config, tokenizer and weights anew
     pages_let_go          transformers 5.23     pages of a mapped file stay in memory beside the converted model
     MISMATCHES            transformers 5.23     tensors of other shapes are printed, and the error does not name them
@@ -23,7 +21,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import gc
 import mmap
 import re
 import sys
@@ -35,7 +32,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.core.errors import CheckpointError
@@ -102,80 +98,6 @@ def _silenced() -> Callable[[], None]:
     logging.disable_progress_bar()
     gguf_loading.tqdm = partial(gguf_bar, disable=True)
     return undo
-
-
-_LARGE: Final = (
-    "torch",
-    "transformers.modeling_utils",
-    "transformers.models.auto.modeling_auto",
-    "transformers.models.auto.tokenization_auto",
-)
-"""Together with what these import, they are nearly everything that loading a model imports."""
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector within the block."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
-
-
-@functools.cache
-def import_libraries() -> None:
-    """Import the libraries, and exempt everything that exists by then from garbage collection.
-
-    The imports make some hundred thousand objects that live as long as the process. Scanning them took a third of the
-    time of a run that ends with a checkpoint that cannot be loaded. It is done before any model is there, since a
-    model that is exempt from collection may never be freed.
-    """
-    with collector_paused(), scipy_when_called():
-        for name in _LARGE:
-            import_module(name)
-        gc.freeze()  # before the collector looks at them
-
-
-class _WhenCalled(ModuleType):
-    """Stands for ``scipy.optimize``: imports it once something of it is called, or once anything else is asked for."""
-
-    def __init__(self) -> None:
-        super().__init__("scipy.optimize")
-        scipy = find_spec("scipy")
-        places = scipy.submodule_search_locations if scipy is not None else None
-        self.__path__ = [str(Path(place, "optimize")) for place in places or ()]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__all__":
-            raise AttributeError(name)  # ``inspect`` asks every module for its file
-        return getattr(self.imported(), name)
-
-    def imported(self) -> ModuleType:
-        """Return the module itself."""
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return import_module(self.__name__)
-
-    def linear_sum_assignment(self, *given: Any, **more: Any) -> Any:
-        """Return what the module's own function returns."""
-        return self.imported().linear_sum_assignment(*given, **more)
-
-
-@contextmanager
-def scipy_when_called() -> Iterator[None]:
-    """Let what is imported within the block import ``scipy.optimize`` when it calls a function of it, not before."""
-    stand_in = _WhenCalled()
-    if sys.modules.setdefault(stand_in.__name__, stand_in) is not stand_in:
-        yield
-        return
-    try:
-        yield
-    finally:
-        if sys.modules.get(stand_in.__name__) is stand_in:
-            del sys.modules[stand_in.__name__]
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from harness.core.requests import Answer, Refusal, Request
 from harness.engines.base import Done, Engine, EngineProgress
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.compat import collector_paused, import_libraries
 from harness.engines.transformers.fused_layers import fuse
 from harness.engines.transformers.fused_steps import fuse_steps
 from harness.engines.transformers.half_precision import computes_in_float32, widen_attention
+from harness.engines.transformers.imports import collector_paused, compiler_when_called, import_libraries
 from harness.engines.transformers.loading import Loaded, check_vocabulary, load_model, load_tokenizer
 from harness.engines.transformers.lora import Adapters
 from harness.engines.transformers.masked import MaskedEngine
@@ -87,8 +87,8 @@ class SharedModel:
 
         Raises ``CheckpointError`` when its files do not make that model.
         """
-        with collector_paused():
-            import_libraries()
+        import_libraries()
+        with collector_paused(), compiler_when_called():
             base = info.base or info
             if not base.takes_adapters:
                 return engine_of(info, load_quick(info, self._settings), self._settings)

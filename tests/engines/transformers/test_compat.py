@@ -6,14 +6,12 @@ otherwise what ours relies on.
 
 from __future__ import annotations
 
-import gc
 import inspect
 import io
 import json
 import logging as standard
 import os
 import re
-import subprocess
 import sys
 import threading
 import warnings
@@ -94,7 +92,7 @@ def test_every_workaround_is_in_the_table_with_a_test_and_the_version_it_was_che
         for name, one in vars(compat).items()
         if callable(one) and getattr(one, "__module__", "") == compat.__name__ and not name.startswith("_")
     }
-    parts = {"collector_paused", "let_go", "MappedFiles"}  # of ``import_libraries`` and ``pages_let_go``
+    parts = {"let_go", "MappedFiles"}  # of ``pages_let_go``
     assert {name for name, _, _ in rows} == own - parts | {"MISMATCHES"}
     assert all(f"{name}" in here for name, _, _ in rows)
 
@@ -104,51 +102,6 @@ def test_quiet_is_needed_for_ggufs_bar_which_knows_no_setting() -> None:
     from transformers import modeling_gguf_pytorch_utils
 
     assert modeling_gguf_pytorch_utils.tqdm is tqdm
-
-
-def test_import_libraries_keeps_what_they_make_from_the_collector() -> None:
-    program = (
-        "import gc; before = gc.get_count(); from harness.engines.transformers.compat import import_libraries;"
-        "import_libraries(); print(gc.get_freeze_count(), gc.isenabled())"
-    )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    count, enabled = found.split()
-    assert (int(count) > 100_000, enabled) == (True, "True")
-    assert gc.isenabled()
-
-
-def test_scipy_when_called_imports_the_module_for_the_losses_that_call_it() -> None:
-    program = """
-import sys
-from harness.engines.transformers.compat import import_libraries
-import_libraries()
-from transformers.loss.loss_for_object_detection import linear_sum_assignment
-print("scipy.optimize" in sys.modules, *linear_sum_assignment([[1, 2], [4, 1]])[1], "scipy.optimize" in sys.modules)
-"""
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert found.split() == ["False", "0", "1", "True"]
-    from transformers.loss import loss_for_object_detection as theirs
-
-    assert "from scipy.optimize import linear_sum_assignment" in inspect.getsource(theirs)
-
-
-def test_scipy_when_called_gives_others_the_module_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    import scipy.optimize as real
-
-    with compat.scipy_when_called():
-        assert sys.modules["scipy.optimize"] is real
-    monkeypatch.delitem(sys.modules, "scipy.optimize")
-    with compat.scipy_when_called():
-        from scipy.optimize import linear_sum_assignment
-
-        stand_in = sys.modules["scipy.optimize"]
-        assert stand_in is not real
-        assert inspect.getmodule(inspect) is inspect
-        assert not hasattr(stand_in, "__file__")
-        monkeypatch.setattr(compat, "import_module", lambda _: real)
-        assert stand_in.brentq is real.brentq
-        assert "scipy.optimize" not in sys.modules
-        assert linear_sum_assignment([[2, 1], [1, 2]])[1].tolist() == [1, 0]
 
 
 def test_gguf_parsed_once_patches_what_transformers_imports_where_it_is_used() -> None:
