@@ -9,13 +9,14 @@ table of embeddings is kept beside it.
 Weights are packed for the library whose products of many rows are the fastest (``products``), and again once texts are
 to be generated, where steps of few rows have a faster one (``pack_for_steps``). Those of a type that the processor does
 not multiply are widened as they are read, or packed as float32 numbers (``half_precision``). A layer is packed only
-where its packed product is the plain one up to rounding; that is tried with each layer. Code that reads ``weight`` of a
-packed layer gets the plain numbers, made for that call.
+where its packed product is the plain one up to rounding; that is tried with one layer of each kind. Code that reads
+``weight`` of a packed layer gets the plain numbers, made for that call.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
@@ -47,7 +48,10 @@ _WIDE_SHARE: Final = 0.4
 """The share of free memory that weights may take beyond their plain size, where they are packed as float32 numbers."""
 
 _TRIED: Final = (3, 19)
-"""The numbers of rows that are tried with each layer: a tile unit, where there is one, gets only the second."""
+"""The numbers of rows that are tried: a tile unit, where there is one, gets only the second."""
+
+_ALIGNED: Final = 64
+"""The bytes at whose multiples torch's own memory begins."""
 
 _CLOSE: Final = {"torch.float32": 6e-6, "torch.bfloat16": 6e-3, "torch.float16": 1e-3}
 """The difference that counts as rounding, relative to the lengths of both vectors multiplied, by number type; other
@@ -77,8 +81,8 @@ def pack(model: Any, *, least: int = LEAST) -> int:
     for module in model.modules():
         for one in module.parameters(recurse=False):
             uses[id(one)] = uses.get(id(one), 0) + 1
-    files = MappedFiles()
-    return sum(_pack(one, files, shared=uses[id(one.weight)] > 1) for one in _layers(model, least))
+    files, tried = MappedFiles(), Tried()
+    return sum(_pack(one, files, tried, shared=uses[id(one.weight)] > 1) for one in _layers(model, least))
 
 
 def pack_for_steps(model: Any) -> int:
@@ -87,7 +91,8 @@ def pack_for_steps(model: Any) -> int:
     Products of many rows take a few percent longer then.
     """
     packed = [one for one in getattr(model, "modules", tuple)() if type(one) is _packed_linear()]
-    return sum(map(_pack_again, packed))
+    tried = Tried()
+    return sum(_pack_again(one, tried) for one in packed)
 
 
 def has_room_to_pack(model: Any, *, least: int = LEAST, processes: int = 1) -> bool:
@@ -121,7 +126,7 @@ def _layers(model: Any, least: int) -> list[torch.nn.Linear]:
     ]
 
 
-def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
+def _pack(layer: Any, files: MappedFiles, tried: Tried, *, shared: bool) -> bool:
     """Pack a layer, if that gives the same products, and if there is room where the plain weight has to stay."""
     import torch
 
@@ -135,7 +140,7 @@ def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
             try:
                 kernels = make()
                 packed = kernels.packed(plain)
-                right = _same(plain, packed, kernels)
+                right = tried.same(plain, packed, kernels)
             except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
                 continue
             if right:
@@ -152,7 +157,7 @@ def _pack(layer: Any, files: MappedFiles, *, shared: bool) -> bool:
     return True
 
 
-def _pack_again(layer: Any) -> bool:
+def _pack_again(layer: Any, tried: Tried) -> bool:
     """Pack a packed layer for products of few rows, if these are the same; return whether it is packed so."""
     import torch
 
@@ -167,11 +172,32 @@ def _pack_again(layer: Any) -> bool:
             return False
         plain = before.plain(old, (layer.out_features, layer.in_features))
         packed = wanted.packed(plain)
-        if not _same(plain, packed, wanted):
+        if not tried.same(plain, packed, wanted):
             return False
         layer.kernels = wanted
         layer._parameters[PACKED] = torch.nn.Parameter(packed, requires_grad=False)
     return True
+
+
+class Tried:
+    """Trials of a model's layers: one per library, shape and layout, since layers of a kind are packed alike.
+
+    A weight that holds a number that is not finite is tried by itself: not every library's products keep those.
+    """
+
+    def __init__(self) -> None:
+        self._right: set[tuple[object, ...]] = set()
+
+    def same(self, plain: torch.Tensor, packed: torch.Tensor, kernels: Kernels) -> bool:
+        """Return whether both weights give the same products."""
+        library = type(kernels.library if isinstance(kernels, Widened) else kernels)
+        kind = (library, plain.dtype, tuple(plain.shape), plain.stride(), plain.data_ptr() % _ALIGNED)
+        if kind in self._right and math.isfinite(float(plain.sum())):
+            return True
+        right = _same(plain, packed, kernels)
+        if right:
+            self._right.add(kind)
+        return right
 
 
 def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: Kernels) -> bool:

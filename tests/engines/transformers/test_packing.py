@@ -197,6 +197,57 @@ def test_a_layer_whose_packed_product_differs_stays_plain() -> None:
     assert [type(one) is torch.nn.Linear for one in layers(model)] == [True, False]
 
 
+def _alike(count: int) -> Any:
+    """Return a model of layers of one kind."""
+    model: Any = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(count)))
+    model.device = torch.device("cpu")
+    return model
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
+    """The plain weights whose products were tried."""
+    found: list[torch.Tensor] = []
+    same = packing._same
+
+    def tried(plain: torch.Tensor, packed: torch.Tensor, kernels: Any) -> bool:
+        found.append(plain)
+        return same(plain, packed, kernels)
+
+    monkeypatch.setattr(packing, "_same", tried)
+    return found
+
+
+@pytest.mark.usefixtures("library")
+def test_one_layer_of_each_kind_is_tried(trials: list[torch.Tensor]) -> None:
+    model = _alike(4)
+    model.append(torch.nn.Linear(64, 32))
+    assert pack(model, least=0) == 5
+    assert [tuple(one.shape) for one in trials] == [(64, 64), (32, 64)]
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_a_weight_that_is_not_finite_is_tried_by_itself(trials: list[torch.Tensor], odd: float) -> None:
+    model = _alike(3)
+    with torch.no_grad():
+        model[1].weight[3, 5] = odd
+    weights = [one.weight.data_ptr() for one in model]
+    assert pack(model, least=0) == 2
+    assert {one.data_ptr() for one in trials} == set(weights[:2])
+    assert type(model[1]) is torch.nn.Linear
+
+
+@pytest.mark.usefixtures("library")
+def test_another_layer_is_tried_where_the_first_of_its_kind_differs(trials: list[torch.Tensor]) -> None:
+    model = _alike(3)
+    with torch.no_grad():
+        model[0].weight[3, 5] = float("nan")
+    weights = [one.weight.data_ptr() for one in model]
+    assert pack(model, least=0) == 2
+    assert {one.data_ptr() for one in trials} == set(weights[:2])
+
+
 def test_float32_arithmetic_reads_packed_weights(tmp_path: Path) -> None:
     model = model_of("llama", tmp_path, torch.bfloat16)
     with in_float32():
