@@ -17,6 +17,7 @@ from harness.engines.transformers.agreement import UnsupportedError, difference
 from harness.engines.transformers.fused_layers import Wanted
 from harness.engines.transformers.fused_steps import last_layer
 from harness.engines.transformers.memory import GrowingHeap
+from harness.engines.transformers.native import operations
 from harness.engines.transformers.scoring.plan import WorkDone
 from harness.engines.transformers.transfer import Reading, to_device
 
@@ -148,8 +149,8 @@ class TargetScores:
 
         row = to_device(rows, logits.device, torch.long)
         target = to_device(targets, logits.device, torch.long)
-        best, tokens = logits.max(dim=-1)  # on a CPU four times as fast as ``argmax``
-        self._logprobs = Reading(logits[row, target] - _log_sums(logits, best)[row])
+        sums, tokens = _log_sums(logits)
+        self._logprobs = Reading(logits[row, target] - sums[row])
         self._greedy = Reading(tokens[row] == target)
 
     def read(self) -> list[tuple[float, bool]]:
@@ -157,13 +158,16 @@ class TargetScores:
         return list(zip(self._logprobs.numbers(), self._greedy.numbers(), strict=True))
 
 
-def _log_sums(logits: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
-    """Return what ``logsumexp`` returns for logits [N, vocabulary], whose largest numbers [N] are given.
+def _log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what ``logsumexp`` returns for logits [N, vocabulary], and where the largest of each row is.
 
     On a CPU a few rows at a time, which stay in a core's cache, and take no second memory of the same size.
     """
     import torch
 
+    if logits.dtype == torch.float32 and operations.computes(logits):
+        return operations.log_sums(logits)
+    best, tokens = logits.max(dim=-1)  # on a CPU four times as fast as ``argmax``
     most = best.masked_fill(best.isinf(), 0.0)  # infinity less infinity is no number
     at_once = min(len(logits), _AT_ONCE) if logits.device.type == "cpu" else len(logits)
     kept, sums = torch.empty_like(logits[:at_once]), torch.empty_like(best)
@@ -171,7 +175,7 @@ def _log_sums(logits: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
         part = slice(first, first + at_once)
         below = torch.sub(logits[part], most[part, None], out=kept[: len(best[part])])
         torch.sum(below.exp_(), dim=-1, out=sums[part])
-    return sums.log_().add_(most)
+    return sums.log_().add_(most), tokens
 
 
 def read_targets(

@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.engines.transformers.logits import read_targets
+from harness.engines.transformers.native import operations
 
 NUMBERS = st.floats(-60, 60, width=32)
+
+
+@pytest.fixture(params=["by kernels", "by torch"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute sums of exponentials both ways, where there are kernels."""
+    if request.param == "by torch":
+        monkeypatch.setattr(operations, "computes", lambda _: False)
 
 
 @given(st.lists(st.lists(NUMBERS, min_size=7, max_size=7), min_size=1, max_size=20), st.data())

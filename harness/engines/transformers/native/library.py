@@ -41,6 +41,7 @@ _FUNCTIONS: Final = {
     "normalize": "ppfsspii",
     "gate": "psspii",
     "turn_heads": "pssssppsii",
+    "sum_rows": "psspppi",
     "multiply_halves": "ppppsssi",
     "panel_width": "",
     "use_tiles": "",

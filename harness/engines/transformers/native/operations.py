@@ -1,7 +1,8 @@
-"""The small operations of a layer of Llama's form, each as one pass over its numbers.
+"""The small operations of a layer of Llama's form, and of what follows the last, each as one pass over its numbers.
 
-torch computes a norm by four passes, a gate by two and a rotation by four. Here each takes what reading and writing
-takes, in the threads that torch uses. All is computed in float32; bfloat16 numbers are rounded once, at the end.
+torch computes a norm by four passes, a gate by two, a rotation by four, and the sums of a vocabulary's exponentials by
+five. Here each takes what reading and writing takes, in the threads that torch uses. All is computed in float32;
+bfloat16 numbers are rounded once, at the end.
 """
 
 from __future__ import annotations
@@ -66,6 +67,22 @@ def turn(heads: torch.Tensor, count: int, cos: torch.Tensor, sin: torch.Tensor) 
         *(heads.data_ptr(), heads.stride(1), count, width, rows * tokens),
         *(cos.data_ptr(), sin.data_ptr(), cos.shape[0] * tokens, _is_half(heads), torch.get_num_threads()),
     )
+
+
+def log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what ``logsumexp`` returns for float32 logits [N, vocabulary], and where the largest of each row is: the
+    first of the same."""
+    import torch
+
+    given = logits.contiguous()
+    rows, width = given.shape
+    most = given.new_empty(rows)
+    sums, places = most.double(), most.long()
+    _library().sum_rows(
+        *(given.data_ptr(), width, rows, most.data_ptr(), sums.data_ptr(), places.data_ptr()),
+        torch.get_num_threads(),
+    )
+    return sums.log_().add_(most).to(logits.dtype), places
 
 
 _MOST_KEYS: Final = 2048

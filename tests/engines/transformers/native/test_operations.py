@@ -186,6 +186,85 @@ def test_attention_of_passes(
     assert close(found, expected.transpose(1, 2).flatten(2))
 
 
+@given(
+    texts=st.lists(
+        st.tuples(st.integers(1, 40), st.lists(st.integers(1, 30), max_size=3)), min_size=1, max_size=5
+    ),
+    heads=st.sampled_from([(4, 4), (6, 2), (9, 3)]),
+    dtype=types,
+)
+def test_attention_of_several_texts_in_a_row(
+    texts: list[tuple[int, list[int]]], heads: tuple[int, int], dtype: torch.dtype
+) -> None:
+    total = sum(start + sum(ends) for start, ends in texts)
+    seen, first = torch.zeros(total, total, dtype=torch.bool), 0
+    for start, ends in texts:  # each end sees the start of its text, and itself
+        place = first + start
+        seen[first:place, first:place] = True
+        for length in ends:
+            seen[place : place + length, first : first + start] = True
+            seen[place : place + length, place : place + length] = True
+            place += length
+        first = place
+    seen = seen.tril()
+    asked, (count, own) = numbers(2, total, heads[0], 24).to(dtype).transpose(1, 2), heads
+    keys, values = (numbers(2, total, own + one, 24)[:, :, one:].to(dtype).transpose(1, 2) for one in (0, 1))
+    mask = torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)[None, None]
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        asked.float(), keys.float(), values.float(), mask.float(), scale=0.3, enable_gqa=count != own
+    )
+    found = operations.attend(asked, (keys, values), mask, 0.3)
+    assert found is not None
+    assert close(found, expected.transpose(1, 2).flatten(2))
+
+
+def test_keys_that_are_not_seen_do_not_matter() -> None:
+    asked, seen = numbers(1, 3, 40, 16), torch.zeros(40, 200, dtype=torch.bool)
+    seen[:, 70:90] = seen[10:, 150:160] = True
+    keys, values = numbers(1, 3, 200, 16), numbers(1, 3, 200, 16) + 1
+    mask = torch.zeros(1, 1, 40, 200).masked_fill(~seen, torch.finfo(torch.float32).min)
+    found = operations.attend(asked, (keys, values), mask, 1.0)
+    hidden = ~seen.any(0)
+    keys[..., hidden, :], values[..., hidden, :] = 1e30, -1e30
+    again = operations.attend(asked, (keys, values), mask, 1.0)
+    assert found is not None
+    assert again is not None
+    assert torch.equal(found, again)
+
+
+@given(
+    rows=st.integers(0, 30),
+    width=st.integers(1, 100) | st.integers(8000, 9000),
+    scale=st.sampled_from([0.1, 5, 60]),
+)
+def test_sums_of_exponentials(rows: int, width: int, scale: float) -> None:
+    logits = scale * numbers(rows, width)
+    sums, places = operations.log_sums(logits)
+    assert torch.allclose(sums.double(), logits.double().logsumexp(-1), rtol=3e-7, atol=3e-6)
+    assert torch.equal(places, logits.max(-1).indices if rows else places)
+
+
+@pytest.mark.parametrize("place", [0, 5, 16, 39, 40])
+@pytest.mark.parametrize("odd", [float("inf"), float("-inf"), float("nan"), 3e38, -3e38])
+def test_sums_of_exponentials_at_the_ends_of_the_numbers(odd: float, place: int) -> None:
+    logits = numbers(3, 41)
+    logits[1, place] = odd
+    sums, places = operations.log_sums(logits)
+    assert torch.allclose(sums, logits.logsumexp(-1), equal_nan=True)
+    assert places.tolist() == logits.max(-1).indices.tolist()
+
+
+def test_the_first_of_the_largest_and_of_what_is_no_number_is_taken() -> None:
+    logits = torch.zeros(4, 60)
+    logits[1, [20, 50]] = 2.0
+    logits[2, [33, 40]] = torch.nan
+    logits[2, 7], logits[3] = 9.0, -torch.inf
+    sums, places = operations.log_sums(logits)
+    assert places.tolist() == [0, 20, 33, 0]
+    assert sums.isnan().tolist() == [False, False, True, False]
+    assert sums[3] == -torch.inf
+
+
 def test_attention_that_is_not_computed_here() -> None:
     asked, mask = numbers(1, 2, 3, 8), torch.zeros(1, 1, 3, 3)
     assert operations.attend(asked, (asked, asked), mask, 1.0) is not None

@@ -77,11 +77,18 @@ EACH(SCORES_OF)
 static void (*const scores_by_rows[])(const float *, ptrdiff_t, ptrdiff_t, const float *, float *) = ALL(scores_of);
 static void (*const values_by_rows[])(const float *, ptrdiff_t, const float *, ptrdiff_t, ptrdiff_t, float *) = ALL(values_of);
 
-/* What queries that lie side by side find: values, the largest scores, and the sums of the exponentials from there. */
+/* What queries that lie side by side have found: values, the largest scores, and the sums of the exponentials from
+   there. */
 typedef struct {
   float *values; /* [PANEL, width] */
   lanes most[2], all[2];
+  ptrdiff_t keys; /* met so far */
 } panel_result;
+
+INLINE panel_result nothing_found(float *values, ptrdiff_t width) {
+  for (ptrdiff_t i = 0; i < PANEL * width; i++) values[i] = 0;
+  return (panel_result){values, {splat(-3e38f), splat(-3e38f)}, {splat(0), splat(0)}, 0};
+}
 
 /* Keys [tokens, width] and values of a head, with tokens apart by strides. */
 typedef struct {
@@ -104,14 +111,13 @@ INLINE const float *widen(const void *from, ptrdiff_t stride, ptrdiff_t keys, pt
   return room;
 }
 
-/* Attend for so many queries of a panel [width, PANEL] to the first keys of a head. added [keys, PANEL] is what a mask
-   adds to the scores, or NULL. */
-static panel_result attend_panel(const float *panel, ptrdiff_t count, ptrdiff_t width, const head_view *h, ptrdiff_t keys,
-                             const float *added, float *sums) {
+/* Attend for so many queries of a panel [width, PANEL] to more keys of a head, the first ones there. added [keys, PANEL]
+   is what a mask adds to the scores, or NULL. */
+static void attend_panel(const float *panel, ptrdiff_t count, ptrdiff_t width, const head_view *h, ptrdiff_t keys,
+                         const float *added, panel_result *f) {
   const ptrdiff_t room = h->half ? KEYS_AT_ONCE * width : 1;
   float scores[KEYS_AT_ONCE * PANEL], wide_keys[room], wide_values[room];
-  panel_result f = {sums, {splat(-3e38f), splat(-3e38f)}, {splat(0), splat(0)}};
-  for (ptrdiff_t i = 0; i < PANEL * width; i++) sums[i] = 0;
+  float *sums = f->values;
   for (ptrdiff_t first = 0; first < keys; first += KEYS_AT_ONCE) {
     ptrdiff_t some = keys - first < KEYS_AT_ONCE ? keys - first : KEYS_AT_ONCE;
     ptrdiff_t key_stride, value_stride;
@@ -119,7 +125,7 @@ static panel_result attend_panel(const float *panel, ptrdiff_t count, ptrdiff_t 
                               wide_keys, &key_stride);
     const float *from = widen(number_at(h->values, first * h->value_stride, h->half), h->value_stride, some, width,
                               h->half, wide_values, &value_stride);
-    lanes before[2] = {f.most[0], f.most[1]};
+    lanes before[2] = {f->most[0], f->most[1]};
     for (ptrdiff_t k = 0; k < some; k += MOST_ROWS) {
       ptrdiff_t rows = some - k < MOST_ROWS ? some - k : MOST_ROWS;
       for (ptrdiff_t r = k; r < k + rows; r++) fetch(from + r * value_stride, width);
@@ -139,9 +145,9 @@ static panel_result attend_panel(const float *panel, ptrdiff_t count, ptrdiff_t 
         sum += weight;
       }
       lanes factor = exp_of(before[v] - most);
-      f.most[v] = most;
-      f.all[v] = f.all[v] * factor + sum;
-      if (first)
+      f->most[v] = most;
+      f->all[v] = f->all[v] * factor + sum;
+      if (f->keys)
         for (int q = 0; q < LANES; q++)
           for (ptrdiff_t k = 0; k < width; k++) sums[(v * LANES + q) * width + k] *= factor[q];
     }
@@ -154,8 +160,8 @@ static panel_result attend_panel(const float *panel, ptrdiff_t count, ptrdiff_t 
           for (ptrdiff_t k = 0; k < some; k++)
             sums[r * width + column] += scores[k * PANEL + r] * from[k * value_stride + column];
     }
+    f->keys += some;
   }
-  return f;
 }
 
 /* Attend for up to PANEL queries of a head to keys [first, end) of the prefix. */
@@ -170,7 +176,8 @@ static void attend_prefix(const attention_work *a, const cache_view *c, const la
   }
   head_view h = {number_at(l->prefix_keys, head * c->key_stride + first * width, a->half),
                number_at(l->prefix_values, head * c->value_stride + first * width, a->half), width, width, a->half};
-  panel_result f = attend_panel(packed, count, width, &h, end - first, 0, sums);
+  panel_result f = nothing_found(sums, width);
+  attend_panel(packed, count, width, &h, end - first, 0, &f);
   for (ptrdiff_t q = 0; q < count; q++) {
     ptrdiff_t number = query_number(a, c->first + (begin + q) / each, head, (begin + q) % each);
     float *to = parts + number * (width + 2);

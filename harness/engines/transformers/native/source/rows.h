@@ -1,4 +1,4 @@
-/* Norms, gates and rotations: each row by itself. */
+/* Norms, gates, rotations, and sums of exponentials: each row by itself. */
 
 #pragma once
 
@@ -76,13 +76,56 @@ static void turn(const float *x, const float *cos, const float *sin, ptrdiff_t w
   turn_as(x, cos, sin, width, out, 0);
 }
 
+#define ADDED_AT_ONCE 4096 /* exponentials that are summed in float32, in lanes, before they go to a float64 sum */
+
+/* The largest number of a row, and of the exponentials from there, or from 0 where it is infinite, the sum, which is NaN
+   where one of the numbers is. Return where the largest is first, or the first NaN. */
+static int64_t sum_exponentials(const float *x, ptrdiff_t width, float *most, double *sum) {
+  lanes largest[2] = {splat(-__builtin_inff()), splat(-__builtin_inff())};
+  ptrdiff_t i = 0;
+  for (; i + PANEL <= width; i += PANEL)
+    largest[0] = larger(load(x + i), largest[0]), largest[1] = larger(load(x + i + LANES), largest[1]);
+  largest[0] = larger(largest[0], largest[1]);
+  float best = largest[0][0];
+  for (int k = 1; k < LANES; k++) best = largest[0][k] > best ? largest[0][k] : best;
+  for (; i < width; i++) best = x[i] > best ? x[i] : best;
+  float from = __builtin_isinf(best) ? 0 : best;
+  double all = 0;
+  for (ptrdiff_t first = 0; first < width; first += ADDED_AT_ONCE) {
+    ptrdiff_t end = width - first < ADDED_AT_ONCE ? width : first + ADDED_AT_ONCE;
+    lanes part[2] = {splat(0), splat(0)};
+    for (i = first; i + PANEL <= end; i += PANEL)
+      part[0] += exp_of(load(x + i) - from), part[1] += exp_of(load(x + i + LANES) - from);
+    all += sum_of(part[0] + part[1]);
+    for (; i < end; i++) all += exp_one(x[i] - from);
+  }
+  *most = from;
+  *sum = all;
+  int64_t at = 0;
+  if (all == all)
+    while (x[at] != best) at++;
+  else
+    while (x[at] == x[at]) at++;
+  return at;
+}
+
 typedef struct {
   const void *x, *weight, *cos, *sin;
   float eps;
   void *out;
   ptrdiff_t width, rows, stride, heads, turns;
+  float *most;
+  double *sums;
+  int64_t *places;
   int half, threads;
 } rows_work;
+
+static void sum_in_thread(void *given) {
+  const rows_work *r = given;
+  int number = number_of(r->threads), team = team_of(r->threads);
+  for (ptrdiff_t row = share_of(r->rows, number, team); row < share_of(r->rows, number + 1, team); row++)
+    r->places[row] = sum_exponentials((const float *)r->x + row * r->width, r->width, r->most + row, r->sums + row);
+}
 
 static void normalize_in_thread(void *given) {
   const rows_work *r = given;
@@ -147,4 +190,10 @@ void turn_heads(void *x, ptrdiff_t stride, ptrdiff_t heads, ptrdiff_t width, ptr
   rows_work r = {.out = x, .stride = stride, .heads = heads, .width = width, .rows = rows, .cos = cos, .sin = sin,
                .turns = turns, .half = half};
   run_rows(turn_in_thread, &r, threads);
+}
+
+/* Of each row of x [rows, width], which has numbers: what ``sum_exponentials`` finds */
+void sum_rows(const float *x, ptrdiff_t width, ptrdiff_t rows, float *most, double *sums, int64_t *places, int threads) {
+  rows_work r = {.x = x, .width = width, .rows = rows, .most = most, .sums = sums, .places = places};
+  run_rows(sum_in_thread, &r, threads);
 }
