@@ -25,7 +25,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -75,9 +75,10 @@ def import_libraries() -> None:
 
 
 class Late(ModuleType):
-    """Stands for a module that is imported once anything of it is asked for that the stand-in has not itself.
+    """Stands for a module that is imported once anything is asked for that the stand-in does not have itself.
 
-    So is it before a module below it is. Whoever holds the stand-in gets the module's own from it later, too.
+    The module is also imported before any module below it. Whoever holds the stand-in gets what is the module's from
+    it, later too.
     """
 
     def __init__(self, name: str) -> None:
@@ -163,9 +164,17 @@ def standing_in(*stand_ins: Late) -> Iterator[None]:
             one.remove()
 
 
+def _version(package: str) -> str:
+    """Return the version of a package, nothing for one that was not installed as one."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
 def import_torch() -> None:
     """Import torch, and ``torch.export`` not before somebody uses it."""
-    known = version("torch").startswith(_CHECKED_TORCH)
+    known = _version("torch").startswith(_CHECKED_TORCH)
     with standing_in(Late("torch.export")) if known else nullcontext():
         import_module("torch")
 
@@ -174,8 +183,9 @@ def import_torch() -> None:
 def compiler_when_called() -> Iterator[None]:
     """Let what is imported or made within the block import the parts of ``torch.compile`` when it compiles, not before.
 
-    Those parts take as long as all the rest of transformers. Decorators say of a function how it is to be compiled,
-    and shapes without data ask whether a condition holds: neither matters while nothing is compiled.
+    Those parts take as long as all the rest of transformers. They are asked for by decorators, which say how a function
+    is to be compiled, and models made without data, whose sizes might be symbols. Neither matters while nothing is
+    compiled.
     """
     with standing_in(_Compiler(), _Tracing(), _Shapes(), _Sympy()):
         yield
@@ -211,7 +221,7 @@ class _Compiler(Late):
         return self._mark("assume_constant_result", function)
 
     def allow_in_graph(self, function: Any) -> Any:
-        """Return the function, marked as one that is not looked into."""
+        """Return the function, marked as one that is compiled as a whole."""
         return self._mark("allow_in_graph", function)
 
     def _mark(self, name: str, function: Any) -> Any:
@@ -283,7 +293,7 @@ class _Shapes(Late):
 
 
 class _Sympy(Late):
-    """Stands for ``sympy``, for numbers that are asked whether they are its expressions."""
+    """Stands for ``sympy``, for code that asks whether a number is one of its expressions."""
 
     def __init__(self) -> None:
         super().__init__("sympy")
@@ -413,7 +423,7 @@ class KnownStructure:
 
 def _state(place: Path) -> str:
     """Return a hash of the names, sizes and times of all files in a folder of folders, and of the version."""
-    digest = hashlib.sha256(version("transformers").encode())
+    digest = hashlib.sha256(_version("transformers").encode())
     folders = [str(place)]
     while folders:
         with os.scandir(folders.pop()) as entries:
