@@ -37,11 +37,18 @@ def counting(folder: Path) -> str:
     return compiler(folder, f'echo once >> "{folder}/calls"\nexec cc "$@"')
 
 
+@pytest.fixture
+def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile in a third of the time what is only compiled."""
+    monkeypatch.setattr(library, "_FLAGS", ("-O0", *library._FLAGS[1:]))
+
+
 def test_this_machine_has_them() -> None:
     assert library.kernels() is not None
     assert library.missing() is None
 
 
+@pytest.mark.usefixtures("unoptimized")
 def test_they_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", counting(tmp_path))
     first = _compiled(tmp_path / "cache")
@@ -50,12 +57,14 @@ def test_they_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list((tmp_path / "cache").iterdir()) == [first]
 
 
+@pytest.mark.usefixtures("unoptimized")
 def test_another_compiler_makes_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = _compiled(tmp_path / "cache")
     monkeypatch.setenv("CC", counting(tmp_path))
     assert _compiled(tmp_path / "cache") != first
 
 
+@pytest.mark.usefixtures("unoptimized")
 def test_several_starts_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     with ThreadPoolExecutor(3) as starts:
         found = set(starts.map(_compiled, [tmp_path / "cache"] * 3))
@@ -79,6 +88,7 @@ def test_a_compiler_that_fails_is_named(
         _compiled(tmp_path / "cache")
 
 
+@pytest.mark.usefixtures("unoptimized")
 def test_gcc_is_tried_where_cc_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "programs"
     folder.mkdir()
