@@ -95,7 +95,7 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     unpacked = UnpackedModels(dtype)
     if (known := unpacked.find(info)) is not None:
         try:
-            return _loaded(known, dtype, device)
+            return _loaded(known, dtype, device, unpacked=True)
         except CheckpointError as error:
             _LOG.info("%s; it is unpacked again", error)
             unpacked.drop(known)
@@ -106,13 +106,21 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 
 
 def _loaded(
-    info: CheckpointInfo, dtype: torch.dtype | str, device: torch.device, *, device_map: str | None = None
+    info: CheckpointInfo,
+    dtype: torch.dtype | str,
+    device: torch.device,
+    *,
+    device_map: str | None = None,
+    unpacked: bool = False,
 ) -> Loaded:
+    """Return a loaded checkpoint; one that was unpacked has its config from a model that had room."""
     with quiet(), _parsed_once(info):
         config = _config(info)
         tokenizer = load_tokenizer(info)  # first, since it is the smaller part that may be broken
         again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
         with one_line_errors(f"{info.path}: cannot be loaded", again), pages_let_go():
+            if not unpacked and not _is_gguf(info):
+                _check_room(info, config)
             model, report = _model(info, config, dtype, device_map)
         check_report(info, report)
         check_vocabulary(info, model, tokenizer)
@@ -231,22 +239,24 @@ def _config(info: CheckpointInfo) -> Any:
 def _model(
     info: CheckpointInfo, config: Any, dtype: Any, device_map: str | None
 ) -> tuple[Any, dict[str, Any]]:
-    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
-
-    auto = AutoModelForMaskedLM if info.kind == "masked" else AutoModelForCausalLM
     folder, options = _source(info)
     if not _is_gguf(info):
-        _check_room(info, auto, config)
         pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
         options |= {"config": config, "use_safetensors": None if pickled else True}
     options |= {"dtype": dtype, "output_loading_info": True, "weights_only": True, **MISMATCHES}
     if device_map is not None:
         options["device_map"] = device_map
-    model, report = auto.from_pretrained(folder, **options)
+    model, report = _auto_class(info).from_pretrained(folder, **options)
     return model, report
 
 
-def _check_room(info: CheckpointInfo, auto: Any, config: Any) -> None:
+def _auto_class(info: CheckpointInfo) -> Any:
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    return AutoModelForMaskedLM if info.kind == "masked" else AutoModelForCausalLM
+
+
+def _check_room(info: CheckpointInfo, config: Any) -> None:
     """Raise ``CheckpointError`` where the config describes a model far larger than the weights, before memory is
     taken.
 
@@ -257,7 +267,7 @@ def _check_room(info: CheckpointInfo, auto: Any, config: Any) -> None:
     if info.parameters is None or getattr(config, "quantization_config", None) is not None:
         return
     with torch.device("meta"):
-        model = auto.from_config(copy.deepcopy(config), trust_remote_code=info.trust_remote_code)
+        model = _auto_class(info).from_config(copy.deepcopy(config), trust_remote_code=info.trust_remote_code)
     wanted = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
     if wanted > _MOST_LARGER * info.parameters + _SMALL:
         raise CheckpointError(
