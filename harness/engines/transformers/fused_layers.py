@@ -17,6 +17,7 @@ import functools
 import inspect
 import sys
 import textwrap
+from collections.abc import Callable
 from copy import copy
 from ctypes import ArgumentError
 from typing import TYPE_CHECKING, Any, Final
@@ -63,8 +64,11 @@ class Wanted:
         return tuple(one[self._rows, self._columns].unsqueeze(0) for one in states)
 
 
-def fuse(model: Any) -> int:
-    """Make the decoder layers of a model on a CPU compute this way where they can; return how many do."""
+def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
+    """Make the decoder layers of a model on a CPU compute this way where they can; return how many do.
+
+    ``then`` is called with each of them before the next is made: what it frees, that one can have.
+    """
     import torch
 
     if not isinstance(model, torch.nn.Module):
@@ -76,7 +80,12 @@ def fuse(model: Any) -> int:
         if _right(next(x for x in layers if type(x) is kind))
     }
     files = MappedFiles()
-    return sum(_fuse(layer, files) for layer in layers if type(layer) in right)
+    layers = [layer for layer in layers if type(layer) in right]
+    for layer in layers:
+        _fuse(layer, files)
+        if then is not None:
+            then(layer)
+    return len(layers)
 
 
 def _can(layer: Any) -> bool:
@@ -168,8 +177,8 @@ def _right(layer: Any) -> bool:
     return bool(((after - before).float().abs() <= _CLOSE[str(before.dtype)] * most + 1e-30).all())
 
 
-def _fuse(layer: Any, files: MappedFiles | None) -> bool:
-    """Make a layer compute this way, and return True; with ``files``, plain weights there need no memory any more."""
+def _fuse(layer: Any, files: MappedFiles | None) -> None:
+    """Make a layer compute this way; with ``files``, plain weights there need no memory any more."""
     import torch
 
     attention, feed = layer.self_attn, layer.mlp
@@ -186,7 +195,6 @@ def _fuse(layer: Any, files: MappedFiles | None) -> bool:
             first += one.out_features
             if files is not None:
                 files.let_go(one.weight)
-    return True
 
 
 def _merged(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:

@@ -67,22 +67,31 @@ def keep_few_kernels() -> None:
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_KERNELS))
 
 
+class Packer:
+    """Packs the linear layers of a model on a CPU, part after part. Packed ones stay as they are."""
+
+    def __init__(self, model: Any, *, least: int = LEAST) -> None:
+        """``least`` is the size from which a weight is packed, in numbers."""
+        import torch
+
+        kernels: Any = torch.backends.mkldnn
+        self._can = hasattr(model, "modules") and model.device.type == "cpu" and kernels.is_available()
+        self._least, self._files, self._tried = least, MappedFiles(), Tried()
+        uses: dict[torch.nn.Parameter, int] = {}
+        for module in model.modules() if self._can else ():
+            for one in module.parameters(recurse=False):
+                uses[one] = uses.get(one, 0) + 1
+        self._shared = {one for one, count in uses.items() if count > 1}
+
+    def pack(self, part: Any) -> int:
+        """Pack the layers of a module of the model, and return how many."""
+        layers = _layers(part, self._least) if self._can else ()
+        return sum(_pack(one, self._files, self._tried, shared=one.weight in self._shared) for one in layers)
+
+
 def pack(model: Any, *, least: int = LEAST) -> int:
-    """Pack the linear layers of a model on a CPU, and return how many. Packed ones stay as they are.
-
-    ``least`` is the size from which a weight is packed, in numbers.
-    """
-    import torch
-
-    kernels: Any = torch.backends.mkldnn
-    if not hasattr(model, "modules") or model.device.type != "cpu" or not kernels.is_available():
-        return 0
-    uses: dict[int, int] = {}
-    for module in model.modules():
-        for one in module.parameters(recurse=False):
-            uses[id(one)] = uses.get(id(one), 0) + 1
-    files, tried = MappedFiles(), Tried()
-    return sum(_pack(one, files, tried, shared=uses[id(one.weight)] > 1) for one in _layers(model, least))
+    """Pack all linear layers of a model, as a ``Packer`` does, and return how many."""
+    return Packer(model, least=least).pack(model)
 
 
 def pack_for_steps(model: Any) -> int:

@@ -23,7 +23,7 @@ from harness.engines.transformers.lora import Adapters
 from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.memory import trim_heap
 from harness.engines.transformers.mtp import load_mtp
-from harness.engines.transformers.packing import has_room_to_pack, keep_few_kernels, pack
+from harness.engines.transformers.packing import Packer, has_room_to_pack, keep_few_kernels
 
 _LOADERS: Final[dict[str, Callable[[CheckpointInfo, ModelSettings], Loaded]]] = {"mtp": load_mtp}
 """Formats whose models are not transformers' own."""
@@ -57,10 +57,12 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     """
     keep_few_kernels()
     loaded = load_weights(info, settings)
-    fuse(loaded.model)
     if has_room_to_pack(loaded.model, processes=settings.processes):
-        pack(loaded.model)
+        packer = Packer(loaded.model)
+        fuse(loaded.model, then=packer.pack)
+        packer.pack(loaded.model)
     else:
+        fuse(loaded.model)
         name = str(loaded.model.dtype).removeprefix("torch.")
         loaded = replace(loaded, notes=(*loaded.notes, f"{info.path}: {_NO_ROOM.format(name)}"))
     fuse_steps(loaded.model)

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from harness.engines.transformers.fused_layers import fuse
 from harness.engines.transformers.in_float32 import in_float32
-from harness.engines.transformers.packing import pack
+from harness.engines.transformers.packing import Packer, pack
 from tests.support.families import CAUSAL, causal_of
 
 IDS = torch.tensor([[3, 17, 42, 7, 99, 120, 5, 60], [9, 1, 77, 13, 200, 31, 8, 2]])
@@ -37,6 +37,17 @@ def test_layers_of_llamas_form_are_fused_and_their_logits_stay(name: str, tmp_pa
     pack(model, least=0)
     assert float((logits(model) - before).abs().max()) <= 1e-5 * max(1.0, float(before.abs().max()))
     assert fuse(model) == 0  # once is enough
+
+
+@pytest.mark.parametrize("name", ["llama tied", "qwen2", "gpt2"])
+def test_each_layer_is_packed_before_the_next_is_fused(name: str, tmp_path: Path) -> None:
+    model = model_of(name, tmp_path)
+    before, packer, packed = logits(model), Packer(model, least=0), []
+    layers = fuse(model, then=lambda layer: packed.append(packer.pack(layer)))
+    assert packed == [4] * layers
+    assert packer.pack(model) == 1  # the output layer
+    assert pack(model, least=0) == 0
+    assert float((logits(model) - before).abs().max()) <= 1e-5 * max(1.0, float(before.abs().max()))
 
 
 def test_half_precision_is_no_farther_from_single_precision_than_before(tmp_path: Path) -> None:

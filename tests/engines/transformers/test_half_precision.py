@@ -100,7 +100,7 @@ def test_without_memory_for_float32_weights_stay_and_a_note_says_so(
         return False
 
     monkeypatch.setattr(pool, "has_room_to_pack", full)
-    monkeypatch.setattr(pool, "pack", lambda _: pytest.fail("packed without memory"))
+    monkeypatch.setattr(pool, "Packer", lambda _: pytest.fail("packed without memory"))
     engine = pool.engine_of(info, pool.load_quick(info, settings), settings)
     (note,) = engine.notes
     assert note.startswith(

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from harness.checkpoints import resolve
+from harness.core.errors import CheckpointError
+from harness.engines.transformers import loading
 from tests.support.places import ROOT
 from tests.support.tiny import tiny_causal
 
@@ -84,3 +87,19 @@ def test_weights_that_are_converted_from_mapped_pages_are_the_files(
         plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
         assert ours.keys() == plain.keys()
         assert all(torch.equal(one, plain[name]) for name, one in ours.items())
+
+
+def test_a_config_of_a_far_larger_model_than_the_weights_is_refused_before_memory_is_taken(
+    models: tuple[Path, Path],
+) -> None:
+    from transformers import AutoConfig
+
+    (info,) = resolve(str(models[0]), seq_len=None)
+    config = AutoConfig.from_pretrained(models[0])
+    loading._check_room(info, config)
+    config.intermediate_size = 10**9
+    with pytest.raises(
+        CheckpointError,
+        match=r"config.json: describes a model of [\d,]+ numbers, but the weights have [\d,]+;",
+    ):
+        loading._check_room(info, config)
