@@ -10,16 +10,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engines.transformers import imports
-from harness.engines.transformers.imports import KnownStructure, Late, OnceImported, standing_in
+from harness.engines.transformers import imports, late_modules
+from harness.engines.transformers.imports import KnownStructure
 from tests.support.tiny import tiny_causal
 
 LATE = (
@@ -55,7 +53,7 @@ def test_every_workaround_is_in_the_table_with_a_test_and_the_version_it_was_che
         if callable(one) and not inspect.isclass(one)
         if getattr(one, "__module__", "") == imports.__name__ and not name.startswith("_")
     }
-    assert {name for name, _, _ in rows} == own - {"collector_paused", "standing_in"}
+    assert {name for name, _, _ in rows} == own - {"collector_paused"}
     assert all(f"{name}" in here for name, _, _ in rows)
 
 
@@ -241,74 +239,15 @@ def test_scipy_when_called_gives_others_the_module_itself(monkeypatch: pytest.Mo
         assert stand_in is not real
         assert inspect.getmodule(inspect) is inspect
         assert not hasattr(stand_in, "__file__")
-        monkeypatch.setattr(imports, "import_module", lambda _: real)
+        monkeypatch.setattr(late_modules, "import_module", lambda _: real)
         assert stand_in.brentq is real.brentq
         assert "scipy.optimize" not in sys.modules
         assert linear_sum_assignment([[2, 1], [1, 2]])[1].tolist() == [1, 0]
 
 
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The name of a package whose module ``low`` needs the package to be whole."""
-    name = f"late_{tmp_path.name.replace('-', '_')}"
-    folder = tmp_path / name
-    folder.mkdir()
-    (folder / "__init__.py").write_text("from .low import number\nthere = True\n")
-    (folder / "low.py").write_text(f"import {name}\nnumber = 7\nassert {name}.__name__\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield name
-    for module in [one for one in sys.modules if one.partition(".")[0] == name]:
-        del sys.modules[module]
-
-
-def test_a_stand_in_goes_when_its_block_ends(package: str) -> None:
-    finders = list(sys.meta_path)
-    with standing_in(Late(package)):
-        assert __import__(package) is sys.modules[package]
-        assert not hasattr(sys.modules[package], "__file__")
-    assert package not in sys.modules
-    assert sys.meta_path == finders
-    assert __import__(package).there
-
-
-def test_what_is_asked_of_a_stand_in_is_the_modules_own(package: str) -> None:
-    with standing_in(Late(package)):
-        stand_in = __import__(package)
-        assert stand_in.number == 7
-        assert sys.modules[package] is not stand_in
-        with pytest.raises(AttributeError, match="absent"):
-            _ = stand_in.absent
-    assert stand_in.there
-    assert sys.modules[package].there
-
-
-def test_a_module_below_a_stand_in_is_imported_after_the_whole_and_once(package: str) -> None:
-    with standing_in(Late(package)):
-        low = __import__(f"{package}.low", fromlist=["number"])
-        assert sys.modules[package].low is low is sys.modules[f"{package}.low"]
-        assert low.__spec__.origin.endswith("low.py")
-    assert sys.modules[package].there
-
-
-def test_blocks_may_lie_within_each_other(package: str) -> None:
-    with standing_in(Late(package)):
-        with standing_in(Late(package)):
-            pass
-        assert isinstance(sys.modules[package], Late)
-    assert package not in sys.modules
-
-
-def test_a_function_is_called_with_a_module_once_it_is_imported(package: str) -> None:
-    seen: list[ModuleType] = []
-    finder = OnceImported(package, seen.append)
-    sys.meta_path.insert(0, finder)
-    module = __import__(package)
-    assert seen == [module]
-    assert finder not in sys.meta_path
-
-
 def test_quick_transformers_knows_the_models_that_transformers_finds(tmp_path: Path) -> None:
-    program = """
+    found = said(
+        """
 import sys
 import_libraries()
 import transformers
@@ -317,14 +256,18 @@ known = import_utils.define_import_structure
 place = transformers.models.__path__[0]
 for prefix in (None, "models"):
     print(known(place, prefix) == known._define(place, prefix))
-print(known(place + "/__init__.py") == known(place), len(known(place)[frozenset({"torch"})]) > 300)
-print(known(place + "/llama/__init__.py") == known._define(place + "/llama/__init__.py"))
+known._known.clear()
+define, known._define = known._define, None  # from here on, what is kept has to do
+print(known(place) == define(place), len(known(place)[frozenset({"torch"})]) > 300)
+known._define = define
+print(known(place + "/__init__.py") == known(place))
+print(known(place + "/llama/__init__.py") == define(place + "/llama/__init__.py"))
 print(import_utils.is_torch_distributed_available(), transformers.LlamaForCausalLM.__module__)
-"""
-    for _ in ("found", "kept"):
-        found = said(program, TOUCHSTONE_CACHE=str(tmp_path))
-        assert found == [*["True"] * 5, "False", "transformers.models.llama.modeling_llama"]
-        assert len(list((tmp_path / "imports").iterdir())) == 1
+""",
+        TOUCHSTONE_CACHE=str(tmp_path),
+    )
+    assert found == [*["True"] * 6, "False", "transformers.models.llama.modeling_llama"]
+    assert len(list((tmp_path / "imports").iterdir())) == 1
 
 
 def test_transformers_reads_its_models_and_looks_for_sharded_tensors_by_itself() -> None:
