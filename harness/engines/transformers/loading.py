@@ -113,7 +113,7 @@ def _loaded(
     device_map: str | None = None,
     unpacked: bool = False,
 ) -> Loaded:
-    """Return a loaded checkpoint; one that was unpacked has its config from a model that had room."""
+    """Return a loaded checkpoint; ``unpacked``: its config was written for a model that had been loaded."""
     with quiet(), _parsed_once(info):
         config = _config(info)
         tokenizer = load_tokenizer(info)  # first, since it is the smaller part that may be broken

@@ -161,7 +161,8 @@ class TargetScores:
 def _log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what ``logsumexp`` returns for logits [N, vocabulary], and where the largest of each row is.
 
-    On a CPU a few rows at a time, which stay in a core's cache, and take no second memory of the same size.
+    On a CPU without kernels, a few rows at a time, which stay in a core's cache, and take no second memory of the same
+    size.
     """
     import torch
 

@@ -76,7 +76,7 @@ class Packer:
 
         kernels: Any = torch.backends.mkldnn
         self._can = hasattr(model, "modules") and model.device.type == "cpu" and kernels.is_available()
-        self._least, self._files, self._tried = least, MappedFiles(), Tried()
+        self._least, self._tried = least, Tried()
         uses: dict[torch.nn.Parameter, int] = {}
         for module in model.modules() if self._can else ():
             for one in module.parameters(recurse=False):
@@ -85,8 +85,10 @@ class Packer:
 
     def pack(self, part: Any) -> int:
         """Pack the layers of a module of the model, and return how many."""
-        layers = _layers(part, self._least) if self._can else ()
-        return sum(_pack(one, self._files, self._tried, shared=one.weight in self._shared) for one in layers)
+        if not self._can:
+            return 0
+        layers, files = _layers(part, self._least), MappedFiles()
+        return sum(_pack(one, files, self._tried, shared=one.weight in self._shared) for one in layers)
 
 
 def pack(model: Any, *, least: int = LEAST) -> int:

@@ -16,12 +16,13 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from harness.core.errors import CheckpointError
-from harness.engines.transformers import compat
+from harness.engines.transformers import compat, imports
 from harness.engines.transformers.compat import quiet
 from tests.support.tiny import bytelevel_tokenizer, tiny_causal
 
@@ -84,17 +85,27 @@ def test_warnings_of_other_threads_are_left_alone() -> None:
     assert seen == [True]
 
 
-def test_every_workaround_is_in_the_table_with_a_test_and_the_version_it_was_checked_with() -> None:
-    rows = re.findall(r"^    (\w+) +(\w+) ([\d.]+) ", compat.__doc__ or "", re.MULTILINE)
-    here = Path(__file__).read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("module", "parts", "more"),
+    [
+        (compat, {"let_go", "MappedFiles"}, {"MISMATCHES"}),  # the first are of ``pages_let_go``
+        (imports, {"collector_paused", "KnownStructure"}, set()),
+    ],
+    ids=["compat", "imports"],
+)
+def test_every_workaround_is_in_the_table_with_a_test_and_the_version_it_was_checked_with(
+    module: ModuleType, parts: set[str], more: set[str]
+) -> None:
+    rows = re.findall(r"^    (\w+) +(\w+) ([\d.]+) ", module.__doc__ or "", re.MULTILINE)
+    name = module.__name__.rpartition(".")[2]
+    tests = Path(__file__).with_name(f"test_{name}.py").read_text(encoding="utf-8")
     own = {
         name
-        for name, one in vars(compat).items()
-        if callable(one) and getattr(one, "__module__", "") == compat.__name__ and not name.startswith("_")
+        for name, one in vars(module).items()
+        if callable(one) and getattr(one, "__module__", "") == module.__name__ and not name.startswith("_")
     }
-    parts = {"let_go", "MappedFiles"}  # of ``pages_let_go``
-    assert {name for name, _, _ in rows} == own - parts | {"MISMATCHES"}
-    assert all(f"{name}" in here for name, _, _ in rows)
+    assert {name for name, _, _ in rows} == own - parts | more
+    assert all(name in tests for name, _, _ in rows)
 
 
 def test_quiet_is_needed_for_ggufs_bar_which_knows_no_setting() -> None:

@@ -44,19 +44,6 @@ def said(program: str, **environ: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_every_workaround_is_in_the_table_with_a_test_and_the_version_it_was_checked_with() -> None:
-    rows = re.findall(r"^    (\w+) +(\w+) ([\d.]+) ", imports.__doc__ or "", re.MULTILINE)
-    here = Path(__file__).read_text(encoding="utf-8")
-    own = {
-        name
-        for name, one in vars(imports).items()
-        if callable(one) and not inspect.isclass(one)
-        if getattr(one, "__module__", "") == imports.__name__ and not name.startswith("_")
-    }
-    assert {name for name, _, _ in rows} == own - {"collector_paused"}
-    assert all(f"{name}" in here for name, _, _ in rows)
-
-
 @pytest.fixture(scope="module")
 def facts() -> list[str]:
     """What a process says that has imported the libraries."""

@@ -76,8 +76,7 @@ def log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
     given = logits.contiguous()
     rows, width = given.shape
-    most = given.new_empty(rows)
-    sums, places = most.double(), most.long()
+    most, sums, places = (torch.empty(rows, dtype=kind) for kind in (given.dtype, torch.float64, torch.int64))
     _library().sum_rows(
         *(given.data_ptr(), width, rows, most.data_ptr(), sums.data_ptr(), places.data_ptr()),
         torch.get_num_threads(),
