@@ -292,7 +292,22 @@ def entries_of(
 
 def items_of(records: Iterable[Record]) -> ItemScores:
     """Return the scores of scored records, in order of the examples' ids."""
-    kept = KeptRecords.of(records).by_example()
+    if isinstance(records, KeptRecords):
+        return _items_of_columns(records)
+    ordered = sorted(records, key=lambda record: record.example)
+    names = dict.fromkeys(name for record in ordered for name in record.scores)
+    return ItemScores(
+        examples=[record.example for record in ordered],
+        rows=[record.row for record in ordered],
+        groups=[record.group for record in ordered],
+        clusters=[record.cluster for record in ordered],
+        scores={name: [record.scores.get(name) for record in ordered] for name in names},
+    )
+
+
+def _items_of_columns(records: KeptRecords) -> ItemScores:
+    """Return the same without making a record again."""
+    kept = records.by_example()
     columns, places = kept.columns, kept.places
     names = dict[str, None]()
     for some in kept.names:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.core.errors import JournalError
 from harness.results.item_scores import read_scores
 from harness.results.journal import Journal, latest, read_journal
+from harness.results.kept_records import KeptRecords
 from harness.results.records import STATUSES, Record
 from harness.results.store_entry import items_of
 
@@ -57,9 +58,9 @@ def test_they_are_those_of_the_records(tmp_path: Path, records: list[Record]) ->
         if one.status == "scored":
             places.setdefault((one.checkpoint, one.benchmark), []).append(one)
     found = read_scores(tmp_path)
-    assert {place: one.items for place, one in found.items()} == {
-        place: items_of(own) for place, own in places.items()
-    }
+    wanted = {place: items_of(own) for place, own in places.items()}
+    assert {place: one.items for place, one in found.items()} == wanted
+    assert {place: items_of(KeptRecords.of(own)) for place, own in places.items()} == wanted
     for place, own in places.items():
         assert list(found[place].lines.each()) == sorted(own, key=lambda one: one.example)
 
