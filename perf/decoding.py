@@ -4,7 +4,8 @@
 
 The products' floor is the time of ``torch.mm`` with the same shapes, one product after the other, as fast as it is for
 ``--mm-rows`` rows. The bytes' floor is the time in which all weights are read once, at the speed of a sum over as many
-bytes. Times are the least of ``--repeats``.
+bytes. Attention has a floor of its own, which comes on top: its products at the same speed, or its keys and values read
+once, whichever takes longer. Times are the least of ``--repeats``.
 
 Beside them stand the parts of the pass, each measured alone: the model's own products, one after the other, and the
 attention of all layers by torch. The rest is what remains, less than nothing where the kernels compute whole steps. The
@@ -75,12 +76,15 @@ def main() -> None:
             reading = _reading(size, model.dtype, options.repeats)
             for rows in options.rows:
                 floor = _products(shapes, rows, model.dtype, options)
-                found.append((threads, rows, floor, reading, _pass(model, info.seq_len, rows, options)))
+                attending = _attending(model, rows, options, floor / (rows * size), reading / size)
+                floors = _Floors(floor, reading, attending)
+                found.append((threads, rows, floors, _pass(model, info.seq_len, rows, options)))
     print(table(_COLUMNS, [_row(*one) for one in found]))
 
 
 _COLUMNS: Final = [
-    *("threads", "rows", "ms", "products' floor, ms", "reading, ms", "share of the higher floor"),
+    *("threads", "rows", "ms", "products' floor, ms", "reading, ms", "attention's floor, ms"),
+    *("share of the higher floor", "with attention's"),
     *("products, ms", "attention, ms", "rest, ms", "choice, ms"),
 ]
 
@@ -94,11 +98,24 @@ class _Parts(NamedTuple):
     choice: float
 
 
-def _row(threads: int, rows: int, floor: float, reading: float, took: _Parts) -> list[str]:
-    rest = took.whole - took.products - took.attention
-    times = [f"{1e3 * one:.1f}" for one in (took.whole, floor, reading)]
-    parts = [f"{1e3 * one:.1f}" for one in (took.products, took.attention, rest, took.choice)]
-    return [str(threads), str(rows), *times, f"{max(floor, reading) / took.whole:.0%}", *parts]
+class _Floors(NamedTuple):
+    """Seconds that a pass takes at least, by what it is made of."""
+
+    products: float
+    reading: float
+    attention: float
+
+
+def _row(threads: int, rows: int, floors: _Floors, took: _Parts) -> list[str]:
+    higher = max(floors.products, floors.reading)
+    times = [took.whole, *floors]
+    parts = [took.products, took.attention, took.whole - took.products - took.attention, took.choice]
+    shares = [f"{one / took.whole:.0%}" for one in (higher, higher + floors.attention)]
+    return [str(threads), str(rows), *map(_shown, times), *shares, *map(_shown, parts)]
+
+
+def _shown(seconds: float) -> str:
+    return f"{1e3 * seconds:.1f}"
 
 
 def _pass(model: Any, seq_len: int, rows: int, options: argparse.Namespace) -> _Parts:
@@ -181,6 +198,21 @@ def _products(shapes: list[tuple[int, int]], rows: int, dtype: Any, options: arg
         took = _least(lambda left=left, right=right: torch.mm(left, right), 5)  # type: ignore[misc]
         seconds += count * took * rows / options.mm_rows
     return seconds
+
+
+def _attending(
+    model: Any, rows: int, options: argparse.Namespace, per_product: float, per_number: float
+) -> float:
+    """Return the seconds that attention takes at least, at so many per product and per number that is read."""
+    config = model.config.get_text_config()
+    heads = config.num_attention_heads
+    own_heads = getattr(config, "num_key_value_heads", None) or heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    seconds = 0.0
+    for tokens, copies in ((options.prefix, 1), (options.own + 1, rows)):
+        products, numbers = rows * heads * tokens, copies * own_heads * tokens
+        seconds += 2 * width * max(products * per_product, numbers * per_number)
+    return float(seconds * config.num_hidden_layers)
 
 
 def _reading(count: int, dtype: Any, repeats: int) -> float:
