@@ -11,6 +11,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#undef __AVX512F__
+#undef __AVX512BF16__
+#undef __AMX_TILE__
+#undef __AMX_BF16__
 #define __AVX512F__ 1
 #ifdef WITH_HALVES
 #define __AVX512BF16__ 1

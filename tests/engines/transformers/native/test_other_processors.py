@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def test_the_tests_of_the_kernels_pass_with_emulated_instructions(
     compiler = ["gcc", "-w", *has, "-include", str(_HERE / "emulated.h")]
     environment = {
         **os.environ,
-        "CC": " ".join(compiler),
+        "CC": shlex.join(compiler),
         "XDG_CACHE_HOME": str(tmp_path),
         "OMP_NUM_THREADS": "2",
     }
