@@ -76,8 +76,8 @@ def main() -> None:
             reading = _reading(size, model.dtype, options.repeats)
             for rows in options.rows:
                 floor = _products(shapes, rows, model.dtype, options)
-                attending = _attending(model, rows, options, floor / (rows * size), reading / size)
-                floors = _Floors(floor, reading, attending)
+                attention = _attention_floor(model, rows, options, floor / (rows * size), reading / size)
+                floors = _Floors(floor, reading, attention)
                 found.append((threads, rows, floors, _pass(model, info.seq_len, rows, options)))
     print(table(_COLUMNS, [_row(*one) for one in found]))
 
@@ -99,7 +99,7 @@ class _Parts(NamedTuple):
 
 
 class _Floors(NamedTuple):
-    """Seconds that a pass takes at least, by what it is made of."""
+    """Seconds that a pass takes at least: by its products or by reading its weights, and for its attention beside."""
 
     products: float
     reading: float
@@ -200,7 +200,7 @@ def _products(shapes: list[tuple[int, int]], rows: int, dtype: Any, options: arg
     return seconds
 
 
-def _attending(
+def _attention_floor(
     model: Any, rows: int, options: argparse.Namespace, per_product: float, per_number: float
 ) -> float:
     """Return the seconds that attention takes at least, at so many per product and per number that is read."""

@@ -38,12 +38,7 @@ def test_the_tests_of_the_kernels_pass_with_emulated_instructions(
     has: tuple[str, ...], halves: bool, tiles: bool, tmp_path: Path
 ) -> None:
     compiler = ["gcc", "-w", *has, "-include", str(_HERE / "emulated.h")]
-    environment = {
-        **os.environ,
-        "CC": shlex.join(compiler),
-        "XDG_CACHE_HOME": str(tmp_path),
-        "OMP_NUM_THREADS": "2",
-    }
+    environment = {**os.environ, "CC": shlex.join(compiler), "XDG_CACHE_HOME": str(tmp_path)}
 
     def done(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
