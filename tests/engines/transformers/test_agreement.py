@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -25,8 +23,8 @@ from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.pool import load_weights
 from harness.engines.transformers.scoring import shared_prefix
 from harness.engines.transformers.scoring.plan import WorkDone
-from tests.support.engines import engine_for, generates_together
-from tests.support.families import CAUSAL, FURTHER, MASKED, causal_of
+from tests.support.engines import DEVICE, ON_CPU, engine_for, generates_together
+from tests.support.families import CAUSAL, MASKED, causal_of
 from tests.support.tiny import tiny_masked
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -45,7 +43,7 @@ Models = Callable[[str, Dtype], tuple[CheckpointInfo, Loaded]]
 
 def weights(folder: Path, dtype: Dtype) -> tuple[CheckpointInfo, Loaded]:
     (info,) = resolve(str(folder), seq_len=None)
-    return info, load_weights(info, ModelSettings(device="cpu", threads=1, dtype=dtype))
+    return info, load_weights(info, ModelSettings(device=DEVICE, threads=1, dtype=dtype))
 
 
 @pytest.fixture(scope="module")
@@ -259,6 +257,7 @@ def test_a_fault_in_generating_is_found(
     engine.close()
 
 
+@ON_CPU
 @pytest.mark.parametrize("fault", SPLIT)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("family", FAMILIES)
@@ -272,6 +271,7 @@ def test_a_fault_in_split_scoring_is_found(
     engine.close()
 
 
+@ON_CPU
 @pytest.mark.parametrize("fault", PROPOSING)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("family", FAMILIES)
@@ -305,57 +305,7 @@ def test_logits_of_another_place_are_found(
     engine.close()
 
 
-class Row(NamedTuple):
-    """What docs/performance.md says of a family: whether each fast way is used, and what keeps it from the others."""
-
-    scores: bool
-    texts: bool
-    logits: bool
-    reason: str
-
-
-def table_of_ways() -> dict[str, Row]:
-    """The table of families in docs/performance.md, by family."""
-    lines = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8").splitlines()
-    begin = next(number for number, line in enumerate(lines) if line.startswith("| models |"))
-    found: dict[str, Row] = {}
-    for line in itertools.takewhile(lambda line: line.startswith("|"), lines[begin + 2 :]):
-        models, *used, reason = (cell.strip() for cell in line.strip("|").split("|"))
-        assert set(used) <= {"yes", "no"}
-        scores, texts, logits = (one == "yes" for one in used)
-        found |= dict.fromkeys(re.findall("`(.+?)`", models), Row(scores, texts, logits, reason))
-    return found
-
-
-def check_ways(family: str, dtype: Dtype, folder: Path) -> None:
-    """Assert that a family goes the ways that the docs say."""
-    said = table_of_ways()[family]
-    engine = engine_for(causal_of(folder, family), dtype=dtype)
-    assert (engine.shares, generates_together(engine), engine.gathers) == said[:3], engine.notes
-    assert bool(engine.notes) is bool(said.reason)
-    reasons = [one.replace("...", ".+") for one in said.reason.split(", or ")]
-    assert all(any(re.search(one, note) for one in reasons) for note in engine.notes), engine.notes
-    engine.close()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("family", CAUSAL)
-def test_a_family_goes_the_ways_that_the_docs_say(family: str, dtype: Dtype, tmp_path: Path) -> None:
-    check_ways(family, dtype, tmp_path)
-    assert table_of_ways()[family] == (True, True, True, "")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("family", [*FURTHER, "mamba"])
-def test_a_further_family_goes_the_ways_that_the_docs_say(family: str, dtype: Dtype, tmp_path: Path) -> None:
-    check_ways(family, dtype, tmp_path)
-
-
-def test_the_docs_list_the_ways_of_every_family_that_tests_know() -> None:
-    assert set(table_of_ways()) == {*CAUSAL, *FURTHER, "mamba"}
-
-
+@ON_CPU
 @pytest.mark.parametrize(("family", "seed"), [("qwen3_moe", 0), ("mixtral", 5)])
 def test_a_token_that_rounding_sends_to_another_expert_is_no_fault(
     family: str, seed: int, tmp_path: Path
