@@ -10,10 +10,12 @@ from harness.checkpoints import resolve
 from harness.core.requests import FillMask, GenerateAnswer, Loglikelihood, Request
 from harness.engines.base import EngineProgress, ReportingEngine
 from harness.engines.settings import ModelSettings
+from harness.engines.transformers import causal
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.pool import load_weights
-from tests.support.engines import before_each_pass, engine_for
+from harness.engines.transformers.scoring import shared_prefix
+from tests.support.engines import DEVICE, before_each_pass, engine_for
 from tests.support.generating import prompts
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
 
@@ -27,6 +29,14 @@ def some_requests() -> list[Loglikelihood]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_causal(tmp_path_factory.mktemp("progress") / "c")
+
+
+@pytest.fixture(params=["CPU", "GPU"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of work on a CPU, and on a GPU: steps in blocks, scores read after the next pass has begun."""
+    if request.param == "GPU":
+        monkeypatch.setattr(causal, "AHEAD", {DEVICE})
+        monkeypatch.setattr(shared_prefix, "_UNREAD", {DEVICE: 1})
 
 
 def watched(engine: CausalEngine | MaskedEngine, requests: list[Request]) -> list[EngineProgress]:
@@ -45,6 +55,7 @@ def never_falls(seen: list[EngineProgress], *names: str) -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
+@pytest.mark.usefixtures("kind")
 def test_scores_that_are_known_are_counted_while_others_are_computed(folder: Path, together: bool) -> None:
     engine = engine_for(folder, batch=4, together=together)
     seen = watched(engine, list(some_requests()))
@@ -57,6 +68,7 @@ def test_scores_that_are_known_are_counted_while_others_are_computed(folder: Pat
 
 
 @pytest.mark.parametrize("together", [True, False])
+@pytest.mark.usefixtures("kind")
 def test_texts_are_told_while_they_grow(folder: Path, together: bool) -> None:
     engine = engine_for(folder, batch=4, together=together)
     asked = prompts()
@@ -75,7 +87,7 @@ def test_texts_are_told_while_they_grow(folder: Path, together: bool) -> None:
 
 def test_masks_that_are_filled_are_counted(tmp_path: Path) -> None:
     (info,) = resolve(str(tiny_masked(tmp_path / "m")), seq_len=None)
-    engine = MaskedEngine(info, load_weights(info, ModelSettings(device="cpu")), ModelSettings(batch=2))
+    engine = MaskedEngine(info, load_weights(info, ModelSettings(device=DEVICE)), ModelSettings(batch=2))
     seen = watched(engine, [FillMask(f"{text[:20]} [MASK]") for text in CORPUS])
     never_falls(seen, "tokens", "scored", "share")
     assert (seen[-1].scored, seen[-1].to_score, seen[-1].share) == (len(CORPUS), len(CORPUS), 1.0)

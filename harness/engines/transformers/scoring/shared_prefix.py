@@ -161,6 +161,7 @@ class PrefixTreeScorer:
             # Outside the handler, so that the error no longer holds the memory of its batch.
             found = zip(left, pass_.scores(), strict=True)
             scores.update((number, score) for number, score in found if score is not None)
+            self._done.scored = len(scores)  # the last passes' too
             if len(scores) < len(works):
                 release(self._model.device)
         return [scores[number] for number in range(len(works))]
