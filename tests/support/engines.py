@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from harness.checkpoints import resolve
 from harness.engines.settings import Dtype, ModelSettings, Speculative
@@ -16,10 +19,16 @@ from harness.engines.transformers.pool import load_weights
 if TYPE_CHECKING:
     import torch
 
+DEVICE = os.environ.get("TESTS_DEVICE", "cpu")
+"""The device of the engines: ``TESTS_DEVICE=cuda pytest tests/engines/transformers`` tests them on a GPU."""
+
+ON_CPU = pytest.mark.skipif(DEVICE != "cpu", reason="this is about the ways and the counts of a CPU")
+
 
 def engine_for(
     folder: Path,
     *,
+    device: str = DEVICE,
     dtype: Dtype = "auto",
     batch: int | None = None,
     speculative: Speculative = "auto",
@@ -27,7 +36,7 @@ def engine_for(
 ) -> CausalEngine:
     """An engine of its own; not ``together``, each request is computed by itself."""
     (info,) = resolve(str(folder), seq_len=None)
-    settings = ModelSettings(device="cpu", batch=batch, threads=1, dtype=dtype, speculative=speculative)
+    settings = ModelSettings(device=device, batch=batch, threads=1, dtype=dtype, speculative=speculative)
     return CausalEngine(info, load_weights(info, settings), settings, together=together)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
@@ -303,27 +304,27 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
     ) -> AheadStepper | None:
         """Return a stepper that the host does not wait for, with graphs if they work; None, and a note, where neither
         gives the same logits."""
-        how: dict[str, Any] = {"budget": self.budget}
-        found: list[CudaGraphs | None] = [None]
-        if self._model.device.type == "cuda":
-            found.insert(0, CudaGraphs(self._model.device, self._note))
-        for graphs in found:
+        device = self._model.device
+        stepper = partial(AheadStepper, self._model, self._needed, attention, budget=self.budget)
 
-            def probe(graphs: CudaGraphs | None = graphs) -> str | None:
-                done = WorkDone()
-                tried = AheadStepper(
-                    self._model, self._needed, attention, **how, done=done, capture=graphs, worth=1
-                )
-                different = verify(tried)
-                return graphs.reason if different is None and graphs is not None else different
+        def probe(graphs: CudaGraphs | None) -> str | None:
+            different = verify(stepper(done=WorkDone(), capture=graphs, worth=1))
+            return graphs.reason if different is None and graphs is not None else different
 
-            different = self._ways.tried("blocks" if graphs is None else "graphs", probe)
+        if device.type == "cuda":
+            graphs = CudaGraphs(device)
+
+            def refused(different: str | None = None) -> None:
+                self._note(f"no graphs of steps are replayed: {different or graphs.reason}")
+
+            different = self._ways.tried("graphs", lambda: probe(graphs))
             if different is None:
-                return AheadStepper(
-                    self._model, self._needed, attention, **how, done=self.work_done, capture=graphs
-                )
-            what = "the host waits for each token" if graphs is None else "no graphs of steps are replayed"
-            self._note(f"{what}: {different}")
+                return stepper(done=self.work_done, capture=graphs, refused=refused)
+            refused(different)
+        different = self._ways.tried("blocks", lambda: probe(None))
+        if different is None:
+            return stepper(done=self.work_done)
+        self._note(f"the host waits for each token: {different}")
         return None
 
     @property

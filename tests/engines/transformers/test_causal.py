@@ -28,6 +28,7 @@ from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.devices import choose_device, worker_number
 from harness.engines.transformers.scoring.plan import TokenWork, batches, windows
+from tests.support.engines import DEVICE
 from tests.support.references import plain_answer
 from tests.support.tiny import CORPUS, bytelevel_tokenizer, tiny_causal
 
@@ -54,7 +55,7 @@ def some_requests() -> list[Loglikelihood]:
 
 def engine_for(folder: Path, *, seq_len: int | None = None, batch: int | None = None) -> CausalEngine:
     (info,) = resolve(str(folder), seq_len=seq_len)
-    engine = open_engine(info, ModelSettings(device="cpu", batch=batch, threads=1))
+    engine = open_engine(info, ModelSettings(device=DEVICE, batch=batch, threads=1))
     assert isinstance(engine, CausalEngine)
     return engine
 
@@ -162,7 +163,9 @@ def test_a_rolling_text_is_scored_token_by_token(llama: Path, seq_len: int) -> N
         begin, end = end, min(len(ids), end + seq_len)
         inputs = [tokenizer.bos_token_id, *ids[: end - 1]] if begin == 0 else ids[end - seq_len - 1 : end - 1]
         with torch.no_grad():
-            rows = model(torch.tensor([inputs])).logits[0].log_softmax(-1)[-(end - begin) :]
+            rows = (
+                model(torch.tensor([inputs], device=model.device)).logits[0].log_softmax(-1)[-(end - begin) :]
+            )
         total += sum(float(row[token]) for row, token in zip(rows, ids[begin:end], strict=True))
     assert isinstance(answer, RollingAnswer)
     assert answer.tokens == len(ids)
@@ -209,7 +212,7 @@ def test_half_precision_is_loaded_when_asked(llama: Path) -> None:
     import torch
 
     (info,) = resolve(str(llama), seq_len=None)
-    engine = open_engine(info, ModelSettings(device="cpu", dtype="bfloat16", threads=1))
+    engine = open_engine(info, ModelSettings(device=DEVICE, dtype="bfloat16", threads=1))
     assert isinstance(engine, CausalEngine)
     assert engine.loaded.model.dtype is torch.bfloat16
     (answer,) = engine.answer([Loglikelihood("the", " answer")])

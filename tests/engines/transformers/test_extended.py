@@ -13,10 +13,11 @@ from harness.core.errors import CheckpointError
 from harness.core.requests import FillMask, FillMaskAnswer
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
+from tests.support.engines import DEVICE
 from tests.support.resolved import only
 from tests.support.tiny import pickle_weights, tiny_masked
 
-SETTINGS = ModelSettings(device="cpu", threads=1)
+SETTINGS = ModelSettings(device=DEVICE, threads=1)
 LONG = "the river was wide " * 45 + "[MASK] " + "a dog " * 10
 """200 tokens and some, more than the short config says."""
 

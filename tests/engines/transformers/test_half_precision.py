@@ -26,7 +26,7 @@ from harness.engines.transformers.kv_cache import KeyValues, SlotCache
 from harness.engines.transformers.packing import pack
 from harness.engines.transformers.pool import load_weights
 from harness.engines.transformers.split_attention import split_attention
-from tests.support.engines import engine_for
+from tests.support.engines import DEVICE, ON_CPU, engine_for
 from tests.support.families import SHOTS
 from tests.support.tiny import CORPUS
 
@@ -73,6 +73,7 @@ def test_the_same_calls_give_the_same_bytes(dtype: Dtype, llama: Path) -> None:
     assert len(set(texts(first, ASKED))) > 1
 
 
+@ON_CPU
 @pytest.mark.parametrize("half", ["in float32"], indirect=True)
 @pytest.mark.usefixtures("half")
 @pytest.mark.parametrize("dtype", HALF)
@@ -88,11 +89,12 @@ def test_packed_models_keep_what_is_guaranteed(dtype: Dtype, llama: Path) -> Non
     assert first.notes == []
 
 
+@ON_CPU
 def test_without_memory_for_float32_weights_stay_and_a_note_says_so(
     llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (info,) = resolve(str(llama), seq_len=None)
-    settings = ModelSettings(device="cpu", threads=1, dtype="bfloat16", processes=3)
+    settings = ModelSettings(device=DEVICE, threads=1, dtype="bfloat16", processes=3)
     asked: list[int] = []
 
     def full(_model: object, *, processes: int) -> bool:
@@ -112,7 +114,7 @@ def test_without_memory_for_float32_weights_stay_and_a_note_says_so(
 def quick(folder: Path, dtype: Dtype) -> CausalEngine:
     """An engine whose weights are all packed."""
     (info,) = resolve(str(folder), seq_len=None)
-    settings = ModelSettings(device="cpu", threads=1, dtype=dtype)
+    settings = ModelSettings(device=DEVICE, threads=1, dtype=dtype)
     loaded = load_weights(info, settings)
     assert fuse(loaded.model) == len(loaded.model.model.layers)
     assert pack(loaded.model, least=0) > 0

@@ -24,11 +24,11 @@ from harness.engines.base import Engine
 from harness.engines.pool import EnginePool
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
-from tests.support.engines import generates_together
+from tests.support.engines import DEVICE, generates_together
 from tests.support.resolved import only
 from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked, trainer_state
 
-SETTINGS = ModelSettings(device="cpu", threads=1)
+SETTINGS = ModelSettings(device=DEVICE, threads=1)
 ASKED = [Loglikelihood("The answer is", f" {word}") for word in ("42", "the river", "a dog", "small")]
 WRITTEN = [Generate(f"{word} was", max_new_tokens=12) for word in ("The river", "She", "A question")]
 

@@ -21,6 +21,7 @@ from harness.core.requests import (
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.masked import MaskedEngine, MaskedText, around
+from tests.support.engines import DEVICE
 from tests.support.families import MASKED
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer, tiny_masked
 
@@ -34,7 +35,7 @@ TEXTS = (
 
 def engine_for(folder: Path, *, seq_len: int | None = None, batch: int | None = None) -> MaskedEngine:
     (info,) = resolve(str(folder), seq_len=seq_len)
-    engine = open_engine(info, ModelSettings(device="cpu", batch=batch, threads=1))
+    engine = open_engine(info, ModelSettings(device=DEVICE, batch=batch, threads=1))
     assert isinstance(engine, MaskedEngine)
     return engine
 
@@ -63,7 +64,9 @@ def test_candidates_are_those_of_a_plain_forward(family: str, tmp_path: Path) ->
     for text, answer in zip(TEXTS, answers(engine, [FillMask(text, 8) for text in TEXTS]), strict=True):
         ids = tokenizer.encode(text)
         with torch.no_grad():
-            logits = model(torch.tensor([ids])).logits[0, ids.index(tokenizer.mask_token_id)]
+            logits = model(torch.tensor([ids], device=model.device)).logits[
+                0, ids.index(tokenizer.mask_token_id)
+            ]
         top = logits.log_softmax(-1).topk(8)
         assert [candidate.token for candidate in answer.candidates] == tokenizer.convert_ids_to_tokens(
             top.indices.tolist()
@@ -165,7 +168,7 @@ def test_a_pseudo_log_likelihood_is_a_plain_loop_over_masked_tokens(family: str,
         for place, token in enumerate(ids, first):
             masked = [*whole[:place], tokenizer.mask_token_id, *whole[place + 1 :]]
             with torch.no_grad():
-                logits = model(torch.tensor([masked])).logits[0, place]
+                logits = model(torch.tensor([masked], device=model.device)).logits[0, place]
             total += float(logits.log_softmax(-1)[token])
         assert isinstance(answer, RollingAnswer)
         assert (answer.tokens, answer.truncated) == (len(ids), 0)

@@ -12,8 +12,10 @@ without capture; the tests compare it with the plain step.
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.engines.transformers.compat import is_out_of_memory
@@ -97,11 +99,16 @@ class AheadStepper(DecodeStep):
     """Runs blocks of steps; ``capture`` makes a graph of one that comes again, None where steps are not captured."""
 
     def __init__(
-        self, *arguments: Any, capture: Capture | None = None, worth: int = STEPS, **more: Any
+        self,
+        *arguments: Any,
+        capture: Capture | None = None,
+        refused: Callable[[], None] | None = None,
+        worth: int = STEPS,
+        **more: Any,
     ) -> None:
-        """A step is captured once its shape has run ``worth`` times."""
+        """A step is captured once its shape has run ``worth`` times; ``refused`` is called where that fails."""
         super().__init__(*arguments, **more)
-        self._capture, self._worth = capture, worth
+        self._capture, self._refused, self._worth = capture, refused, worth
         self._blocks: OrderedDict[_Shape, _Block] = OrderedDict()
         self._complete: set[SamplingParams] = set()
 
@@ -135,7 +142,6 @@ class AheadStepper(DecodeStep):
                 slots.lengths = [length + 1 for length in slots.lengths]
             self._done.stepped(len(rows))
             self._done.decoded += len(rows)
-            self._done.continued += len(rows)
             one = iter([token if token >= 0 else None for token in mine])
             yield [[[next(one)] for _ in some] for _, some in groups]
 
@@ -202,11 +208,15 @@ class AheadStepper(DecodeStep):
     def _run(self, block: _Block, caches: Sequence[SlotCache]) -> None:
         """Give the device the next step of a block."""
         self._done.computed += len(block.ids)
+        self._done.continued += len(block.ids)
+        self._done.padded += len(block.ids) - sum(len(slots.lengths) for slots in caches)
         self._done.logits += len(block.ids)
         if block.graph is None and self._capture is not None and block.ran >= self._worth:
             block.graph = self._capture(lambda: self._step(block, caches))
             if block.graph is None:
                 self._capture = None
+                if self._refused is not None:
+                    self._refused()
         block.ran += 1
         if block.graph is None:
             self._step(block, caches)
@@ -241,31 +251,47 @@ Capture = Callable[[Callable[[], None]], Any]
 class CudaGraphs:
     """Captures steps as CUDA graphs, which share their memory; ``reason`` says why it could not be done."""
 
-    def __init__(self, device: torch.device, tell: Callable[[str], None]) -> None:
-        """``tell`` is told the reason."""
-        import torch
-
-        self._device, self._pool, self._tell = device, torch.cuda.graph_pool_handle(), tell
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self.reason: str | None = None
+        # With the last graph torch gives up the memory that they share, and takes no other one by that name. The first
+        # one stays, so that it is never the last that goes.
+        self._first: Any = None
 
     def __call__(self, step: Callable[[], None]) -> Any:
         """Return the graph of a step, which has run before and is not run now; None where it cannot be captured."""
         import torch
 
         graph = torch.cuda.CUDAGraph()
+        pool = None if self._first is None else self._first.pool()
         try:
+            # torch leaves its own stream for captures only where the end of the capture succeeds.
             with (
-                torch.cuda.device(self._device),
-                torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"),
+                torch.cuda.stream(torch.cuda.current_stream(self._device)),
+                _uncollected(),
+                torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"),
             ):
                 step()
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
-            self.reason = f"a step cannot be captured ({type(error).__name__})"
-            self._tell(self.reason)
+            what = str(error).partition("\n")[0]
+            self.reason = f"a step cannot be captured ({type(error).__name__}: {what})"
             return None
+        self._first = self._first or graph
         return graph
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the garbage collector from running within the block: a graph that it freed would end the capture."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _padded(counts: Sequence[int], groups: Sequence[Sequence[int]]) -> list[int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,11 @@ from harness.engines.transformers.generation import ahead, sampling
 from harness.engines.transformers.generation.ahead import STEPS, AheadStepper
 from harness.engines.transformers.scoring import shared_prefix
 from harness.engines.transformers.split_attention import operation_for
-from tests.support.engines import before_each_pass, engine_for
+from tests.support.engines import ON_CPU, before_each_pass, engine_for
 from tests.support.families import SHOTS, causal_of
 from tests.support.generating import prompts, texts, with_samples
+
+pytestmark = ON_CPU
 
 _WAITS = ("tolist", "item", "cpu", "numpy", "__bool__", "__int__", "__float__", "__index__")
 
@@ -201,19 +205,64 @@ def test_blocks_that_differ_are_not_used_and_the_notes_say_so(
     assert "the host waits for each token" in note
 
 
-def test_a_step_that_cannot_be_captured_is_told_and_launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def refuses(*_: Any, **__: Any) -> Iterator[None]:
-        yield
-        raise RuntimeError("operation not permitted when stream is capturing")
+class Graph:
+    """One of torch's, which needs no GPU."""
 
-    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
-    monkeypatch.setattr(torch.cuda, "graph", refuses)
-    told: list[str] = []
-    graphs = ahead.CudaGraphs(torch.device("cuda", 0), told.append)
-    assert graphs(lambda: None) is None
-    assert told == [graphs.reason] == ["a step cannot be captured (RuntimeError)"]
+    def pool(self) -> object:
+        return self
+
+
+@pytest.fixture
+def pools(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The memory that each capture is given, where the host stands for a GPU."""
+    given: list[object] = []
+
+    @contextmanager
+    def captured(graph: Graph, *, pool: object, capture_error_mode: str) -> Iterator[None]:
+        given.append(pool)
+        assert not gc.isenabled(), "a graph that is freed meanwhile ends the capture"
+        yield
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", captured)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: device)
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
+    return given
+
+
+def test_graphs_share_the_memory_of_the_first_one_which_stays(pools: list[object]) -> None:
+    graphs = ahead.CudaGraphs(torch.device("cuda", 0))
+    first = weakref.ref(graphs(lambda: None))
+    assert isinstance(graphs(lambda: None), Graph)
+    gc.collect()
+    assert pools == [None, first()]
+    assert first() is not None
+    assert graphs.reason is None
+    assert gc.isenabled()
+
+
+def test_a_step_that_cannot_be_captured_says_why(pools: list[object]) -> None:
+    def refused() -> None:
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing\nfor debugging ...")
+
+    graphs = ahead.CudaGraphs(torch.device("cuda", 0))
+    assert graphs(refused) is None
+    said = "RuntimeError: CUDA error: operation not permitted when stream is capturing"
+    assert graphs.reason == f"a step cannot be captured ({said})"
+    assert gc.isenabled()
+
+
+def test_a_step_that_is_not_captured_is_told_once_and_launched(
+    llama: Path, monkeypatch: pytest.MonkeyPatch, in_blocks: None
+) -> None:
+    asked = [Generate(f"{SHOTS} {word}", max_new_tokens=50) for word in ("one", "two")]
+    wanted = texts(engine_for(llama), asked)
+    engine = engine_for(llama)
+    told: list[int] = []
+    monkeypatch.setattr(stepper_of(engine), "_capture", lambda step: None)
+    monkeypatch.setattr(stepper_of(engine), "_refused", lambda: told.append(1))
+    assert texts(engine, asked) == wanted
+    assert told == [1]
 
 
 @pytest.mark.parametrize(

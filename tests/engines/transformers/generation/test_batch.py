@@ -25,6 +25,8 @@ from harness.engines.transformers.scoring.prefix_tree import grow
 from harness.engines.transformers.split_attention import put_behind
 from harness.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import (
+    DEVICE,
+    ON_CPU,
     before_each_pass,
     engine_for,
     generates_together,
@@ -43,7 +45,7 @@ def checked_greedy(engine: CausalEngine, request: Generate) -> list[tuple[str, s
     import torch
 
     model, tokenizer = engine.loaded.model, engine.loaded.tokenizer
-    ids = torch.tensor([tokenizer.encode(request.prompt)])
+    ids = torch.tensor([tokenizer.encode(request.prompt)], device=model.device)
     with torch.no_grad():
         made = model.generate(
             ids,
@@ -97,6 +99,7 @@ def test_both_ways_of_generating_give_the_same(llama: Path) -> None:
     assert texts(engine, requests) == texts(single, requests)
 
 
+@ON_CPU
 def test_what_generating_one_by_one_costs_is_told(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_for(llama)
     assert generates_together(engine)
@@ -128,7 +131,7 @@ def test_a_model_that_cannot_share_is_generated_one_by_one(
     folder = tiny_causal(tmp_path / "c", seq_len=SEQ_LEN, **MAMBA)
     (info,) = resolve(str(folder), seq_len=SEQ_LEN)
     with caplog.at_level(logging.WARNING, logger="harness"):
-        engine = open_engine(info, ModelSettings(device="cpu", threads=1))
+        engine = open_engine(info, ModelSettings(device=DEVICE, threads=1))
         assert isinstance(engine, CausalEngine)
         assert not generates_together(engine)
         for request in prompts()[:3]:
@@ -136,6 +139,7 @@ def test_a_model_that_cannot_share_is_generated_one_by_one(
     assert len(caplog.records) == 1
 
 
+@ON_CPU
 def test_a_model_whose_probe_differs_is_generated_one_by_one(
     llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,7 +273,7 @@ def test_the_checkpoints_end_tokens_end_a_text(llama: Path) -> None:
     import torch
 
     model, tokenizer = engine.loaded.model, engine.loaded.tokenizer
-    ids = torch.tensor([tokenizer.encode(CORPUS[0])])
+    ids = torch.tensor([tokenizer.encode(CORPUS[0])], device=model.device)
     made = model.generate(ids, max_new_tokens=12, do_sample=False, pad_token_id=0)[0, ids.shape[1] :].tolist()
     end = made[7]
     engine = engine_for(llama)
@@ -339,6 +343,7 @@ def test_a_start_token_stands_in_front_once() -> None:
     assert tokenizer.prompt("") == (start,)
 
 
+@ON_CPU
 @pytest.mark.parametrize("kind", ["accelerator", "cpu"])
 def test_rows_too_many_for_memory_wait_and_lose_nothing(
     kind: str, llama: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -409,6 +414,7 @@ def test_what_some_prompts_begin_with_is_computed_once(llama: Path) -> None:
         assert engine.work_done.prefilled < 0.6 * sum(len(one) for one in tokens)  # type: ignore[arg-type,misc]
 
 
+@ON_CPU
 def test_texts_after_several_prefixes_go_through_the_model_together(
     llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from harness.engines.transformers.attention_masks import additive_mask, attentio
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.kv_cache import KeyValues, PrefixCache
 from harness.engines.transformers.tokenizer import TextTokenizer
-from tests.support.engines import engine_for
+from tests.support.engines import DEVICE, ON_CPU, engine_for
 from tests.support.families import CAUSAL, MAMBA, SEQ_LEN, SHOTS, causal_of
 from tests.support.references import plain_answer
 from tests.support.tiny import CORPUS, tiny_causal
@@ -168,7 +168,7 @@ def test_a_model_that_ignores_masks_is_scored_one_a_row(
 def test_a_model_without_a_cache_that_can_be_shared_is_scored_one_a_row(tmp_path: Path) -> None:
     folder = tiny_causal(tmp_path / "c", seq_len=SEQ_LEN, **MAMBA)
     (info,) = resolve(str(folder), seq_len=SEQ_LEN)
-    engine = open_engine(info, ModelSettings(device="cpu", threads=1))
+    engine = open_engine(info, ModelSettings(device=DEVICE, threads=1))
     assert isinstance(engine, CausalEngine)
     assert not engine.shares
     assert len(engine.notes) == 1
@@ -232,6 +232,7 @@ def test_kept_prefixes_are_found_by_their_tokens_and_bounded() -> None:
     assert kept.find(tuple(range(10**4))) == KeyValues()
 
 
+@ON_CPU
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_attention_that_is_split_wrongly_is_found_and_left_to_the_model(
     dtype: Dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

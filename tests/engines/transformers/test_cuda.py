@@ -1,0 +1,126 @@
+"""Engines on a GPU, against the same checkpoints on the processor; ``TESTS_DEVICE=cuda`` has the other tests there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer, Request
+from harness.engines.settings import Dtype
+from harness.engines.transformers.agreement import FACTOR
+from harness.engines.transformers.causal import CausalEngine
+from harness.engines.transformers.generation.ahead import AheadStepper
+from tests.support.engines import engine_for
+from tests.support.families import CAUSAL, SHOTS, causal_of
+from tests.support.generating import prompts, texts, with_samples
+from tests.support.tiny import CORPUS
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
+
+HALF: tuple[Dtype, ...] = ("bfloat16", "float16")
+
+SCORED: list[Request] = [
+    Loglikelihood(shots + text[:size], choice)
+    for shots in ("", SHOTS)
+    for text, size in zip(CORPUS, (5, 17, 40, 9, 20), strict=False)
+    for choice in (" the river", " a boat", " 42", " the lazy dog jumps")
+]
+
+
+def logprobs(engine: CausalEngine) -> list[float]:
+    """The log-probabilities of what is scored."""
+    answers = engine.answer(SCORED)
+    return [one.logprob for one in answers if isinstance(one, LoglikelihoodAnswer)]
+
+
+def spread(found: Sequence[float], exact: Sequence[float]) -> float:
+    """The root mean square of the differences."""
+    return float((sum((a - b) ** 2 for a, b in zip(found, exact, strict=True)) / len(exact)) ** 0.5)
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_log_probabilities_of_a_gpu_are_those_of_the_processor(family: str, tmp_path: Path) -> None:
+    model = causal_of(tmp_path, family)
+    engine = engine_for(model, device="cuda", dtype="float32")
+    assert logprobs(engine) == pytest.approx(
+        logprobs(engine_for(model, device="cpu", dtype="float32")), abs=1e-3
+    )
+    assert (engine.shares, engine.gathers, engine.notes) == (True, True, [])
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("family", CAUSAL)
+def test_shared_scoring_in_half_precision_rounds_no_more_than_the_plain_way(
+    family: str, dtype: Dtype, tmp_path: Path
+) -> None:
+    model = causal_of(tmp_path, family)
+    exact = logprobs(engine_for(model, device="cpu", dtype="float32"))
+    plain = spread(logprobs(engine_for(model, device="cuda", dtype=dtype, together=False)), exact)
+    engine = engine_for(model, device="cuda", dtype=dtype)
+    assert spread(logprobs(engine), exact) <= FACTOR * plain
+    assert (engine.shares, engine.gathers, engine.notes) == (True, True, [])
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_texts_in_blocks_are_those_of_one_text_at_a_time(family: str, tmp_path: Path) -> None:
+    model = causal_of(tmp_path, family)
+    asked = prompts()
+    engine = engine_for(model, device="cuda", dtype="float32")
+    found = texts(engine, asked)
+    assert found == texts(engine_for(model, device="cuda", dtype="float32", together=False), asked)
+    assert engine.notes == []
+
+
+def test_steps_of_a_gpu_are_replayed_as_graphs(llama: Path) -> None:
+    replays = []
+    asked = [
+        Generate(f"{SHOTS} {word}", max_new_tokens=60, temperature=temperature, samples=samples, seed=4)
+        for word in ("one", "two", "three")
+        for temperature, samples in ((0.0, 1), (1.0, 3))
+    ]
+    engine = engine_for(llama, device="cuda", dtype="float32")
+    generator: Any = engine._generator()
+    stepper = generator._stepper
+    assert isinstance(stepper, AheadStepper)
+    capture = stepper._capture
+    assert capture is not None, engine.notes
+
+    class Counted:
+        def __init__(self, graph: Any) -> None:
+            self._graph = graph
+
+        def replay(self) -> None:
+            replays.append(1)
+            self._graph.replay()
+
+    stepper._capture = lambda step: Counted(capture(step))
+    found = texts(engine, asked)
+    assert len(replays) > 8
+    engine = engine_for(llama, device="cuda", dtype="float32")
+    launched: Any = engine._generator()
+    launched._stepper._capture = None
+    assert texts(engine, asked) == found
+
+
+@pytest.mark.parametrize("dtype", ["float32", *HALF])
+def test_samples_of_a_gpu_are_the_same_in_a_second_run(llama: Path, dtype: Dtype) -> None:
+    first, second = (engine_for(llama, device="cuda", dtype=dtype) for _ in range(2))
+    found = texts(first, with_samples())
+    assert found == texts(second, with_samples())
+    assert len({one for some in found for one in some}) > 11
+
+
+@pytest.mark.parametrize("dtype", ["float32", *HALF])
+def test_texts_of_several_calls_end_as_they_should(llama: Path, dtype: Dtype) -> None:
+    engine = engine_for(llama, device="cuda", dtype=dtype)
+    for size in (3, 40):
+        asked = [Generate(f"{text[:20]}", max_new_tokens=size, stop=("e ",)) for text in CORPUS]
+        for answer in engine.answer(asked):
+            assert isinstance(answer, GenerateAnswer)
+            (one,) = answer.samples
+            assert one.tokens <= size
+            assert "e " not in one.text
