@@ -308,7 +308,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         stepper = partial(AheadStepper, self._model, self._needed, attention, budget=self.budget)
 
         def probe(graphs: CudaGraphs | None) -> str | None:
-            different = verify(stepper(done=WorkDone(), capture=graphs, worth=1))
+            different = verify(stepper(done=WorkDone(), capture=graphs))
             return graphs.reason if different is None and graphs is not None else different
 
         if device.type == "cuda":

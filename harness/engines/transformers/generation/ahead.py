@@ -6,8 +6,8 @@ end, and stop sequences are looked for while the device computes. The tokens of 
 
 Random numbers, token ids, and columns of a block are sent at once. A step has static shapes (``_Block``): the rows and
 the columns that they see are rounded up. Hence, where the same shapes and buffers come again, a step on a GPU is
-captured once as a CUDA graph and replayed, which saves the launches of its kernels. Elsewhere the same function runs
-without capture; the tests compare it with the plain step.
+captured as a CUDA graph and replayed from then on, which saves the launches of its kernels. That takes as long as two
+launched steps. Elsewhere the same function runs without capture; the tests compare it with the plain step.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Block:
             warp: to_device(numbers, device) for warp, numbers in shape.warps
         }
         self.logits: torch.Tensor | None = None
-        self.ran = 0
+        self.ran = False
         self.graph: Any = None
 
     def load(self, ids: Sequence[int], columns: Sequence[int], numbers: Sequence[Sequence[float]]) -> None:
@@ -103,12 +103,11 @@ class AheadStepper(DecodeStep):
         *arguments: Any,
         capture: Capture | None = None,
         refused: Callable[[], None] | None = None,
-        worth: int = STEPS,
         **more: Any,
     ) -> None:
-        """A step is captured once its shape has run ``worth`` times; ``refused`` is called where that fails."""
+        """``refused`` is called where a step cannot be captured."""
         super().__init__(*arguments, **more)
-        self._capture, self._refused, self._worth = capture, refused, worth
+        self._capture, self._refused = capture, refused
         self._blocks: OrderedDict[_Shape, _Block] = OrderedDict()
         self._complete: set[SamplingParams] = set()
 
@@ -154,7 +153,7 @@ class AheadStepper(DecodeStep):
             _padded(block.shape.rows, tokens),
             _padded(block.shape.rows, [one.lengths for one in slots]),
         )
-        for _ in range(self._worth + 2):
+        for _ in range(3):  # launched, captured, replayed
             block.load(ids, columns, ())
             self._run(block, slots)
         for one in slots:
@@ -211,13 +210,13 @@ class AheadStepper(DecodeStep):
         self._done.continued += len(block.ids)
         self._done.padded += len(block.ids) - sum(len(slots.lengths) for slots in caches)
         self._done.logits += len(block.ids)
-        if block.graph is None and self._capture is not None and block.ran >= self._worth:
+        if block.ran and block.graph is None and self._capture is not None:
             block.graph = self._capture(lambda: self._step(block, caches))
             if block.graph is None:
                 self._capture = None
                 if self._refused is not None:
                     self._refused()
-        block.ran += 1
+        block.ran = True
         if block.graph is None:
             self._step(block, caches)
         else:
