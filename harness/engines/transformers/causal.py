@@ -40,7 +40,7 @@ from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.native.library import missing
 from harness.engines.transformers.prompts import Prompt, chat_mode_of, prepare
 from harness.engines.transformers.scoring.padded import PaddedScorer
-from harness.engines.transformers.scoring.plan import Plan, TokenWork, WorkDone, plan
+from harness.engines.transformers.scoring.plan import Plan, TokenWork, WorkDone, plan, texts_of
 from harness.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
 from harness.engines.transformers.tokenizer import TextTokenizer
 
@@ -170,10 +170,11 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
     def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
         how: dict[str, int] = {"seq_len": self.info.seq_len, "rows": self._rows}
+        tokenizer = self._tokenizer.knowing(texts_of(requests))
         made = (
-            prepare(request, self._tokenizer, asking=self._asking, **how)
+            prepare(request, tokenizer, asking=self._asking, **how)
             if isinstance(request, Generate)
-            else plan(request, self._tokenizer, **how)
+            else plan(request, tokenizer, **how)
             for request in requests
         )
         return [self._in_memory(one) for one in made]

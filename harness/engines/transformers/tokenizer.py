@@ -19,12 +19,17 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from harness.core.requests import Refusal, Turn
+
+_AT_ONCE: Final = 2**20
+"""The characters that are tokenized at once: a token takes about a hundred bytes meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,22 @@ class TextTokenizer:
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
         self._front, _ = frame(tokenizer)
+        self._known: dict[str, list[int]] = {}
+
+    def knowing(self, texts: Iterable[str]) -> TextTokenizer:
+        """Return the same tokenizer with the tokens of these texts at hand.
+
+        Many texts are tokenized by all cores at once, and other threads go on meanwhile.
+        """
+        if not getattr(self._tokenizer, "is_fast", False):
+            return self
+        known = copy.copy(self)
+        known._known = {}
+        for some in _parts(dict.fromkeys(texts)):
+            lean = {"return_attention_mask": False, "return_token_type_ids": False}
+            found = self._tokenizer(some, add_special_tokens=False, **lean)
+            known._known.update(zip(some, found["input_ids"], strict=True))
+        return known
 
     @property
     def start(self) -> int | None:
@@ -140,6 +161,8 @@ class TextTokenizer:
         return None if found is None else int(found)
 
     def _encode(self, text: str) -> list[int]:
+        if (known := self._known.get(text)) is not None:
+            return known
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
         return ids
 
@@ -152,9 +175,11 @@ class TextTokenizer:
         """Return the index of the first token that ends after character ``join``, and whether it begins before it."""
         if join == 0:
             return 0, False
-        spans = self._byte_spans(ids, text)
-        if spans is not None:
-            return _first_after(spans, len(text[:join].encode("utf-8", "surrogatepass")))
+        ends = self._byte_ends(ids, text)
+        if ends is not None:
+            place = len(text[:join].encode("utf-8", "surrogatepass"))
+            first = bisect_right(ends, place)
+            return first, first < len(ends) and (ends[first - 1] if first else 0) < place
         if getattr(self._tokenizer, "is_fast", False):
             return _first_after(self._character_spans(text), join)
         # Without offsets: as far as the tokens are those of the context alone.
@@ -162,18 +187,32 @@ class TextTokenizer:
         same = len(list(takewhile(lambda two: two[0] == two[1], zip(alone, ids, strict=False))))
         return same, same < len(alone)
 
-    def _byte_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]] | None:
-        """Return exact spans in bytes, where the tokens spell out the text (offsets may be trimmed)."""
+    def _byte_ends(self, ids: Sequence[int], text: str) -> list[int] | None:
+        """Return after how many bytes each token ends, where the tokens spell out the text (offsets may be trimmed)."""
         pieces = self._vocabulary.joined(ids, text)
         if pieces is None:
             return None
-        shift = sum(map(len, pieces)) - len(text.encode("utf-8", "surrogatepass"))
-        ends = [end - shift for end in accumulate(map(len, pieces))]
-        return list(zip([0, *ends], ends, strict=False))
+        ends = list(accumulate(map(len, pieces)))
+        shift = len(text.encode("utf-8", "surrogatepass")) - (ends[-1] if ends else 0)
+        return [end + shift for end in ends] if shift else ends
 
     def _character_spans(self, text: str) -> list[tuple[int, int]]:
         encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         return [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
+
+
+def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Return texts in lists of up to ``_AT_ONCE`` characters, or of one text; none is empty."""
+    part: list[str] = []
+    size = 0
+    for text in texts:
+        if part and size + len(text) > _AT_ONCE:
+            yield part
+            part, size = [], 0
+        part.append(text)
+        size += len(text)
+    if part:
+        yield part
 
 
 def _first_after(spans: Sequence[tuple[int, int]], join: int) -> tuple[int, bool]:
@@ -215,13 +254,15 @@ class Vocabulary:
         It is None where the tokenizer changed the text (case, accents, unknown characters) or does not spell out
         spaces.
         """
-        pieces = [self.token_bytes(token) for token in ids]
-        known = [piece for piece in pieces if piece is not None]
-        if len(known) < len(pieces):
+        try:
+            pieces = [self._bytes[token] for token in ids]  # known by now, but for the first texts
+        except KeyError:
+            pieces = [self.token_bytes(token) for token in ids]
+        if None in pieces:
             return None
-        whole = b"".join(known)
+        whole = b"".join(cast("list[bytes]", pieces))
         encoded = text.encode("utf-8", "surrogatepass")
-        return known if whole in (encoded, b" " + encoded) else None
+        return cast("list[bytes]", pieces) if whole in (encoded, b" " + encoded) else None
 
     def plain(self, token_id: int) -> str:
         """Return the token as a person would write it, without marks for a word's start or continuation."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.core.requests import Refusal
+from harness.engines.transformers import tokenizer as tokens
 from harness.engines.transformers.tokenizer import Pair, TextTokenizer, Vocabulary
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer, wordpiece_tokenizer
 
@@ -201,6 +202,42 @@ def test_byte_level_korean_is_decoded() -> None:
     pieces = vocabulary.joined(ids, "서울")
     assert pieces is not None
     assert b"".join(pieces).decode() == "서울"
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "without offsets"])
+@settings(deadline=None)
+@given(pairs=st.lists(st.tuples(words, words), max_size=5))
+def test_texts_read_at_once_have_the_tokens_of_each_by_itself(
+    kind: str, pairs: list[tuple[str, str]]
+) -> None:
+    plain = TextTokenizer(tokenizer(kind) if kind in KINDS else WithoutOffsets(tokenizer("bytes")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "_AT_ONCE", 20)
+        known = plain.knowing(context + continuation for context, continuation in pairs)
+    assert [known.pair(*one) for one in pairs] == [plain.pair(*one) for one in pairs]
+
+
+def test_long_texts_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    class Counted:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(tokenizer("bytes"), name)
+
+        def __call__(self, some: list[str], **how: Any) -> Any:
+            sizes.append(len(some))
+            return tokenizer("bytes")(some, **how)
+
+        def encode(self, text: str, **how: Any) -> list[int]:
+            found: list[int] = tokenizer("bytes").encode(text, **how)
+            return found
+
+    plain = TextTokenizer(Counted())
+    monkeypatch.setattr(tokens, "_AT_ONCE", 10)
+    known = plain.knowing(["the answer is far away", "a", "bc", "a", "the answer", "d"])
+    assert sizes == [1, 2, 1, 1]
+    monkeypatch.setattr(Counted, "encode", lambda *_, **__: pytest.fail("it is at hand"))
+    assert known.text("the answer") == TextTokenizer(tokenizer("bytes")).text("the answer")
 
 
 def test_rolling_text_has_no_special_tokens() -> None:

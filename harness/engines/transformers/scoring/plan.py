@@ -18,6 +18,7 @@ from harness.core.requests import (
     LoglikelihoodAnswer,
     PseudoLoglikelihood,
     Refusal,
+    Request,
     RollingAnswer,
     RollingLoglikelihood,
     RunProgram,
@@ -152,6 +153,16 @@ class Plan:
             return RollingAnswer(logprob, tokens, self.truncated)
         greedy = all(score.is_greedy for score in scores)
         return LoglikelihoodAnswer(logprob, greedy, tokens, self.truncated, self.spans_join)
+
+
+def texts_of(requests: Iterable[Request]) -> Iterator[str]:
+    """Return the texts that ``plan`` has tokenized for requests, as far as they are scored."""
+    for request in requests:
+        match request:
+            case Loglikelihood(context, continuation):
+                yield context + continuation
+            case RollingLoglikelihood(text):
+                yield text
 
 
 def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) -> Plan | Refusal:
