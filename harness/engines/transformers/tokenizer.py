@@ -20,6 +20,7 @@ text.
 from __future__ import annotations
 
 import copy
+import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ class TextTokenizer:
         """
         if not getattr(self._tokenizer, "is_fast", False):
             return self
+        # Where nobody has decided, tokenizers 0.21 and 0.22 print a warning in each fork of this process afterwards.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         known = copy.copy(self)
         known._known = {}
         for some in _parts(dict.fromkeys(texts)):

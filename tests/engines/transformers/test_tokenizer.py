@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -238,6 +239,17 @@ def test_long_texts_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     assert sizes == [1, 2, 1, 1]
     monkeypatch.setattr(Counted, "encode", lambda *_, **__: pytest.fail("it is at hand"))
     assert known.text("the answer") == TextTokenizer(tokenizer("bytes")).text("the answer")
+
+
+@pytest.mark.parametrize(("chosen", "kept"), [(None, "true"), ("false", "false")])
+def test_texts_are_read_by_all_cores_unless_somebody_says_otherwise(
+    chosen: str | None, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", chosen or "")  # so that it is as before afterwards
+    if chosen is None:
+        monkeypatch.delenv("TOKENIZERS_PARALLELISM")
+    TextTokenizer(tokenizer("bytes")).knowing(["the answer"])
+    assert os.environ["TOKENIZERS_PARALLELISM"] == kept
 
 
 def test_rolling_text_has_no_special_tokens() -> None:
