@@ -170,7 +170,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
     def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
         how: dict[str, int] = {"seq_len": self.info.seq_len, "rows": self._rows}
-        tokenizer = self._tokenizer.knowing(texts_of(requests))
+        tokenizer = self._tokenizer.with_encoded(texts_of(requests))
         made = (
             prepare(request, tokenizer, asking=self._asking, **how)
             if isinstance(request, Generate)

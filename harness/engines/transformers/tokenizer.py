@@ -49,24 +49,24 @@ class TextTokenizer:
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
         self._front, _ = frame(tokenizer)
-        self._known: dict[str, list[int]] = {}
+        self._encoded: dict[str, list[int]] = {}
 
-    def knowing(self, texts: Iterable[str]) -> TextTokenizer:
+    def with_encoded(self, texts: Iterable[str]) -> TextTokenizer:
         """Return the same tokenizer with the tokens of these texts at hand.
 
-        Many texts are tokenized by all cores at once, and other threads go on meanwhile.
+        They are tokenized many at once, by all cores, while other threads go on.
         """
         if not getattr(self._tokenizer, "is_fast", False):
             return self
         # Where nobody has decided, tokenizers 0.21 and 0.22 print a warning in each fork of this process afterwards.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-        known = copy.copy(self)
-        known._known = {}
+        ready = copy.copy(self)
+        ready._encoded = {}
         for some in _parts(dict.fromkeys(texts)):
             lean = {"return_attention_mask": False, "return_token_type_ids": False}
             found = self._tokenizer(some, add_special_tokens=False, **lean)
-            known._known.update(zip(some, found["input_ids"], strict=True))
-        return known
+            ready._encoded.update(zip(some, found["input_ids"], strict=True))
+        return ready
 
     @property
     def start(self) -> int | None:
@@ -164,8 +164,8 @@ class TextTokenizer:
         return None if found is None else int(found)
 
     def _encode(self, text: str) -> list[int]:
-        if (known := self._known.get(text)) is not None:
-            return known
+        if (found := self._encoded.get(text)) is not None:
+            return found
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
         return ids
 
@@ -258,14 +258,14 @@ class Vocabulary:
         spaces.
         """
         try:
-            pieces = [self._bytes[token] for token in ids]  # known by now, but for the first texts
+            spelt = [self._bytes[token] for token in ids]  # known by now, but for the first texts
         except KeyError:
-            pieces = [self.token_bytes(token) for token in ids]
-        if None in pieces:
+            spelt = [self.token_bytes(token) for token in ids]
+        if None in spelt:
             return None
-        whole = b"".join(cast("list[bytes]", pieces))
+        pieces = cast("list[bytes]", spelt)
         encoded = text.encode("utf-8", "surrogatepass")
-        return cast("list[bytes]", pieces) if whole in (encoded, b" " + encoded) else None
+        return pieces if b"".join(pieces) in (encoded, b" " + encoded) else None
 
     def plain(self, token_id: int) -> str:
         """Return the token as a person would write it, without marks for a word's start or continuation."""

@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer, Request
+from harness.core.requests import Generate, GenerateAnswer
 from harness.engines.settings import Dtype
 from harness.engines.transformers.agreement import FACTOR
-from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.generation.ahead import AheadStepper
 from tests.support.engines import engine_for
 from tests.support.families import CAUSAL, SHOTS, causal_of
 from tests.support.generating import prompts, texts, with_samples
+from tests.support.scoring import SCORED, error, logprobs
 from tests.support.tiny import CORPUS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
 
 HALF: tuple[Dtype, ...] = ("bfloat16", "float16")
 
-SCORED: list[Request] = [
-    Loglikelihood(shots + text[:size], choice)
-    for shots in ("", SHOTS)
-    for text, size in zip(CORPUS, (5, 17, 40, 9, 20), strict=False)
-    for choice in (" the river", " a boat", " 42", " the lazy dog jumps")
-]
-
-
-def logprobs(engine: CausalEngine) -> list[float]:
-    """The log-probabilities of what is scored."""
-    answers = engine.answer(SCORED)
-    return [one.logprob for one in answers if isinstance(one, LoglikelihoodAnswer)]
-
-
-def spread(found: Sequence[float], exact: Sequence[float]) -> float:
-    """The root mean square of the differences."""
-    return float((sum((a - b) ** 2 for a, b in zip(found, exact, strict=True)) / len(exact)) ** 0.5)
-
 
 @pytest.mark.parametrize("family", CAUSAL)
 def test_log_probabilities_of_a_gpu_are_those_of_the_processor(family: str, tmp_path: Path) -> None:
     model = causal_of(tmp_path, family)
     engine = engine_for(model, device="cuda", dtype="float32")
-    assert logprobs(engine) == pytest.approx(
-        logprobs(engine_for(model, device="cpu", dtype="float32")), abs=1e-3
+    assert logprobs(engine, SCORED) == pytest.approx(
+        logprobs(engine_for(model, device="cpu", dtype="float32"), SCORED), abs=1e-3
     )
     assert (engine.shares, engine.gathers, engine.notes) == (True, True, [])
 
@@ -58,10 +39,10 @@ def test_shared_scoring_in_half_precision_rounds_no_more_than_the_plain_way(
     family: str, dtype: Dtype, tmp_path: Path
 ) -> None:
     model = causal_of(tmp_path, family)
-    exact = logprobs(engine_for(model, device="cpu", dtype="float32"))
-    plain = spread(logprobs(engine_for(model, device="cuda", dtype=dtype, together=False)), exact)
+    exact = logprobs(engine_for(model, device="cpu", dtype="float32"), SCORED)
+    plain = error(logprobs(engine_for(model, device="cuda", dtype=dtype, together=False), SCORED), exact)
     engine = engine_for(model, device="cuda", dtype=dtype)
-    assert spread(logprobs(engine), exact) <= FACTOR * plain
+    assert error(logprobs(engine, SCORED), exact) <= FACTOR * plain
     assert (engine.shares, engine.gathers, engine.notes) == (True, True, [])
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from harness.checkpoints import resolve
-from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer, Request
+from harness.core.requests import Generate, GenerateAnswer, Request
 from harness.engines.settings import Dtype, ModelSettings
 from harness.engines.transformers import half_precision, pool
 from harness.engines.transformers.agreement import FACTOR
@@ -26,18 +26,12 @@ from harness.engines.transformers.kv_cache import KeyValues, SlotCache
 from harness.engines.transformers.packing import pack
 from harness.engines.transformers.pool import load_weights
 from harness.engines.transformers.split_attention import split_attention
-from tests.support.engines import DEVICE, ON_CPU, engine_for
+from tests.support.engines import ON_CPU, engine_for
 from tests.support.families import SHOTS
+from tests.support.scoring import SCORED, error, logprobs
 from tests.support.tiny import CORPUS
 
 HALF: tuple[Dtype, ...] = ("bfloat16", "float16")
-
-SCORED: list[Request] = [
-    Loglikelihood(shots + question, choice)
-    for shots in ("", SHOTS)
-    for question in ("Which is it?", "She said that", CORPUS[4][:20])
-    for choice in (" the river", " a boat", " 42", " the lazy dog jumps")
-]
 
 ASKED: list[Request] = [
     Generate(shots + text[:size], max_new_tokens=12)
@@ -46,22 +40,8 @@ ASKED: list[Request] = [
 ]
 
 
-def logprobs(engine: CausalEngine, requests: Sequence[Request]) -> dict[Request, float]:
-    answers = engine.answer(requests)
-    return {
-        request: answer.logprob
-        for request, answer in zip(requests, answers, strict=True)
-        if isinstance(answer, LoglikelihoodAnswer)
-    }
-
-
 def texts(engine: CausalEngine, requests: Sequence[Request]) -> list[str]:
     return [one.samples[0].text for one in engine.answer(requests) if isinstance(one, GenerateAnswer)]
-
-
-def error(found: dict[Request, float], exact: dict[Request, float]) -> float:
-    """The root mean square of the differences."""
-    return float((sum((found[one] - exact[one]) ** 2 for one in exact) / len(exact)) ** 0.5)
 
 
 @pytest.mark.usefixtures("half")
@@ -94,7 +74,7 @@ def test_without_memory_for_float32_weights_stay_and_a_note_says_so(
     llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (info,) = resolve(str(llama), seq_len=None)
-    settings = ModelSettings(device=DEVICE, threads=1, dtype="bfloat16", processes=3)
+    settings = ModelSettings(device="cpu", threads=1, dtype="bfloat16", processes=3)
     asked: list[int] = []
 
     def full(_model: object, *, processes: int) -> bool:
@@ -114,7 +94,7 @@ def test_without_memory_for_float32_weights_stay_and_a_note_says_so(
 def quick(folder: Path, dtype: Dtype) -> CausalEngine:
     """An engine whose weights are all packed."""
     (info,) = resolve(str(folder), seq_len=None)
-    settings = ModelSettings(device=DEVICE, threads=1, dtype=dtype)
+    settings = ModelSettings(device="cpu", threads=1, dtype=dtype)
     loaded = load_weights(info, settings)
     assert fuse(loaded.model) == len(loaded.model.model.layers)
     assert pack(loaded.model, least=0) > 0

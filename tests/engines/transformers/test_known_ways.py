@@ -15,7 +15,7 @@ from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.generation.batch import BatchGenerator
 from harness.engines.transformers.known_ways import KnownWays, folder_for
 from harness.engines.transformers.pool import load_weights
-from tests.support.engines import DEVICE, ON_CPU, generates_together
+from tests.support.engines import ON_CPU, generates_together
 from tests.support.families import causal_of
 
 pytestmark = ON_CPU
@@ -41,7 +41,7 @@ def probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def start(folder: Path, dtype: Dtype = "float32", *, remembers: bool = True) -> CausalEngine:
     (info,) = resolve(str(folder), seq_len=None)
-    settings = ModelSettings(device=DEVICE, dtype=dtype, threads=1)
+    settings = ModelSettings(device="cpu", dtype=dtype, threads=1)
     engine = CausalEngine(info, load_weights(info, settings), settings, remembers=remembers)
     generates_together(engine)
     return engine

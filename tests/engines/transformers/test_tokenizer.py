@@ -214,7 +214,7 @@ def test_texts_read_at_once_have_the_tokens_of_each_by_itself(
     plain = TextTokenizer(tokenizer(kind) if kind in KINDS else WithoutOffsets(tokenizer("bytes")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokens, "_AT_ONCE", 20)
-        known = plain.knowing(context + continuation for context, continuation in pairs)
+        known = plain.with_encoded(context + continuation for context, continuation in pairs)
     assert [known.pair(*one) for one in pairs] == [plain.pair(*one) for one in pairs]
 
 
@@ -235,7 +235,7 @@ def test_long_texts_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 
     plain = TextTokenizer(Counted())
     monkeypatch.setattr(tokens, "_AT_ONCE", 10)
-    known = plain.knowing(["the answer is far away", "a", "bc", "a", "the answer", "d"])
+    known = plain.with_encoded(["the answer is far away", "a", "bc", "a", "the answer", "d"])
     assert sizes == [1, 2, 1, 1]
     monkeypatch.setattr(Counted, "encode", lambda *_, **__: pytest.fail("it is at hand"))
     assert known.text("the answer") == TextTokenizer(tokenizer("bytes")).text("the answer")
@@ -248,7 +248,7 @@ def test_texts_are_read_by_all_cores_unless_somebody_says_otherwise(
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", chosen or "")  # so that it is as before afterwards
     if chosen is None:
         monkeypatch.delenv("TOKENIZERS_PARALLELISM")
-    TextTokenizer(tokenizer("bytes")).knowing(["the answer"])
+    TextTokenizer(tokenizer("bytes")).with_encoded(["the answer"])
     assert os.environ["TOKENIZERS_PARALLELISM"] == kept
 
 

@@ -12,10 +12,8 @@ launched steps. Elsewhere the same function runs without capture; the tests comp
 
 from __future__ import annotations
 
-import gc
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.engines.transformers.compat import is_out_of_memory
@@ -29,6 +27,7 @@ from harness.engines.transformers.generation.sampling import (
 )
 from harness.engines.transformers.generation.sequence import GeneratedSequence
 from harness.engines.transformers.generation.step import DecodeStep
+from harness.engines.transformers.imports import collector_paused
 from harness.engines.transformers.kv_cache import SlotCache, enlarged
 from harness.engines.transformers.transfer import Reading, to_device
 
@@ -264,10 +263,11 @@ class CudaGraphs:
         graph = torch.cuda.CUDAGraph()
         pool = None if self._first is None else self._first.pool()
         try:
-            # torch leaves its own stream for captures only where the end of the capture succeeds.
+            # torch leaves its own stream for captures only where the end of the capture succeeds. A graph that the
+            # garbage collector frees meanwhile would end the capture.
             with (
                 torch.cuda.stream(torch.cuda.current_stream(self._device)),
-                _uncollected(),
+                collector_paused(),
                 torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"),
             ):
                 step()
@@ -279,18 +279,6 @@ class CudaGraphs:
             return None
         self._first = self._first or graph
         return graph
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep the garbage collector from running within the block: a graph that it freed would end the capture."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _padded(counts: Sequence[int], groups: Sequence[Sequence[int]]) -> list[int]:

@@ -156,7 +156,7 @@ class Plan:
 
 
 def texts_of(requests: Iterable[Request]) -> Iterator[str]:
-    """Return the texts that ``plan`` has tokenized for requests, as far as they are scored."""
+    """Yield the texts that ``plan`` has tokenized for these requests."""
     for request in requests:
         match request:
             case Loglikelihood(context, continuation):

@@ -19,7 +19,7 @@ from harness.engines.transformers.generation.prompt_lookup import PromptLookup
 from harness.engines.transformers.generation.sequence import GeneratedSequence
 from harness.engines.transformers.generation.step import DecodeStep
 from harness.engines.transformers.pool import load_weights
-from tests.support.engines import DEVICE, ON_CPU, engine_for, generates_together
+from tests.support.engines import ON_CPU, engine_for, generates_together
 from tests.support.families import CAUSAL, SEQ_LEN, causal_of
 from tests.support.generating import prompts, texts, with_samples
 
@@ -32,7 +32,7 @@ def own_engine(
     folder: Path, speculative: Speculative = "auto", dtype: Dtype = "auto", *, fused: bool = False
 ) -> CausalEngine:
     (info,) = resolve(str(folder), seq_len=None)
-    settings = ModelSettings(device=DEVICE, threads=1, dtype=dtype, speculative=speculative)
+    settings = ModelSettings(device="cpu", threads=1, dtype=dtype, speculative=speculative)
     loaded = load_weights(info, settings)
     if fused:
         fuse(loaded.model)
