@@ -20,6 +20,7 @@ import textwrap
 from collections.abc import Callable
 from copy import copy
 from ctypes import ArgumentError
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.compat import MappedFiles
@@ -40,6 +41,8 @@ _QKV: Final = ("q_proj", "k_proj", "v_proj")
 _GATE_UP: Final = ("gate_proj", "up_proj")
 
 _NORMS: Final = ("input_layernorm", "post_attention_layernorm")
+
+_HEAD_NORMS: Final = {"q_norm", "k_norm"}
 
 _ROTATION: Final = ("apply_rotary_pos_emb", "rotate_half")
 """The functions by which a layer's module turns queries and keys."""
@@ -89,13 +92,15 @@ def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
 
 
 def _can(layer: Any) -> bool:
-    """Return whether a module has the parts of one of Llama's decoder layers, their code, and weights on a CPU."""
+    """Return whether a module has the parts of one of Llama's or Qwen3's decoder layers, their code, and weights on a
+    CPU."""
     import torch
 
     if {name for name, _ in layer.named_children()} != {"self_attn", "mlp", *_NORMS}:
         return False
     attention, feed = layer.self_attn, layer.mlp
-    if {name for name, _ in attention.named_children()} != {*_QKV, "o_proj"}:
+    norms = {name: one for name, one in attention.named_children() if name not in (*_QKV, "o_proj")}
+    if len(attention._modules) != len(norms) + 4 or norms.keys() not in (set(), _HEAD_NORMS):
         return False
     if {name for name, _ in feed.named_children()} != {*_GATE_UP, "down_proj", "act_fn"}:
         return False
@@ -107,31 +112,27 @@ def _can(layer: Any) -> bool:
     kinds = {(str(one.weight.dtype), one.weight.device.type, one.in_features) for one in linear}
     if len(kinds) > 1 or str(linear[0].weight.dtype) not in _CLOSE or linear[0].weight.device.type != "cpu":
         return False
-    return _code(layer) == _llamas_code()
+    alike = len({getattr(norm, "variance_epsilon", None) for norm in norms.values()}) <= 1
+    return alike and _code(layer) == _known_code("Qwen3" if norms else "Llama")
 
 
 def _code(layer: Any) -> list[str | None]:
     """Return the code of a layer's parts."""
     attention, feed = layer.self_attn, layer.mlp
     module = sys.modules.get(type(attention).__module__)
-    methods = [type(one).forward for one in (layer, attention, feed, *(getattr(layer, n) for n in _NORMS))]
+    norms = [*(getattr(layer, name) for name in _NORMS), *operations.head_norms(attention)]
+    methods = [type(one).forward for one in (layer, attention, feed, *norms)]
     kind = type(feed.act_fn).__name__
     return [*map(body_of, methods), *(body_of(getattr(module, name, None)) for name in _ROTATION), kind]
 
 
 @functools.cache
-def _llamas_code() -> list[str | None]:
-    from transformers.models.llama import modeling_llama as llama
-
-    norm = llama.LlamaRMSNorm.forward
-    methods = [
-        llama.LlamaDecoderLayer.forward,
-        llama.LlamaAttention.forward,
-        llama.LlamaMLP.forward,
-        norm,
-        norm,
-    ]
-    found = [*map(body_of, methods), *(body_of(getattr(llama, name)) for name in _ROTATION)]
+def _known_code(family: str) -> list[str | None]:
+    """Return the code of a family's layers, as ``_code`` does."""
+    module = import_module(f"transformers.models.{family.lower()}.modeling_{family.lower()}")
+    parts = ["DecoderLayer", "Attention", "MLP", *["RMSNorm"] * (4 if family == "Qwen3" else 2)]
+    methods = [getattr(module, f"{family}{part}").forward for part in parts]
+    found = [*map(body_of, methods), *(body_of(getattr(module, name)) for name in _ROTATION)]
     return [*found, "SiLUActivation"] if None not in found else ["unknown"]
 
 
@@ -144,6 +145,8 @@ def body_of(function: Any) -> str | None:
     try:
         tree: Any = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):
+        return None
+    if not isinstance(tree, ast.FunctionDef):  # a function without a name
         return None
     body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
     for node in (node for part in body for node in ast.walk(part)):
@@ -301,10 +304,12 @@ def _fused_class(plain: Any) -> type[Any]:
         heads = _outputs(self.qkv_proj, attention, _QKV, hidden).view(rows, length, -1, attention.head_dim)
         keys = heads.shape[2] // (attention.num_key_value_groups + 2)
         if by_kernels:
-            operations.turn(heads, heads.shape[2] - keys, *position_embeddings)
+            count = heads.shape[2] - keys
+            norms = zip(operations.head_norms(attention), (count - keys, keys), strict=False)
+            operations.turn(heads, count, *position_embeddings, list(norms))
             both = heads[:, :, :-keys].transpose(1, 2)
         else:
-            both = turned(heads[:, :, :-keys], *position_embeddings).transpose(1, 2)
+            both = turned(normed_heads(attention, heads, keys), *position_embeddings).transpose(1, 2)
         key, value = both[:, -keys:], heads[:, :, -keys:].transpose(1, 2)
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, attention.layer_idx)
@@ -369,6 +374,18 @@ def norm_by(norm: Any, states: torch.Tensor, *, by_kernels: bool) -> torch.Tenso
     if by_kernels and norm.weight.dtype == states.dtype:
         return operations.rms_norm(states, norm)
     return torch.rms_norm(states, states.shape[-1:], norm.weight, norm.variance_epsilon)
+
+
+def normed_heads(attention: Any, heads: torch.Tensor, keys: int) -> torch.Tensor:
+    """Return the heads of queries and keys of [rows, tokens, heads, width], whose last are ``keys`` of keys and as many
+    of values, by the norms that an attention has for them."""
+    import torch
+
+    norms = operations.head_norms(attention)
+    if not norms:
+        return heads[:, :, :-keys]
+    parts = zip(norms, (heads[:, :, : -2 * keys], heads[:, :, -2 * keys : -keys]), strict=True)
+    return torch.cat([norm_by(norm, part, by_kernels=False) for norm, part in parts], dim=2)
 
 
 def turned(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

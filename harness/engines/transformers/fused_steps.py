@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.engines.transformers.fused_layers import body_of, turned
+from harness.engines.transformers.fused_layers import body_of, normed_heads, turned
 from harness.engines.transformers.kv_cache import SlotCache, SlotCaches
 from harness.engines.transformers.native.steps import StepKernels
 from harness.engines.transformers.packing import pack_for_steps
@@ -29,7 +29,7 @@ _GIVEN: Final = {"input_ids", "position_ids", "past_key_values", "use_cache", "a
 
 _PARTS: Final = {"embed_tokens", "layers", "norm", "rotary_emb"}
 
-_KNOWN: Final = ("llama", "mistral", "qwen2")
+_KNOWN: Final = ("llama", "mistral", "qwen2", "qwen3")
 """The families of transformers whose code around the layers is what a step does."""
 
 
@@ -169,7 +169,8 @@ def _hidden(
         between = rms_norm(hidden, (width,), norm.weight, norm.variance_epsilon)
         heads = parts["qkv_proj"].forward(between).view(rows, length, -1, attention.head_dim)
         own = heads.shape[2] // (attention.num_key_value_groups + 2)
-        found = attend(attention, kind, turned(heads[:, :, :-own], *turn), heads[:, :, -own:], own)
+        both = turned(normed_heads(attention, heads, own), *turn)
+        found = attend(attention, kind, both, heads[:, :, -own:], own)
         hidden = attention._modules["o_proj"].forward(found).add_(hidden)
         norm = parts["post_attention_layernorm"]
         between = rms_norm(hidden, (width,), norm.weight, norm.variance_epsilon)

@@ -1,4 +1,4 @@
-"""Layers of Llama's form that are computed by larger operations give what their own code gives."""
+"""Layers of Llama's form, or of Qwen3's, that are computed by larger operations give what their own code gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.families import CAUSAL, causal_of
 
 IDS = torch.tensor([[3, 17, 42, 7, 99, 120, 5, 60], [9, 1, 77, 13, 200, 31, 8, 2]])
 
-OF_THE_FORM = {"llama", "llama tied", "mistral", "qwen2", "qwen2 sliding"}
+OF_THE_FORM = {"llama", "llama tied", "mistral", "qwen2", "qwen2 sliding", "qwen3"}
 
 
 def model_of(name: str, tmp_path: Path, dtype: Any = torch.float32) -> Any:
@@ -76,17 +76,23 @@ def test_weights_and_biases_of_the_parts_can_be_read(tmp_path: Path) -> None:
         assert torch.allclose(part(hidden), plain(hidden), atol=1e-5)
 
 
-@pytest.mark.parametrize("part", ["input_layernorm", "self_attn", "mlp"])
-def test_code_other_than_llamas_stays(part: str, tmp_path: Path) -> None:
-    model = model_of("llama", tmp_path)
+@pytest.mark.parametrize(
+    ("family", "part"),
+    [
+        *(("llama", part) for part in ("input_layernorm", "self_attn", "mlp")),
+        *(("qwen3", part) for part in ("self_attn", "self_attn.k_norm")),
+    ],
+)
+def test_code_other_than_the_familys_stays(family: str, part: str, tmp_path: Path) -> None:
+    model = model_of(family, tmp_path)
     layer = model.model.layers[0]
-    plain: Any = type(getattr(layer, part))
+    plain: Any = type(layer.get_submodule(part))
 
     class Other(plain):  # type: ignore[misc]
         def forward(self, *given: Any, **more: Any) -> Any:
             return super().forward(*given, **more)
 
-    getattr(layer, part).__class__ = Other
+    layer.get_submodule(part).__class__ = Other
     assert fuse(model) == len(model.model.layers) - 1
 
 
@@ -104,6 +110,36 @@ def test_layers_whose_numbers_would_differ_stay(tmp_path: Path) -> None:
     before = logits(model)
     assert fuse(model) == 0
     assert torch.equal(logits(model), before)
+
+
+@pytest.mark.usefixtures("step_way")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_norms_of_heads_are_those_of_queries_and_of_keys(dtype: torch.dtype, tmp_path: Path) -> None:
+    model = model_of("qwen3", tmp_path)
+    for layer in model.model.layers:
+        for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
+            torch.nn.init.uniform_(norm.weight, 0.2, 5.0)
+    model.to(dtype)
+    with in_float32():
+        exact = logits(model)
+    usual = float((logits(model) - exact).square().mean().sqrt())
+    assert fuse(model) == len(model.model.layers)
+    pack(model, least=0)
+    assert float((logits(model) - exact).square().mean().sqrt()) <= 1.5 * usual + 1e-6
+
+
+def test_norms_of_heads_that_add_different_numbers_to_a_mean_square_stay(tmp_path: Path) -> None:
+    model = model_of("qwen3", tmp_path)
+    model.model.layers[0].self_attn.k_norm.variance_epsilon *= 2
+    assert fuse(model) == len(model.model.layers) - 1
+
+
+def test_a_forward_without_a_name_of_its_own_is_other_code(tmp_path: Path) -> None:
+    model = model_of("llama", tmp_path)
+    norm = model.model.layers[0].input_layernorm
+    kind: Any = type(norm)
+    norm.__class__ = type("Other", (kind,), {"forward": lambda self, states: 2 * kind.forward(self, states)})
+    assert fuse(model) == len(model.model.layers) - 1
 
 
 @pytest.mark.usefixtures("step_way")

@@ -26,7 +26,7 @@ from tests.support.engines import engine_for, generates_together
 from tests.support.families import CAUSAL, SHOTS, causal_of
 from tests.support.generating import prompts, texts, with_samples
 
-OF_THE_FORM = {"llama", "llama tied", "mistral", "qwen2", "qwen2 sliding"}
+OF_THE_FORM = {"llama", "llama tied", "mistral", "qwen2", "qwen2 sliding", "qwen3"}
 
 
 def quick_engine(folder: Path, dtype: Dtype = "auto") -> CausalEngine:

@@ -40,7 +40,7 @@ _FUNCTIONS: Final = {
     "multiply": "ppppsssii",
     "normalize": "ppfsspii",
     "gate": "psspii",
-    "turn_heads": "pssssppsii",
+    "turn_heads": "pssssppspfii",
     "sum_rows": "psspppi",
     "multiply_halves": "ppppsssi",
     "panel_width": "",

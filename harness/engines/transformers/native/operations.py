@@ -8,6 +8,7 @@ bfloat16 numbers are rounded once, at the end.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.native.library import kernels, structure
@@ -43,6 +44,11 @@ def rms_norm(states: torch.Tensor, norm: Any) -> torch.Tensor:
     return found
 
 
+def head_norms(attention: Any) -> tuple[Any, ...]:
+    """Return the norms of each head of queries and of keys, which Qwen3's attention has; none for Llama's."""
+    return (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else ()
+
+
 def gated(both: torch.Tensor) -> torch.Tensor:
     """Return silu(gates) times ups [..., width] of both [..., gates and ups], which are dense."""
     import torch
@@ -56,16 +62,31 @@ def gated(both: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def turn(heads: torch.Tensor, count: int, cos: torch.Tensor, sin: torch.Tensor) -> None:
+def turn(
+    heads: torch.Tensor,
+    count: int,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    norms: Sequence[tuple[Any, int]] = (),
+) -> None:
     """Turn the first ``count`` heads of [rows, tokens, heads, width], dense, by rotary embeddings [rows or 1, tokens,
-    width], where they lie."""
+    width], where they lie.
+
+    Before it, heads go through the norms of Llama's form that are named, each with its number of heads, in order. These
+    add the same to a mean square.
+    """
     import torch
 
     rows, tokens, _, width = heads.shape
     cos, sin = (one.to(heads.dtype).contiguous() for one in (cos, sin))
+    weights = [norm.weight.to(heads.dtype).expand(number, -1) for norm, number in norms]
+    all_weights = torch.cat(weights) if weights else None
+    eps = norms[0][0].variance_epsilon if norms else 0.0
     _library().turn_heads(
         *(heads.data_ptr(), heads.stride(1), count, width, rows * tokens),
-        *(cos.data_ptr(), sin.data_ptr(), cos.shape[0] * tokens, _is_half(heads), torch.get_num_threads()),
+        *(cos.data_ptr(), sin.data_ptr(), cos.shape[0] * tokens),
+        *(None if all_weights is None else all_weights.data_ptr(), eps),
+        *(_is_half(heads), torch.get_num_threads()),
     )
 
 

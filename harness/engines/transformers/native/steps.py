@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.engines.transformers.memory import PACKED
 from harness.engines.transformers.native.library import kernels, structure
+from harness.engines.transformers.native.operations import head_norms
 from harness.engines.transformers.products import Halves, Native, Widened
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ _POINTER, _SIZE, _FLOAT = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_float
 
 _Layer = structure(
     (_POINTER, "input_norm post_norm qkv qkv_bias o o_bias gate_up gate_up_bias down down_bias"),
-    (_FLOAT, "input_eps post_eps scale"),
+    (_POINTER, "query_norm key_norm"),
+    (_FLOAT, "input_eps post_eps scale head_eps"),
 )
 
 _Held = structure((_POINTER, "keys values prefix_keys prefix_values mask"))
@@ -131,14 +133,16 @@ class StepKernels:
 
     def _entry(self, layer: Any) -> Any:
         """Return what the kernels know of a layer."""
-        norms = layer.input_layernorm, layer.post_attention_layernorm
+        norms, of_heads = _norms(layer), head_norms(layer.self_attn)
         pointers: list[int | None] = [self._read(one.weight) for one in norms]
         for one in _products(layer):
             pointers += [
                 one._parameters[PACKED].data_ptr(),
                 None if one.bias is None else self._read(one.bias),
             ]
-        return _Layer(*pointers, *(one.variance_epsilon for one in norms), layer.self_attn.scaling)
+        pointers += [self._read(one.weight) for one in of_heads] or [None, None]
+        smallest = [one.variance_epsilon for one in (*norms, *of_heads[:1])]
+        return _Layer(*pointers, *smallest[:2], layer.self_attn.scaling, *smallest[2:])
 
     def _read(self, numbers: torch.Tensor) -> int:
         """Return where numbers are, as float32 ones."""
@@ -209,7 +213,7 @@ def _is_known(layer: Any) -> bool:
     """Return whether a fused layer's norms and heads are those that the kernels compute."""
     attention = layer.self_attn
     products = _products(layer)
-    norms = layer.input_layernorm, layer.post_attention_layernorm
+    norms = *_norms(layer), *head_norms(attention)
     numbers = [one.weight for one in norms] + [one.bias for one in products if one.bias is not None]
     return (
         all(one.is_contiguous() for one in numbers)
@@ -227,13 +231,17 @@ def _library_of(product: Any) -> Any:
     return found.library if isinstance(found, Widened) else found
 
 
+def _norms(layer: Any) -> tuple[Any, Any]:
+    return layer.input_layernorm, layer.post_attention_layernorm
+
+
 def _products(layer: Any) -> tuple[Any, Any, Any, Any]:
     return layer.qkv_proj, layer.self_attn.o_proj, layer.gate_up_proj, layer.mlp.down_proj
 
 
 def _weights_of(layer: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
     """Return a layer's weights, and where each is found, so that another one in its place is seen."""
-    norms = layer.input_layernorm, layer.post_attention_layernorm
+    norms = *_norms(layer), *head_norms(layer.self_attn)
     owners = [(one, name) for one in _products(layer) for name in (PACKED, "bias")] + [
         (one, "weight") for one in norms
     ]

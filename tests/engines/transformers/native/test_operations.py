@@ -160,6 +160,36 @@ def test_rotations(rows: int, tokens: int, heads: int, half: int, dtype: torch.d
 
 
 @given(
+    rows=st.integers(1, 40),
+    keys=st.integers(1, 3),
+    groups=st.integers(1, 3),
+    half=st.integers(1, 40),
+    dtype=types,
+)
+def test_rotations_after_norms_of_heads(
+    rows: int, keys: int, groups: int, half: int, dtype: torch.dtype
+) -> None:
+    width, queries = 2 * half, keys * groups
+    states = numbers(rows, 1, queries + 2 * keys, width).to(dtype)
+    cos, sin = (numbers(1, 1, width + one)[..., :width].to(dtype) for one in (0, 1))
+    norms = [(torch.nn.RMSNorm(width, dtype=dtype), count) for count in (queries, keys)]
+    for at, (norm, _) in enumerate(norms):
+        norm.weight = torch.nn.Parameter(numbers(width + at)[:width].to(dtype), requires_grad=False)
+        norm.variance_epsilon = 1e-3  # type: ignore[assignment]
+    rest, parts = states[:, :, -keys:].clone(), torch.split(states, [queries, keys, keys], dim=2)
+    normed = [
+        torch.rms_norm(part.float(), (width,), norm.weight.float(), 1e-3).to(dtype).float()
+        for part, (norm, _) in zip(parts, norms, strict=False)
+    ]
+    expected = turned(torch.cat(normed, 2), cos.float(), sin.float())
+    operations.turn(states, queries + keys, cos, sin, norms)
+    # The norm is rounded before the rotation, and may be to the other side.
+    most = (2e-5 if dtype == torch.float32 else 2e-2) * max(1.0, float(expected.abs().max()))
+    assert float((states[:, :, :-keys].float() - expected).abs().max()) <= most
+    assert torch.equal(states[:, :, -keys:], rest)
+
+
+@given(
     rows=st.integers(1, 5),
     tokens=st.integers(1, 45),
     past=st.sampled_from([0, 1, 300]),

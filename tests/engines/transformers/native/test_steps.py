@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from harness.engines.transformers.attention_masks import Attention, attention_of
 from harness.engines.transformers.fused_layers import fuse
@@ -24,10 +24,10 @@ from harness.engines.transformers.split_attention import splitting
 VOCABULARY = 90
 
 
-def model_of(*, width: int, heads: int, keys: int, **more: Any) -> Any:
-    """A random model, and the same one as it is computed for speed."""
+def model_of(*, width: int, heads: int, keys: int, normed: bool = False, **more: Any) -> Any:
+    """A random model, and the same one as it is computed for speed; ``normed``: Qwen3's, whose heads have norms."""
     torch.manual_seed(3)
-    config = LlamaConfig(
+    config = (Qwen3Config if normed else LlamaConfig)(
         vocab_size=VOCABULARY,
         hidden_size=13 * heads,
         intermediate_size=75,
@@ -39,8 +39,11 @@ def model_of(*, width: int, heads: int, keys: int, **more: Any) -> Any:
         initializer_range=0.3,
         **more,
     )
-    plain = LlamaForCausalLM(config).eval()
-    quick = LlamaForCausalLM(config).eval()
+    kind: Any = Qwen3ForCausalLM if normed else LlamaForCausalLM
+    plain, quick = kind(config).eval(), kind(config).eval()
+    for name, weight in plain.named_parameters():
+        if name.endswith(("q_norm.weight", "k_norm.weight")):  # all are 1 in a new model
+            torch.nn.init.uniform_(weight, 0.5, 1.5)
     quick.load_state_dict(plain.state_dict())
     return plain, quick
 
@@ -72,6 +75,8 @@ cases = pytest.mark.parametrize(
         ({"width": 10, "heads": 5, "keys": 5}, 9, [2, 20], 3),
         ({"width": 96, "heads": 4, "keys": 2}, 1, [2, 300, 7], 1),
         ({"width": 34, "heads": 4, "keys": 2, "attention_bias": True, "mlp_bias": True}, 700, [2, 9], 1),
+        ({"width": 64, "heads": 6, "keys": 2, "normed": True}, 300, [5, 1, 30], 1),
+        ({"width": 10, "heads": 3, "keys": 3, "normed": True, "attention_bias": True}, 9, [2] * 20, 2),
     ],
 )
 
@@ -145,14 +150,15 @@ def _steps(model: Any, begin: list[int], rows: list[list[int]], added: list[list
     return found
 
 
-def test_a_weight_that_is_put_in_the_place_of_another_is_seen() -> None:
-    _, quick = model_of(width=16, heads=2, keys=1)
+@pytest.mark.parametrize("name", ["input_layernorm", "self_attn.q_norm"])
+def test_a_weight_that_is_put_in_the_place_of_another_is_seen(name: str) -> None:
+    _, quick = model_of(width=16, heads=2, keys=1, normed=True)
     with torch.inference_mode():
         fuse(quick)
         pack(quick, least=0)
         fuse_steps(quick)
         prepare_steps(quick)
         before = _steps(quick, [], [[1, 2, 3]], [[4]])
-        norm = quick.model.layers[0].input_layernorm
+        norm = quick.model.layers[0].get_submodule(name)
         norm.weight = torch.nn.Parameter(3 * norm.weight, requires_grad=False)
         assert not torch.allclose(_steps(quick, [], [[1, 2, 3]], [[4]]), before)

@@ -110,7 +110,7 @@ static int64_t sum_exponentials(const float *x, ptrdiff_t width, float *most, do
 }
 
 typedef struct {
-  const void *x, *weight, *cos, *sin;
+  const void *x, *weight, *cos, *sin; /* for turns, weight: norms [heads, width], or NULL */
   float eps;
   void *out;
   ptrdiff_t width, rows, stride, heads, turns;
@@ -157,6 +157,13 @@ static void turn_in_thread(void *given) {
     for (ptrdiff_t head = 0; head < r->heads; head++) {
       void *x = (void *)number_at(r->out, row * r->stride + head * r->width, r->half);
       const void *cos = number_at(r->cos, at, r->half), *sin = number_at(r->sin, at, r->half);
+      if (r->weight) {
+        const void *weight = number_at(r->weight, head * r->width, r->half);
+        if (r->half)
+          norm_rows_as(x, weight, r->eps, r->width, 0, 1, x, 1);
+        else
+          norm_rows(x, weight, r->eps, r->width, 0, 1, x);
+      }
       if (r->half)
         turn_as(x, cos, sin, r->width, x, 1);
       else
@@ -184,11 +191,12 @@ void gate(const void *both, ptrdiff_t width, ptrdiff_t rows, void *out, int half
 }
 
 /* Turn the first heads of tokens [rows, stride] where they lie; cos and sin [turns, width] are those of the first
-   tokens, of as many after those, and so on. */
+   tokens, of as many after those, and so on. Before it each head is divided by its root mean square, and multiplied by
+   its norm of [heads, width], unless that is NULL. */
 void turn_heads(void *x, ptrdiff_t stride, ptrdiff_t heads, ptrdiff_t width, ptrdiff_t rows, const void *cos,
-                const void *sin, ptrdiff_t turns, int half, int threads) {
+                const void *sin, ptrdiff_t turns, const void *norms, float eps, int half, int threads) {
   rows_work r = {.out = x, .stride = stride, .heads = heads, .width = width, .rows = rows, .cos = cos, .sin = sin,
-               .turns = turns, .half = half};
+               .turns = turns, .weight = norms, .eps = eps, .half = half};
   run_rows(turn_in_thread, &r, threads);
 }
 

@@ -17,7 +17,8 @@ typedef struct {
   const float *gate_up_bias;
   const void *down;
   const float *down_bias;
-  float input_eps, post_eps, scale;
+  const float *query_norm, *key_norm; /* of each head, or NULL */
+  float input_eps, post_eps, scale, head_eps;
 } layer_weights;
 
 typedef struct {
@@ -68,9 +69,10 @@ static scratch_view scratch_in(const step_work *s) {
 /* The numbers that a step's scratch has room for. */
 ptrdiff_t scratch_size(const step_work *s) { return scratch_in(s).size; }
 
-/* Turn the queries of a token and a head of keys, and write its key and its value where the cache keeps them. */
-static void turn_and_keep(const step_work *s, const scratch_view *m, const layer_cache *held, ptrdiff_t token,
-                          ptrdiff_t head) {
+/* Norm and turn the queries of a token and a head of keys, and write its key and its value where the cache keeps
+   them. */
+static void turn_and_keep(const step_work *s, const scratch_view *m, const layer_weights *l, const layer_cache *held,
+                          ptrdiff_t token, ptrdiff_t head) {
   ptrdiff_t row = token / s->tokens, width = s->width, all = s->heads * s->groups, i = 0;
   while (row >= s->cache[i].first + s->cache[i].rows) i++;
   const cache_view *c = s->cache + i;
@@ -78,10 +80,11 @@ static void turn_and_keep(const step_work *s, const scratch_view *m, const layer
   float *heads = m->heads + token * m->heads_width;
   ptrdiff_t at = token - c->first * s->tokens;
   ptrdiff_t place = (row - c->first) * c->row_stride + head * c->head_stride + c->columns[at] * width;
-  for (ptrdiff_t q = head * s->groups; q < (head + 1) * s->groups; q++)
-    turn(heads + q * width, cos, sin, width, heads + q * width);
-  float *key = heads + (all + head) * width;
+  float *queries = heads + head * s->groups * width, *key = heads + (all + head) * width;
   const float *value = heads + (all + s->heads + head) * width;
+  if (l->query_norm) norm_rows(queries, l->query_norm, l->head_eps, width, 0, s->groups, queries);
+  if (l->key_norm) norm_rows(key, l->key_norm, l->head_eps, width, 0, 1, key);
+  for (ptrdiff_t q = 0; q < s->groups; q++) turn(queries + q * width, cos, sin, width, queries + q * width);
   turn(key, cos, sin, width, key);
   for (ptrdiff_t k = 0; k < width; k++) {
     store_one(held[i].keys, place + k, key[k], (int)s->half_cache);
@@ -123,7 +126,7 @@ static void step_in_thread(void *given) {
     wait_for(threads);
     ptrdiff_t heads = tokens * s->heads;
     for (ptrdiff_t at = share_of(heads, number, team); at < share_of(heads, number + 1, team); at++)
-      turn_and_keep(s, &m, held, at / s->heads, at % s->heads);
+      turn_and_keep(s, &m, l, held, at / s->heads, at % s->heads);
     wait_for(threads);
     ptrdiff_t before = 0, task = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED);
     for (ptrdiff_t c = 0; c < s->caches; c++) {
