@@ -212,6 +212,7 @@ def _merged(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
         biases = [one.weight.new_zeros(one.out_features) if one.bias is None else one.bias for one in some]
         merged.bias = torch.nn.Parameter(torch.cat(biases), requires_grad=False)
     merged.merges = names  # type: ignore[assignment]
+    merged.computed = None  # type: ignore[assignment]
     return merged
 
 
@@ -258,8 +259,13 @@ def _slice_class() -> type[torch.nn.Module]:
             return None if self.whole[0].bias is None else self.whole[0].bias[self.part]
 
         def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - as torch.nn.Linear has it
-            """Return this part of the outputs."""
-            found: torch.Tensor = self.whole[0](input)[..., self.part]
+            """Return this part of the outputs, which are computed once for all parts of the same input."""
+            whole: Any = self.whole[0]
+            if whole.computed is None or whole.computed[0] is not input:
+                whole.computed = input, whole(input)
+            found: torch.Tensor = whole.computed[1][..., self.part]
+            if self.part.stop == whole.out_features:  # the last part
+                whole.computed = None
             return found
 
     return LinearSlice

@@ -62,6 +62,21 @@ def test_half_precision_is_no_farther_from_single_precision_than_before(tmp_path
         assert float((logits(model) - exact).abs().max()) <= 1e-5 * max(1.0, float(exact.abs().max()))
 
 
+def test_in_another_number_type_merged_layers_compute_once_and_keep_nothing(tmp_path: Path) -> None:
+    model = model_of("qwen2", tmp_path, torch.bfloat16)
+    fuse(model)
+    pack(model, least=0)
+    merged = [getattr(layer, name) for layer in model.model.layers for name in ("qkv_proj", "gate_up_proj")]
+    calls: list[Any] = []
+    for one in merged:
+        one.register_forward_hook(lambda module, *_: calls.append(module))
+    with in_float32():
+        found, again = logits(model), logits(model)
+    assert len(calls) == 2 * len(merged)
+    assert torch.equal(found, again)
+    assert all(one.computed is None for one in merged)
+
+
 def test_weights_and_biases_of_the_parts_can_be_read(tmp_path: Path) -> None:
     model = model_of("qwen2", tmp_path)
     names = [f"self_attn.{name}_proj" for name in "qkv"] + ["mlp.gate_proj", "mlp.up_proj"]
