@@ -1,13 +1,14 @@
-"""Decoder layers of Llama's form, computed by fewer and larger operations.
+"""Decoder layers of Llama's form, or of Qwen3's, computed by fewer and larger operations.
 
 transformers computes such a layer by some sixty operations. In a pass that continues few texts, most of them take
 longer to start than to compute. Here queries, keys and values are one product, and so are gate and up of the
 feed-forward part; a norm is one operation, and a rotation four. The last layer has no feed-forward part for tokens of
 which nothing more is wanted (``Wanted``).
 
-A layer is computed this way only where its code is that of Llama's, and where a trial with random numbers gives what
-that code gives, up to rounding. Attention is whatever the model is set to. The layer's own code stays for arithmetic in
-another number type (``in_float32``).
+Qwen3's layers differ in two norms, of the heads of queries and of keys. A layer is computed this way only where its
+code is that of Llama's or of Qwen3's, and where a trial with random numbers gives what that code gives, up to rounding.
+Attention is whatever the model is set to. The layer's own code stays for arithmetic in another number type
+(``in_float32``).
 """
 
 from __future__ import annotations
