@@ -43,7 +43,7 @@ _GATE_UP: Final = ("gate_proj", "up_proj")
 
 _NORMS: Final = ("input_layernorm", "post_attention_layernorm")
 
-_HEAD_NORMS: Final = {"q_norm", "k_norm"}
+_HEAD_NORMS: Final = ("q_norm", "k_norm")
 
 _ROTATION: Final = ("apply_rotary_pos_emb", "rotate_half")
 """The functions by which a layer's module turns queries and keys."""
@@ -100,8 +100,8 @@ def _can(layer: Any) -> bool:
     if {name for name, _ in layer.named_children()} != {"self_attn", "mlp", *_NORMS}:
         return False
     attention, feed = layer.self_attn, layer.mlp
-    norms = {name: one for name, one in attention.named_children() if name not in (*_QKV, "o_proj")}
-    if len(attention._modules) != len(norms) + 4 or norms.keys() not in (set(), _HEAD_NORMS):
+    parts = dict(attention.named_children())
+    if parts.keys() not in ({*_QKV, "o_proj"}, {*_QKV, "o_proj", *_HEAD_NORMS}):
         return False
     if {name for name, _ in feed.named_children()} != {*_GATE_UP, "down_proj", "act_fn"}:
         return False
@@ -113,7 +113,8 @@ def _can(layer: Any) -> bool:
     kinds = {(str(one.weight.dtype), one.weight.device.type, one.in_features) for one in linear}
     if len(kinds) > 1 or str(linear[0].weight.dtype) not in _CLOSE or linear[0].weight.device.type != "cpu":
         return False
-    alike = len({getattr(norm, "variance_epsilon", None) for norm in norms.values()}) <= 1
+    norms = operations.head_norms(attention)
+    alike = len({getattr(norm, "variance_epsilon", None) for norm in norms}) <= 1
     return alike and _code(layer) == _known_code("Qwen3" if norms else "Llama")
 
 
