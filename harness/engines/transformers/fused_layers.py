@@ -214,7 +214,7 @@ def _merged(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
         biases = [one.weight.new_zeros(one.out_features) if one.bias is None else one.bias for one in some]
         merged.bias = torch.nn.Parameter(torch.cat(biases), requires_grad=False)
     merged.merges = names  # type: ignore[assignment]
-    merged.computed = None  # type: ignore[assignment]
+    merged.computed = None  # type: ignore[assignment] # an input, and its outputs while parts of them are asked for
     return merged
 
 

@@ -1,4 +1,4 @@
-"""Steps through all layers of Llama's form by one call of the kernels, computed in float32.
+"""Steps through all layers of Llama's form, or of Qwen3's, by one call of the kernels, computed in float32.
 
 A step of few rows takes some forty operations of torch per layer, each of which takes longer to start than to compute.
 Here a layer takes none, the rows' keys are written and read where they lie, and no thread waits for another but at the
@@ -141,8 +141,8 @@ class StepKernels:
                 None if one.bias is None else self._read(one.bias),
             ]
         pointers += [self._read(one.weight) for one in of_heads] or [None, None]
-        smallest = [one.variance_epsilon for one in (*norms, *of_heads[:1])]
-        return _Layer(*pointers, *smallest[:2], layer.self_attn.scaling, *smallest[2:])
+        eps = of_heads[0].variance_epsilon if of_heads else 0.0  # the same for both
+        return _Layer(*pointers, *(one.variance_epsilon for one in norms), layer.self_attn.scaling, eps)
 
     def _read(self, numbers: torch.Tensor) -> int:
         """Return where numbers are, as float32 ones."""
