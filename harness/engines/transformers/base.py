@@ -21,10 +21,12 @@ from harness.core.requests import Request
 from harness.engines.base import SLOW_WAYS, EngineProgress
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.devices import copies_notes, devices_of
+from harness.engines.transformers.independence import Company, IndependenceProbe
+from harness.engines.transformers.known_ways import KnownWays
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.logits import SelectiveLogits
 from harness.engines.transformers.memory import first_batch_budget
-from harness.engines.transformers.scoring.plan import WorkDone
+from harness.engines.transformers.scoring.plan import TokenWork, WorkDone
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -92,6 +94,27 @@ class ModelEngine(Generic[Made]):
         self._slow[way] = reason
         if not known:
             _LOG.warning("%s", self._slow_note(way))
+
+    def _company(
+        self, inputs: Callable[[Sequence[TokenWork]], dict[str, Any]], ways: KnownWays, *, causal: bool
+    ) -> Company:
+        """Return the rows that may be computed together, found by a probe; the report says what it costs if not all
+        may.
+
+        Raises ``CheckpointError`` where the model is not what it should be (``IndependenceProbe``).
+        """
+        probe = IndependenceProbe(
+            self.loaded.model,
+            lambda rows: inputs([TokenWork(row, (0,)) for row in rows]),
+            path=self.info.path,
+            vocabulary=self._rows,
+            seq_len=self.info.seq_len,
+            ways=ways,
+        )
+        company = probe.company(causal=causal)
+        if company.reason:
+            self._goes_slowly("batching", company.reason)
+        return company
 
     def _note(self, text: str) -> None:
         """Add a note of what works differently from usual, and log it once."""

@@ -76,7 +76,9 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         self._shared: PrefixTreeScorer | None = None
         self._ways = KnownWays(loaded.model, folder_for(loaded.model) if remembers else None)
         with quiet():
-            probe = [TokenWork(tuple(range(length)), (0,)) for length in (min(5, info.seq_len), 3)]
+            self.company = self._plain.company = self._company(self._plain.inputs, self._ways, causal=True)
+            rows = 1 if self.company.rows == "one" else 2
+            probe = [TokenWork(tuple(range(min(length, info.seq_len))), (0,)) for length in (5, 3)[:rows]]
             inputs = self._plain.inputs(probe)
             different = self._ways.tried("logits", lambda: self._needed.verify(inputs))
             if different is not None:
@@ -195,7 +197,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
     def _verified(self, how: dict[str, Any]) -> PrefixTreeScorer | None:
         """Return the shared way, if the model supports it and gives the same scores for a probe; else None and a
         note."""
-        attention = attention_of(self._model)
+        attention = attention_of(self._model) if self.company.rows == "any" else self.company.reason
         if isinstance(attention, str):
             self._goes_slowly("scoring", attention)
             return None

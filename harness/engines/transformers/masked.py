@@ -22,6 +22,7 @@ from harness.engines.base import Done
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.base import ModelEngine
 from harness.engines.transformers.compat import quiet
+from harness.engines.transformers.known_ways import KnownWays, folder_for
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.logits import read_targets
 from harness.engines.transformers.scoring.padded import in_batches, padded
@@ -70,7 +71,15 @@ class _Question(NamedTuple):
 class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
     """Answers ``FillMask`` and ``PseudoLoglikelihood``."""
 
-    def __init__(self, info: CheckpointInfo, loaded: Loaded, settings: ModelSettings | None = None) -> None:
+    def __init__(
+        self,
+        info: CheckpointInfo,
+        loaded: Loaded,
+        settings: ModelSettings | None = None,
+        *,
+        remembers: bool = False,
+    ) -> None:
+        """With ``remembers``, what an earlier probe has shown is not tried again."""
         settings = settings or ModelSettings()
         super().__init__(info, loaded, self._tokenize_all, settings)
         self._batch = settings.batch
@@ -79,9 +88,14 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         self._shown: dict[int, tuple[str, str]] = {}
         self._known = max(loaded.tokenizer.get_vocab().values()) + 1
         self._frame = frame(loaded.tokenizer, loaded.tokenizer.mask_token or "a")
+        ways = KnownWays(loaded.model, folder_for(loaded.model) if remembers else None)
         with quiet():
-            probe = loaded.tokenizer.encode("a a a a")
-            different = self._needed.verify(self._inputs([tuple(probe), tuple(probe[:-1])]))
+            self.company = self._company(
+                lambda works: self._inputs([work.inputs for work in works]), ways, causal=False
+            )
+            text = tuple(loaded.tokenizer.encode("a a a a"))
+            probe = [text] if self.company.rows == "one" else [text, text[:-1]]
+            different = ways.tried("logits", lambda: self._needed.verify(self._inputs(probe)))
         if different is not None:
             self._goes_slowly("logits", different)
         self.work_done.reset()
@@ -112,6 +126,8 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
                 size=self._batch,
                 vocabulary=self._rows,
                 device=self.loaded.model.device,
+                company=self.company,
+                done=self.work_done,
             )
             scored = iter(
                 in_batches(
@@ -121,6 +137,8 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
                     size=self._batch,
                     vocabulary=self._rows,
                     device=self.loaded.model.device,
+                    company=self.company,
+                    done=self.work_done,
                 )
             )
         answers.update((question.number, one) for question, one in zip(questions, filled, strict=True))

@@ -73,7 +73,7 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> CausalEngine | MaskedEngine:
     """Return the engine of a model that is loaded."""
     if info.kind == "masked":
-        return MaskedEngine(info, loaded, settings)
+        return MaskedEngine(info, loaded, settings, remembers=True)
     return CausalEngine(info, loaded, settings, remembers=True)
 
 

@@ -107,7 +107,7 @@ def test_full_logits_are_used_when_the_head_needs_the_whole_batch(
     def uneven(self: Any, hidden: Any) -> Any:
         return (
             plain(self, hidden)
-            + (0 if hidden.shape[0] > 1 or self.out_features < 100 else 1.0) * hidden.sum()
+            + (0 if hidden.shape[1] >= 5 or self.out_features < 100 else 1.0) * hidden.sum()
         )
 
     monkeypatch.setattr(torch.nn.Linear, "forward", uneven)

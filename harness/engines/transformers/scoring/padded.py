@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.engines.transformers.compat import is_out_of_memory
+from harness.engines.transformers.independence import ANY, Company
 from harness.engines.transformers.logits import SelectiveLogits, read_targets
 from harness.engines.transformers.memory import BatchBudget, release
 from harness.engines.transformers.scoring.plan import Score, TokenWork, WorkDone, batches
@@ -38,6 +39,7 @@ class PaddedScorer:
     ) -> None:
         self._model, self._needed, self._done = model, needed, done
         self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
+        self.company = ANY
 
     def score(self, works: Sequence[TokenWork]) -> list[Score]:
         """Return the scores of all sequences, in their order, whatever the batches."""
@@ -49,6 +51,8 @@ class PaddedScorer:
             size=self._batch,
             vocabulary=self._vocabulary,
             device=self._model.device,
+            company=self.company,
+            done=self._done,
         )
         if works:
             enough = grow([work.inputs for work in works]).tokens
@@ -114,21 +118,22 @@ def in_batches(
     size: int | None,
     vocabulary: int,
     device: Any,
+    company: Company,
+    done: WorkDone,
 ) -> list[Made]:
     """Return the results of all sequences, in their order; ``compute`` returns those of a batch, given its numbers.
 
-    Where memory runs out the budget is halved, and what is left, that batch included, is cut into smaller batches.
+    ``done`` is told the passes that rows which have to stay apart cost. Where memory runs out the budget is halved, and what is left, that batch included, is cut into smaller batches.
     """
     made: dict[int, Made] = {}
     longest = max((len(work.inputs) for work in works), default=1)
     while left := [number for number in range(len(works)) if number not in made]:
-        queue = batches(
-            [works[number] for number in left],
-            size=size,
-            most_tokens=budget.within(0, longest),
-            most_logits=budget.logits,
-            vocabulary=vocabulary,
-        )
+        how: dict[str, Any] = {"size": size, "vocabulary": vocabulary, "most_logits": budget.logits}
+        how["most_tokens"] = budget.within(0, longest)
+        todo = [works[number] for number in left]
+        queue = list(batches(todo, **how, company=company))
+        if company.reason and (enough := len(list(batches(todo, **how)))) < len(queue):
+            done.slowly("batching", len(queue), enough)
         smaller = False
         for batch in queue:
             numbers = [left[index] for index in batch]

@@ -25,6 +25,7 @@ from harness.core.requests import (
 )
 from harness.engines.base import EngineProgress
 from harness.engines.transformers.generation.acceptance import Acceptance
+from harness.engines.transformers.independence import ANY, Company
 from harness.engines.transformers.memory import BatchBudget
 from harness.engines.transformers.tokenizer import TextTokenizer
 
@@ -195,9 +196,17 @@ def windows(tokens: Sequence[int], start: int, seq_len: int) -> Iterator[TokenWo
 
 
 def batches(
-    works: Sequence[TokenWork], *, size: int | None, most_tokens: int, most_logits: int, vocabulary: int
+    works: Sequence[TokenWork],
+    *,
+    size: int | None,
+    most_tokens: int,
+    most_logits: int,
+    vocabulary: int,
+    company: Company = ANY,
 ) -> Iterator[list[int]]:
     """Return the indices of ``works``, each once, in batches of similar length, the longest first.
+
+    Rows that may not be computed together are never in one batch.
 
     With ``size``, each batch has that many. Without, it has as many as keep rows x longest row within ``most_tokens``
     and needed logits within ``most_logits`` numbers (at least one). The longest come first, so that a lack of memory
@@ -213,7 +222,8 @@ def batches(
             full = len(batch) >= size
         else:
             full = longest * (len(batch) + 1) > most_tokens or logits + needed > most_logits
-        if batch and full:
+        apart = company.rows == "one" or company.group(longest) != company.group(len(works[index].inputs))
+        if batch and (full or apart):
             yield batch
             batch, logits = [], 0
         batch.append(index)
