@@ -24,6 +24,9 @@ SERVES: Final[dict[str, tuple[type[Request], ...]]] = {
 }
 """The kinds of request that models of a kind answer."""
 
+LACKS: Final = "no causal model"
+"""The key in ``extra`` under which a masked model that was saved as a causal one says why it is none."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:

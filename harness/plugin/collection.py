@@ -15,7 +15,7 @@ import pytest
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.find import find_checkpoints
 from harness.checkpoints.formats.base import Lasting
-from harness.checkpoints.info import info_from_plain
+from harness.checkpoints.info import LACKS, info_from_plain
 from harness.checkpoints.series import FailedToLoad
 from harness.core.asking import AS_THE_RUN, Asking
 from harness.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, declared, generator_function
@@ -307,7 +307,8 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     unsuited: dict[tuple[str, str], list[str]] = {}
     for info in infos:
         if info not in suited:
-            unsuited.setdefault((info.kind, info.served.get("lacks", "")), []).append(info.name)
+            lacks = info.served.get("lacks", "") or info.extra.get(LACKS, "")
+            unsuited.setdefault((info.kind, lacks), []).append(info.name)
     for (kind, lacks), names in unsuited.items():
         why = f"cannot answer; {lacks}" if lacks else f"({kind} LM) cannot answer"
         leave_out(f"asks {named}, which {listed(names, 3)} {why}")

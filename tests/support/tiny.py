@@ -31,6 +31,9 @@ _SIZE: dict[str, Any] = {
     "num_attention_heads": 4,
 }
 
+_OWN_SIZES = ("funnel", "xlnet")
+"""Model types that take none of the usual names of sizes."""
+
 
 def bytelevel_tokenizer(vocab_size: int = 400) -> Any:
     """A byte-level BPE tokenizer as GPT-2 and most causal models have it; ``<|endoftext|>`` is its BOS and
@@ -122,6 +125,8 @@ def tiny_causal(
     settings = {**_SIZE, "num_key_value_heads": 2, "max_position_embeddings": seq_len, **config}
     if model_type == "gpt2":
         settings = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": seq_len, **config}
+    if model_type in _OWN_SIZES:
+        settings = config
     return _save(
         folder, AutoModelForCausalLM, model_type, bytelevel_tokenizer(), seed=seed, settings=settings
     )
@@ -137,6 +142,8 @@ def tiny_masked(
     if model_type == "distilbert":
         settings = {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4}
         settings |= {"max_position_embeddings": seq_len, **config}
+    if model_type in _OWN_SIZES:
+        settings = config
     return _save(
         folder, AutoModelForMaskedLM, model_type, wordpiece_tokenizer(), seed=seed, settings=settings
     )

@@ -14,7 +14,7 @@ from harness.checkpoints.formats.paths import check_inside
 from harness.checkpoints.formats.sizes import check_sizes, check_vocabulary, length_of
 from harness.checkpoints.formats.tensors import count_parameters, main_dtype, shapes_of
 from harness.checkpoints.formats.weights import INDEX, PICKLED, WEIGHTS, weight_files, weights_of
-from harness.checkpoints.info import SERVES, CheckpointInfo, Kind
+from harness.checkpoints.info import LACKS, SERVES, CheckpointInfo, Kind
 from harness.checkpoints.training_state import progress_of
 from harness.core.errors import CheckpointError
 
@@ -49,6 +49,7 @@ class Transformers:
         if not asked.trust_remote_code:
             check_no_code(path / "config.json", config)
         kind, architecture = kind_of(path / "config.json", config)
+        by = sees_later_tokens(config)
         tensors = weights_of(path)
         shapes = shapes_of(tensors)
         check_tokenizer(path)
@@ -73,6 +74,7 @@ class Transformers:
             dtype=main_dtype(tensors),
             trust_remote_code=asked.trust_remote_code,
             takes_adapters=True,
+            extra={} if by is None else {LACKS: f"{by} in its config.json, so its tokens see later ones"},
             **asdict(progress_of(path)),
         )
 
@@ -175,7 +177,10 @@ CAUSAL_TYPES: Final = frozenset(_CAUSAL.split())
 """Model types that are causal language models when ``architectures`` does not say otherwise."""
 
 _MASKED_ENDINGS: Final = ("ForMaskedLM", "BertForPreTraining")
-_CAUSAL_ENDINGS: Final = ("ForCausalLM", "LMHeadModel")
+_CAUSAL_ENDINGS: Final = ("ForCausalLM", "LMHeadModel", "ModelWithLMHead", "BertGenerationDecoder")
+
+_XLM: Final = frozenset({"flaubert", "xlm"})
+"""Model types with one class for both kinds, whose tokens see later ones unless the config says ``causal``."""
 
 
 def kind_of(path: Path, config: ModelConfig) -> tuple[Kind, str]:
@@ -190,7 +195,7 @@ def kind_of(path: Path, config: ModelConfig) -> tuple[Kind, str]:
             f"{path}: {architecture or config.model_type} is an encoder-decoder or multimodal model; "
             "only masked and causal language models can be scored"
         )
-    if architecture.endswith(_MASKED_ENDINGS):
+    if architecture.endswith(_MASKED_ENDINGS) or sees_later_tokens(config) is not None:
         return "masked", architecture
     if architecture.endswith(_CAUSAL_ENDINGS):
         return "causal", architecture
@@ -207,6 +212,19 @@ def kind_of(path: Path, config: ModelConfig) -> tuple[Kind, str]:
         f"{path}: model type {config.model_type!r} is unknown and 'architectures' is missing; "
         "add 'architectures' to the config, for example [\"LlamaForCausalLM\"]"
     )
+
+
+def sees_later_tokens(config: ModelConfig) -> str | None:
+    """The field by which a model saved as a causal one is a masked one: its tokens see later ones, and its head is
+    the same. None for all others."""
+    architecture = (config.architectures or [""])[0]
+    of_both_kinds = config.model_type in MASKED_TYPES and architecture.endswith(_CAUSAL_ENDINGS)
+    extra = config.model_extra or {}
+    if of_both_kinds and not extra.get("is_decoder"):
+        return "is_decoder is not true"
+    if config.model_type in _XLM and not extra.get("causal"):
+        return "causal is not true"
+    return None
 
 
 def check_no_code(path: Path, config: ModelConfig) -> None:

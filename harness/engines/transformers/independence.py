@@ -256,11 +256,15 @@ class IndependenceProbe:
     def _difference(
         self, plain: Callable[[], torch.Tensor], other: Callable[[], torch.Tensor], *, share: float = 1.0
     ) -> str | None:
-        """Return how far two ways of computing logits are apart, None where that is rounding."""
+        """Return how far two ways of computing logits are apart, None where that is rounding.
+
+        Logits that hold NaN are not compared: answers that need them are refused.
+        """
         first = plain()
+        if bool(first.isnan().any()):
+            return None
         ready = [first]
-        spread = float(first.std()) if first.numel() > 1 else 1.0
-        most = max(_FAINTEST, share * min(1.0, spread)) if spread == spread else 1.0
+        most = max(_FAINTEST, share * min(1.0, float(first[first.isfinite()].std())))
         return difference(self._model, lambda: ready.pop() if ready else plain(), other, most=most)
 
 

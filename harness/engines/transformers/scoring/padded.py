@@ -123,7 +123,8 @@ def in_batches(
 ) -> list[Made]:
     """Return the results of all sequences, in their order; ``compute`` returns those of a batch, given its numbers.
 
-    ``done`` is told the passes that rows which have to stay apart cost. Where memory runs out the budget is halved, and what is left, that batch included, is cut into smaller batches.
+    ``done`` is told the passes that rows which have to stay apart cost. Where memory runs out the budget is halved, and
+    what is left, that batch included, is cut into smaller batches.
     """
     made: dict[int, Made] = {}
     longest = max((len(work.inputs) for work in works), default=1)
