@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.engines.transformers.compat import layer_values
+from harness.engines.transformers.independence import length_boundary
 from harness.engines.transformers.transfer import to_device
 
 if TYPE_CHECKING:
@@ -15,9 +17,6 @@ _KNOWN: Final = {"full_attention", "sliding_attention"}
 
 _OTHER_WINDOWS: Final = ("attention_types", "attention_chunk_size", "attn_types", "block_types")
 """Settings of models that limit attention in special ways, by place in the row and not by position."""
-
-_BY_LENGTH: Final = {"dynamic", "longrope"}
-"""Rotary embeddings that change with the length of the whole text, so that the stored prefix becomes stale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +38,13 @@ def attention_of(model: Any) -> Attention | str:
     implementation = getattr(config, "_attn_implementation", None)
     if implementation not in ("sdpa", "eager"):
         return f"its attention is {implementation}"
-    if odd := [name for name in _OTHER_WINDOWS if getattr(config, name, None)]:
+    if odd := [name for name in _OTHER_WINDOWS if any(layer_values(config, name))]:
         return f"it has {odd[0]}"
-    rope = getattr(config, "rope_parameters", None) or {}
-    kinds_of_rope = {rope.get("rope_type")} | {
-        part.get("rope_type") for part in rope.values() if isinstance(part, dict)
-    }
-    if kinds_of_rope & _BY_LENGTH:
+    if length_boundary(model)[0] is not None:
         return "its positions change with the length of the text"
-    window = getattr(config, "sliding_window", None)
+    window, *others = layer_values(config, "sliding_window")
+    if others:
+        return "its layers have windows of several sizes"
     if getattr(config, "use_sliding_window", True) is False:
         window = None
     kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))

@@ -230,8 +230,20 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
                 self._generation = self._together(self._shared, attention, ends)
             elif "scoring" in self._slow:
                 self._goes_slowly("generating", self._slow["scoring"])
-            self._generation = self._generation or SequentialGenerator(self._model, ends, done=self.work_done)
+            self._generation = self._generation or self._one_by_one(ends)
         return self._generation
+
+    def _one_by_one(self, ends: Ends) -> SequentialGenerator:
+        """Return the generator of one text at a time; a note says where the model's ``generate`` is not used."""
+        generator = SequentialGenerator(self._model, ends, done=self.work_done)
+        probe = _tails(min(_PROBE_TOKENS, self.info.seq_len), self._rows)[0]
+        different = self._ways.tried("generate", lambda: generator.verify(probe, self._plain.logits))
+        if different is not None:
+            generator.from_the_beginning = True
+            self._note(
+                f"each token of a text is computed from the text's beginning, since steps differ: {different}"
+            )
+        return generator
 
     def _together(self, shared: PrefixTreeScorer, attention: Attention, ends: Ends) -> BatchGenerator | None:
         how: dict[str, Any] = {"budget": self.budget}

@@ -9,6 +9,7 @@ when the library has changed what is patched, or does by itself what the workaro
     pages_let_go          transformers 5.23     pages of a mapped file stay in memory beside the converted model
     MISMATCHES            transformers 5.23     tensors of other shapes are printed, and the error does not name them
     no_length_limit       transformers 5.23     a text longer than the tokenizer's own limit causes a warning
+    layer_values          transformers 5.23     a config whose layers differ refuses to be asked for the setting of all
     plain_generation      transformers 5.23     a model's own settings are added to those that ``generate`` is given
     check_gguf_packages   transformers 5.23     a missing package is reported late, and in more than one line
     check_sentencepiece   transformers 5.23     without sentencepiece its files are mistaken for tiktoken's
@@ -210,6 +211,14 @@ def no_length_limit(tokenizer: Any) -> Any:
     """Make the tokenizer truncate nothing and warn of nothing: the engines truncate texts themselves."""
     tokenizer.model_max_length = int(1e30)
     return tokenizer
+
+
+def layer_values(config: Any, name: str) -> list[Any]:
+    """Return the values that the layers of a model have for a setting, each once; None where they have none."""
+    try:
+        return [getattr(config, name, None)]
+    except RuntimeError:
+        return list(dict.fromkeys(getattr(layer, name, None) for layer in config.per_layer_config))
 
 
 @contextmanager

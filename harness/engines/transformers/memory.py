@@ -15,6 +15,7 @@ from typing import Any, Final
 from harness.core.errors import CheckpointError
 from harness.engines.machine_memory import bytes_of, free_bytes, resident_bytes, shown_size
 from harness.engines.settings import ModelSettings
+from harness.engines.transformers.compat import layer_values
 from harness.engines.transformers.devices import neighbours
 from harness.engines.transformers.half_precision import stored_type
 
@@ -197,18 +198,24 @@ def _allowance(model: Any, settings: ModelSettings) -> Allowance:
 def _costs(model: Any) -> Costs:
     config = model.config.get_text_config()
     size, held = model.dtype.itemsize, stored_type(model.dtype, model.device).itemsize
-    width = int(getattr(config, "hidden_size", 1024))
-    inner = int(getattr(config, "intermediate_size", None) or 4 * width)
-    heads = int(getattr(config, "num_attention_heads", None) or 1)
-    own = int(getattr(config, "num_key_value_heads", None) or heads)
-    head = int(getattr(config, "head_dim", None) or width // heads)
+
+    def most(name: str, otherwise: int) -> int:
+        values = layer_values(config, name)
+        flat = [one for value in values for one in (value if isinstance(value, list | tuple) else [value])]
+        return max((int(value) for value in flat if value), default=otherwise)
+
+    width = most("hidden_size", 1024)
+    inner = most("intermediate_size", 4 * width)
+    heads = most("num_attention_heads", 1)
+    own = most("num_key_value_heads", heads)
+    head = most("head_dim", width // heads)
     eager = getattr(config, "_attn_implementation", "sdpa") == "eager"
     scores = heads * (3 * 4 + size)  # scores, as put together, as weights, and in the model's own type
     return Costs(
         # A layer's hidden states and their copies, its queries, keys and values, and the wide part of its MLP.
         token=held * (12 * width + 4 * inner),
         logit=size + 2 * 4,  # as computed, as float32, and one copy
-        row=2 * int(getattr(config, "num_hidden_layers", None) or 1) * own * head * held,
+        row=2 * most("num_hidden_layers", 1) * own * head * held,
         copied=2 * head * held * (own + heads),  # put together, and repeated for the heads that share them
         pair=scores if eager else 3 * held,
         scores=scores,

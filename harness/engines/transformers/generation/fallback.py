@@ -1,23 +1,33 @@
 """Continues prompts one by one with transformers' own ``generate``, as any causal model can.
 
 Only the choice of a token and the end of a text are ours, so that both ways of generating give the same texts.
+
+With some models (RoBERTa, XLM, XLNet) ``generate`` computes the steps after the prompt otherwise than a pass over the
+whole text. ``verify`` finds that out; then each token is computed from the whole text before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from harness.engines.transformers.agreement import difference
 from harness.engines.transformers.compat import plain_generation
 from harness.engines.transformers.generation.grouping import by_length, group, waves
 from harness.engines.transformers.generation.sampling import choose
 from harness.engines.transformers.generation.sequence import Ended, Ends, GeneratedSequence, samples_of
 from harness.engines.transformers.prompts import Prompt
-from harness.engines.transformers.scoring.plan import WorkDone
+from harness.engines.transformers.scoring.padded import padded
+from harness.engines.transformers.scoring.plan import TokenWork, WorkDone
 
 if TYPE_CHECKING:
     import torch
+
+_PROBE_STEPS: Final = 3
+
+ChooseNext: TypeAlias = "Callable[[torch.Tensor], int | None]"
+"""Takes the logits [1, vocabulary] of the next token, and returns that token; None where the text ends."""
 
 
 class SequentialGenerator:
@@ -25,6 +35,7 @@ class SequentialGenerator:
 
     def __init__(self, model: Any, ends: Ends, *, done: WorkDone) -> None:
         self._model, self._ends, self._done = model, ends, done
+        self.from_the_beginning = False
         self._prefixes: set[tuple[int, ...]] = set()
         self._at_work: tuple[int, GeneratedSequence] | None = None
 
@@ -64,7 +75,58 @@ class SequentialGenerator:
             self._prefixes.add(shared)
         return found
 
+    def verify(
+        self, probe: tuple[int, ...], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Compare the logits of ``generate`` after a probe's beginning with ``plain``, those of passes over the whole.
+
+        Return None where they agree, else the difference.
+        """
+        import torch
+
+        least = max(1, len(probe) - _PROBE_STEPS)
+        tokens = probe[least:]
+
+        def expected() -> torch.Tensor:
+            return plain([TokenWork(probe[:length], (0,)) for length in range(least, len(probe) + 1)])
+
+        def steps() -> torch.Tensor:
+            found: list[torch.Tensor] = []
+
+            def choose_next(scores: torch.Tensor) -> int | None:
+                found.append(scores[0].float())
+                return tokens[len(found) - 1] if len(found) <= len(tokens) else None
+
+            self._generate(probe[:least], len(tokens) + 1, choose_next)
+            return torch.stack(found)
+
+        return difference(self._model, expected, steps)
+
     def _sample(self, sample: GeneratedSequence) -> GeneratedSequence:
+        prompt = sample.prompt
+
+        def choose_next(scores: torch.Tensor) -> int | None:
+            """Return the sample's next token; None where the text ends with it."""
+            (token,) = choose(scores.float(), [sample.draw])
+            over = sample.take(token)
+            self._done.stepped(1)
+            return None if over else token or 0
+
+        generate = self._generate_from_the_beginning if self.from_the_beginning else self._generate
+        generate(prompt.tokens, prompt.request.max_new_tokens, choose_next)
+        steps = max(0, len(sample.tokens) - 1)
+        again = steps
+        if self.from_the_beginning:
+            again = sum(len(prompt.tokens) + step for step in range(1, steps + 1))
+        self._done.prefilled += len(prompt.tokens)
+        self._done.decoded += steps
+        self._done.computed += len(prompt.tokens) + again
+        self._done.continued += again
+        self._done.logits += len(sample.tokens)
+        return sample
+
+    def _generate(self, tokens: Sequence[int], most: int, choose_next: ChooseNext) -> None:
+        """Have ``generate`` continue a prompt by up to ``most`` tokens."""
         import torch
         from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
@@ -73,9 +135,8 @@ class SequentialGenerator:
         def choice(_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
             """Keep only the chosen token in the logits of the next token."""
             nonlocal over
-            (token,) = choose(scores.float(), [sample.draw])
-            over = sample.take(token)
-            self._done.stepped(1)
+            token = choose_next(scores)
+            over = token is None
             only = torch.full_like(scores, float("-inf"))
             only[:, token or 0] = 0.0
             return only
@@ -84,22 +145,25 @@ class SequentialGenerator:
             """Return whether the text ends, after the token has been added."""
             return torch.full((ids.shape[0],), over, dtype=torch.bool, device=ids.device)
 
-        prompt = sample.prompt
-        ids = torch.tensor([prompt.tokens], device=self._model.device)
+        ids = torch.tensor([list(tokens)], device=self._model.device)
         with plain_generation(self._model):
             self._model.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
-                generation_config=GenerationConfig(
-                    max_new_tokens=prompt.request.max_new_tokens, do_sample=False, pad_token_id=0
-                ),
+                generation_config=GenerationConfig(max_new_tokens=most, do_sample=False, pad_token_id=0),
                 logits_processor=LogitsProcessorList([choice]),
                 stopping_criteria=StoppingCriteriaList([stop]),
             )
-        self._done.prefilled += len(prompt.tokens)
-        again = max(0, len(sample.tokens) - 1)
-        self._done.decoded += again
-        self._done.computed += len(prompt.tokens) + again
-        self._done.continued += again
-        self._done.logits += len(sample.tokens)
-        return sample
+
+    def _generate_from_the_beginning(self, tokens: Sequence[int], most: int, choose_next: ChooseNext) -> None:
+        """Continue a prompt by up to ``most`` tokens, each by a pass over the whole text before it."""
+        import torch
+
+        text = list(tokens)
+        with torch.inference_mode():
+            for _ in range(most):
+                inputs = padded([tuple(text)], 0, self._model.device)
+                token = choose_next(self._model(**inputs, use_cache=False).logits[:, -1])
+                if token is None:
+                    return
+                text.append(token)
