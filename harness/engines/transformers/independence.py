@@ -163,12 +163,18 @@ class IndependenceProbe:
             return torch.cat([logits[row, : len(rows[row])].float() for row in wanted])
 
     def _check_informative(self, logits: torch.Tensor) -> None:
-        """Raise ``CheckpointError`` where all tokens have the same logit; NaN is told with the answers."""
-        if bool((logits.amax(dim=-1) == logits.amin(dim=-1)).all()):
-            raise CheckpointError(
-                f"{self._path}: its logits are {float(logits[0, 0]):.3g} for every token of the vocabulary, so no "
-                "answer can be told from another; its weights are empty, or were not saved: save the model again"
-            )
+        """Raise ``CheckpointError`` where all tokens, or all places of a text, have the same logits; NaN is told with
+        the answers."""
+        if bool((logits == logits[:, :1]).all()):
+            said = f"its logits are {float(logits[0, 0]):.3g} for every token of the vocabulary"
+        elif len(logits) > 1 and bool((logits == logits[:1]).all()):
+            said = "its logits are the same after every text"
+        else:
+            return
+        raise CheckpointError(
+            f"{self._path}: {said}, so no answer can be told from another; its weights are empty, or were not saved: "
+            "save the model again"
+        )
 
     def _check_causal(self, row: Tokens) -> None:
         """Raise ``CheckpointError`` where the second half of a row changes the logits of the first."""
