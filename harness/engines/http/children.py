@@ -141,7 +141,7 @@ def _local(name: str, asked: Asked) -> tuple[CheckpointInfo | None, str]:
     """Return the checkpoint that a name means, and what the server is told; a file or folder that is not known here may
     be known to the server."""
     try:
-        found = resolve(name, seq_len=asked.seq_len)
+        found = resolve(name, seq_len=asked.seq_len, served=True)
     except CheckpointError:
         path = Path(name).expanduser()
         if not name or not path.exists():
