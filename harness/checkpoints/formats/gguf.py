@@ -206,7 +206,8 @@ class _Header:
         if kind == _STRING:
             return self._string()
         if kind != _ARRAY:
-            return self._take(_SCALARS[kind])[0]
+            value: Value = self._take(_SCALARS[kind])[0]
+            return value
         element, count = self._take("IQ")
         if element != _STRING:
             form = _SCALARS[element]

@@ -287,24 +287,29 @@ class _Reading:
     def _understood(self, name: str, value: Value) -> bool:
         """Return whether a key is read, after noting the value that it becomes."""
         form = self._form
-        if name in form.neutral:
-            return _among(value, form.neutral[name])
         if name in form.reads:
             return True
+        if name.startswith("rope.") and name not in form.config:
+            return form.rope == "none" or self._understood_rope(name, value)
         if isinstance(value, (tuple, Length)):
             return name == "attention.head_count_kv" and form.rope == "read"
         if name in form.config:
             self._values[form.config[name]] = value
             return True
+        plain = name in _SHAPE or name == "tensor_data_layout"
+        return (plain and name not in form.neutral) or self._is_neutral(name, value)
+
+    def _is_neutral(self, name: str, value: Value) -> bool:
+        """Return whether a value says what the model does anyway."""
+        form = self._form
         if name in ("attention.key_length", "attention.value_length"):
-            return value == self._head or (form.head_dim and value == self._keys.get("attention.key_length"))
-        if name == "attention.scale" and self._head:
-            return _among(value, (0, self._head**-0.5))
+            free = form.head_dim and value == self._keys.get("attention.key_length")
+            return free or value == self._head
+        if name == "attention.scale" and self._head_dim:
+            return _among(value, (0, self._head_dim**-0.5))
         if name == _WINDOW and isinstance(value, int) and value >= self._number("context_length", 1 << 62):
             return True
-        if name.startswith("rope."):
-            return form.rope == "none" or self._understood_rope(name, value)
-        return name in _SHAPE or name == "tensor_data_layout" or _among(value, _NEUTRAL.get(name, ()))
+        return _among(value, form.neutral.get(name, _NEUTRAL.get(name, ())))
 
     def _understood_rope(self, name: str, value: Value) -> bool:
         if name == "rope.dimension_count":
@@ -393,8 +398,10 @@ class _Reading:
             largest = self._keys.get("block_count") == {"gemma2": 46, "gemma3": 62}[self._name]
             values["query_pre_attn_scalar"] = self._head if largest else size
         if self._name == "mamba":
-            width = self._number("ssm.inner_size", 0)
-            values["expand"] = width / self._number("embedding_length", 1)
+            width, size = (int(self._number(name, 1)) for name in ("ssm.inner_size", "embedding_length"))
+            if width % size:
+                raise refusal(self._path, f"holds mamba.ssm.inner_size = {width}")
+            values["expand"] = width // size
 
 
 def _among(value: Value, allowed: tuple[Any, ...]) -> bool:

@@ -63,7 +63,7 @@ _WAYS: Final[Mapping[str, tuple[str, ...]]] = {
 SPLITS: Final = {name: ways for names, ways in _WAYS.items() for name in names.split()}
 
 _WHOLE_WORDS: Final = frozenset(
-    "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 tekken".split()
+    ["llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken"]
 )
 """Those whose words that are tokens are not merged, and whose texts begin with BOS unless the file says otherwise."""
 

@@ -41,7 +41,7 @@ def gguf_config(path: Path) -> Any:
     said, _ = PreTrainedConfig.get_config_dict(path.parent, gguf_file=path.name, local_files_only=True)
     if ROPE_FREQUENCIES in header.tensors:
         values[_DIVISORS] = _rope_freqs(path)
-    return AutoConfig.for_model(**said | values)
+    return AutoConfig.for_model(**{"pad_token_id": None} | said | values)
 
 
 def _rope_freqs(path: Path) -> list[float]:
@@ -131,11 +131,11 @@ def gguf_tokenizer(path: Path) -> Any:
     tokens = content["tokens"]
     if len(set(tokens)) != len(tokens):
         raise CheckpointError(f"{path}: has a token twice; convert it again")
-    if wrong := [name for name, token in form.tokens.items() if not 0 <= token < len(tokens)]:
-        if wrong := [name for name in wrong if name != "pad_token"]:
-            raise CheckpointError(
-                f"{path}: its {wrong[0]} is none of its {len(tokens)} tokens; convert it again"
-            )
+    wrong = [
+        name for name, token in form.tokens.items() if not 0 <= token < len(tokens) and name != "pad_token"
+    ]
+    if wrong:
+        raise CheckpointError(f"{path}: its {wrong[0]} is none of its {len(tokens)} tokens; convert it again")
     named = {name: tokens[token] for name, token in form.tokens.items() if token < len(tokens)}
     backend = (
         _byte_level(form, content) if form.model == "gpt2" else _sentencepiece(form, architecture, content)
