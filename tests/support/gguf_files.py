@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,6 @@ EMBEDDING, LAYERS, HEADS, LENGTH = 32, 2, 4, 128
 
 def tokenizer_keys(tokenizer: Any, pre: str = "gpt-2") -> dict[str, Any]:
     """The keys of a byte-level tokenizer."""
-    import json
-
     said = json.loads(tokenizer.backend_tokenizer.to_str())
     tokens = sorted(said["model"]["vocab"], key=said["model"]["vocab"].__getitem__)
     special = {token["content"] for token in said["added_tokens"] if token["special"]}
@@ -78,7 +77,7 @@ def tensors_of(model: Any, architecture: str) -> dict[str, Any]:
     import gguf
 
     (known,) = (kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
-    names = gguf.get_tensor_name_map(known, LAYERS)
+    names = gguf.get_tensor_name_map(known, model.config.num_hidden_layers)
     tied = getattr(model.config, "tie_word_embeddings", False)
     found = {}
     for name, tensor in model.state_dict().items():

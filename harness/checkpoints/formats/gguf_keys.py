@@ -44,7 +44,7 @@ ROPE_FREQUENCIES: Final = "rope_freqs.weight"
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What is done with the keys of one architecture, which are named without its name here.
+    """The use of the keys of one architecture, which are named without its name here.
 
     ``config``: the names of values in Transformers' config. ``reads``: what Transformers makes a config of by itself.
     ``rope``: whether heads are rotated as a whole, in part, not at all, or as Transformers reads it. ``scalings`` are
@@ -200,10 +200,8 @@ _PART: Final = re.compile(r"-(\d{5})-of-(\d{5})$")
 
 
 def refusal(path: Path, what: str) -> CheckpointError:
-    """The error that names what this process cannot compute with, and the way that can."""
-    return CheckpointError(
-        f"{path}: {what}, which Transformers does not compute with; give llama-server:{path} instead"
-    )
+    """The error that names what Transformers would ignore, and the way that does not."""
+    return CheckpointError(f"{path}: {what}, which cannot be honoured here; give llama-server:{path} instead")
 
 
 def shown(key: str, value: Value) -> str:
@@ -397,7 +395,7 @@ class _Reading:
             # The largest of both kinds has another scale; llama.cpp tells them by their layers, too.
             largest = self._keys.get("block_count") == {"gemma2": 46, "gemma3": 62}[self._name]
             values["query_pre_attn_scalar"] = self._head if largest else size
-        if self._name == "mamba":
+        if self._name == "mamba" and "ssm.inner_size" in self._keys:
             width, size = (int(self._number(name, 1)) for name in ("ssm.inner_size", "embedding_length"))
             if width % size:
                 raise refusal(self._path, f"holds mamba.ssm.inner_size = {width}")

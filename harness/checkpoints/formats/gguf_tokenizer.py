@@ -92,17 +92,19 @@ _OFF: Final = (
     "normalizer.strip_accents",
 )
 
-GEMMA: Final = ("gemma2", "gemma3")
+_GEMMA: Final = ("gemma2", "gemma3")
 
 
 class GgufTokenizer(NamedTuple):
-    """``model`` is ``gpt2`` or ``llama``; ``splits`` are expressions that cut a text, one after the other.
+    """``model`` is ``gpt2`` or ``llama``, of which ``gemma`` is a kind.
 
+    ``splits`` are expressions that cut a text, one after the other.
     ``whole_words``: a word that is a token is not put together of others. ``space``: a space comes before each text.
     ``tokens`` are the ids of special tokens by the names that Transformers gives these.
     """
 
     model: str
+    gemma: bool
     splits: tuple[str, ...]
     whole_words: bool
     space: bool
@@ -123,7 +125,7 @@ def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> Gg
         raise refusal(path, f"has a tokenizer of the kind {model!r:.40}")
     space = said.get("add_space_prefix", model == "llama")
     refused = {f"{start}{name}": value for name, value in said.items() if not _understood(name, value)}
-    if space and (model == "gpt2" or architecture in GEMMA):
+    if space and (model == "gpt2" or architecture in _GEMMA):
         refused[f"{start}add_space_prefix"] = True
     if refused:
         raise refusal(path, f"holds {listed((shown(*pair) for pair in refused.items()), 3)}")
@@ -142,6 +144,7 @@ def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> Gg
             tokens[f"{name}_token"] = value
     found = GgufTokenizer(
         model,
+        architecture in _GEMMA,
         SPLITS[str(pre)] if model == "gpt2" else (),
         whole_words=whole,
         space=bool(space),

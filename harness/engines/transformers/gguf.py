@@ -14,7 +14,7 @@ from harness.checkpoints.formats.gguf_keys import (
     config_values,
     refusal,
 )
-from harness.checkpoints.formats.gguf_tokenizer import GEMMA, GgufTokenizer, tokenizer_of
+from harness.checkpoints.formats.gguf_tokenizer import GgufTokenizer, tokenizer_of
 from harness.core.errors import CheckpointError
 from harness.core.text import listed
 
@@ -123,12 +123,19 @@ def gguf_tokenizer(path: Path) -> Any:
     Raises ``CheckpointError`` where it is of another kind, or its tokens do not fit together.
     """
     from transformers import PreTrainedTokenizerFast
-    from transformers.integrations.gguf import get_gguf_tokenizer
+    from transformers.integrations.gguf import read_gguf_metadata
 
     header = read_gguf(path)
     form = tokenizer_of(path, header.architecture, header.keys)
-    architecture, content, options = get_gguf_tokenizer(str(path))
-    tokens = content["tokens"]
+    lists = ("tokenizer.ggml.tokens", "tokenizer.ggml.merges")
+    said, _ = read_gguf_metadata(str(path), lists)
+    content = {
+        name: said[key]
+        for name in ("tokens", "merges", "scores", "token_type")
+        if (key := f"tokenizer.ggml.{name}") in said
+    }
+    if not isinstance(tokens := content.get("tokens"), list):
+        raise CheckpointError(f"{path}: its header has no {lists[0]}; convert it again")
     if len(set(tokens)) != len(tokens):
         raise CheckpointError(f"{path}: has a token twice; convert it again")
     wrong = [
@@ -137,15 +144,12 @@ def gguf_tokenizer(path: Path) -> Any:
     if wrong:
         raise CheckpointError(f"{path}: its {wrong[0]} is none of its {len(tokens)} tokens; convert it again")
     named = {name: tokens[token] for name, token in form.tokens.items() if token < len(tokens)}
-    backend = (
-        _byte_level(form, content) if form.model == "gpt2" else _sentencepiece(form, architecture, content)
-    )
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
+        tokenizer_object=(_byte_level if form.model == "gpt2" else _sentencepiece)(form, content),
         **dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token")) | named,
         add_bos_token=form.add_bos,
         add_eos_token=form.add_eos,
-        chat_template=options.get("chat_template"),
+        chat_template=said.get("tokenizer.chat_template"),
         clean_up_tokenization_spaces=False,
     )
 
@@ -181,7 +185,7 @@ def _byte_level(form: GgufTokenizer, content: dict[str, Any]) -> Any:
     return backend
 
 
-def _sentencepiece(form: GgufTokenizer, architecture: str, content: dict[str, Any]) -> Any:
+def _sentencepiece(form: GgufTokenizer, content: dict[str, Any]) -> Any:
     """Return SentencePiece's BPE as Transformers makes it of a file, with a space before texts or without.
 
     SentencePiece and llama.cpp put that space before texts that begin with one, too.
@@ -189,8 +193,9 @@ def _sentencepiece(form: GgufTokenizer, architecture: str, content: dict[str, An
     from tokenizers import decoders, normalizers
     from transformers.integrations.gguf import convert_gguf_tokenizer
 
-    backend, _ = convert_gguf_tokenizer(architecture, content)
-    if architecture in GEMMA:
+    kind = "gemma2" if form.gemma else "llama"
+    backend, _ = convert_gguf_tokenizer(kind, {**content, "tokenizer_type": "llama"})
+    if form.gemma:
         return backend
     spaces = normalizers.Replace(" ", "▁")
     backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), spaces]) if form.space else spaces
