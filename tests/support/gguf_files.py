@@ -113,7 +113,7 @@ def _changed(name: str, array: Any, architecture: str, config: Any) -> Any:
     elif architecture == "bloom" and "attn_qkv" in name:
         split = array.reshape(config.n_head, 3, -1, *array.shape[1:])
         array = np.concatenate([split[:, part].reshape(-1, *array.shape[1:]) for part in range(3)])
-    elif name.endswith("ssm_conv1d.weight"):
+    elif name.endswith(("ssm_conv1d.weight", "shortconv.conv.weight")):
         array = array.squeeze(1)
     elif name.endswith("ssm_a"):
         array = -np.exp(array)

@@ -38,6 +38,9 @@ _SHAPE: Final = (
 )
 """Sizes, which Transformers reads for every architecture."""
 
+_TEXTS: Final = ("tensor_data_layout", "rope.scaling.type")
+"""Keys whose values are texts; the former is history."""
+
 ROPE_FREQUENCIES: Final = "rope_freqs.weight"
 """The tensor of numbers that the frequencies of Llama 3.1 and later are divided by."""
 
@@ -285,6 +288,8 @@ class _Reading:
     def _understood(self, name: str, value: Value) -> bool:
         """Return whether a key is read, after noting the value that it becomes."""
         form = self._form
+        if isinstance(value, str) and name not in _TEXTS:
+            return False
         if name in form.reads:
             return True
         if name.startswith("rope.") and name not in form.config:

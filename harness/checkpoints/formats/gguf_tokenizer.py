@@ -7,6 +7,7 @@ a name that is not here is refused. SentencePiece's BPE (``llama``) cuts nothing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -70,14 +71,7 @@ _WHOLE_WORDS: Final = frozenset(
 _PASSED: Final = frozenset(
     (
         *("model", "pre", "tokens", "token_type", "scores", "merges", "token_type_count"),
-        *(
-            "bos_token_id",
-            "eos_token_id",
-            "unknown_token_id",
-            "padding_token_id",
-            "add_bos_token",
-            "add_eos_token",
-        ),
+        *("bos_token_id", "eos_token_id", "unknown_token_id", "padding_token_id"),
         *("eot_token_id", "eom_token_id", "seperator_token_id", "separator_token_id", "mask_token_id"),
         *("cls_token_id", "prefix_token_id", "suffix_token_id", "middle_token_id"),
         *(f"fim_{name}_token_id" for name in ("pre", "suf", "mid", "pad", "rep", "sep")),
@@ -125,6 +119,9 @@ def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> Gg
         raise refusal(path, f"has a tokenizer of the kind {model!r:.40}")
     space = said.get("add_space_prefix", model == "llama")
     refused = {f"{start}{name}": value for name, value in said.items() if not _understood(name, value)}
+    refused |= {
+        key: value for key, value in keys.items() if re.match(r"tokenizer\.(?!ggml\.|chat_|huggingface)", key)
+    }
     if space and (model == "gpt2" or architecture in _GEMMA):
         refused[f"{start}add_space_prefix"] = True
     if refused:
@@ -166,4 +163,8 @@ def _understood(name: str, value: Value) -> bool:
         return value is False
     if name in ("precompiled_charsmap", "suppress_tokens"):
         return value in ((), Length(0))
-    return name in _PASSED or name in ("add_space_prefix", "huggingface.json")
+    if name.startswith("add_"):
+        return isinstance(value, bool) and name in ("add_bos_token", "add_eos_token", "add_space_prefix")
+    if name.endswith("_token_id"):
+        return isinstance(value, int) and name in _PASSED
+    return name in _PASSED

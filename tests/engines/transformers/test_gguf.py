@@ -132,6 +132,14 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         },
         {**ROPE, **RMS, **EXPERTS, "expert_shared_feed_forward_length": 40},
     ),
+    "lfm2": (
+        "lfm2",
+        {
+            **{**SIZES, "norm_eps": EPSILON, "rope_theta": BASE, "conv_L_cache": 3},
+            **{"block_auto_adjust_ff_dim": False, "layer_types": ["conv", "full_attention"]},
+        },
+        {**ROPE, **RMS, "attention.head_count_kv": [0, 2], "shortconv.l_cache": 3},
+    ),
     "qwen3moe": (
         "qwen3_moe",
         {
