@@ -38,6 +38,7 @@ _SHAPE: Final = (
 )
 """Sizes, which Transformers reads for every architecture."""
 
+_ENDLESS: Final = 1 << 62
 _TEXTS: Final = ("tensor_data_layout", "rope.scaling.type")
 """Keys whose values are texts; the former is history."""
 
@@ -288,8 +289,8 @@ class _Reading:
     def _understood(self, name: str, value: Value) -> bool:
         """Return whether a key is read, after noting the value that it becomes."""
         form = self._form
-        if isinstance(value, str) and name not in _TEXTS:
-            return False
+        if not (name in _TEXTS if isinstance(value, str) else _is_sane(value)):
+            return name == "rope.scaling.yarn_ext_factor" and value == -1
         if name in form.reads:
             return True
         if name.startswith("rope.") and name not in form.config:
@@ -310,7 +311,7 @@ class _Reading:
             return free or value == self._head
         if name == "attention.scale" and self._head_dim:
             return _among(value, (0, self._head_dim**-0.5))
-        if name == _WINDOW and isinstance(value, int) and value >= self._number("context_length", 1 << 62):
+        if name == _WINDOW and isinstance(value, int) and value >= self._number("context_length", _ENDLESS):
             return True
         return _among(value, form.neutral.get(name, _NEUTRAL.get(name, ())))
 
@@ -349,7 +350,7 @@ class _Reading:
 
     def _number(self, name: str, default: float) -> float:
         value = self._keys.get(name, default)
-        return value if isinstance(value, (int, float)) else default
+        return value if isinstance(value, (int, float)) and _is_sane(value) else default
 
     def _has_place(self, name: str) -> bool:
         """Return whether a tensor outside the layers is one that we know how to use.
@@ -405,6 +406,11 @@ class _Reading:
             if width % size:
                 raise refusal(self._path, f"holds mamba.ssm.inner_size = {width}")
             values["expand"] = width // size
+
+
+def _is_sane(value: Value) -> bool:
+    """Return whether a value, if it is a number, is finite and none below 0."""
+    return not isinstance(value, (int, float)) or 0 <= value < _ENDLESS
 
 
 def _among(value: Value, allowed: tuple[Any, ...]) -> bool:

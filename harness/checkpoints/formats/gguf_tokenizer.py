@@ -90,7 +90,7 @@ _GEMMA: Final = ("gemma2", "gemma3")
 
 
 class GgufTokenizer(NamedTuple):
-    """``model`` is ``gpt2`` or ``llama``, of which ``gemma`` is a kind.
+    """``model`` is ``gpt2`` or ``llama``, of which ``gemma`` and ``phi3`` are kinds.
 
     ``splits`` are expressions that cut a text, one after the other.
     ``whole_words``: a word that is a token is not put together of others. ``space``: a space comes before each text.
@@ -99,6 +99,7 @@ class GgufTokenizer(NamedTuple):
 
     model: str
     gemma: bool
+    phi3: bool
     splits: tuple[str, ...]
     whole_words: bool
     space: bool
@@ -142,6 +143,7 @@ def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> Gg
     found = GgufTokenizer(
         model,
         architecture in _GEMMA,
+        architecture == "phi3",
         SPLITS[str(pre)] if model == "gpt2" else (),
         whole_words=whole,
         space=bool(space),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -203,4 +204,14 @@ def _sentencepiece(form: GgufTokenizer, content: dict[str, Any]) -> Any:
     parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     backend.decoder = decoders.Sequence([*parts, decoders.Strip(" ", left=1)] if form.space else parts)
     backend.model.unk_token = content["tokens"][form.tokens["unk_token"]]
-    return backend
+    return _stripping(backend) if form.phi3 else backend
+
+
+def _stripping(backend: Any) -> Any:
+    """Return a tokenizer whose special tokens take the space after them, as Phi-3's do; its files cannot say it."""
+    from tokenizers import Tokenizer
+
+    said = json.loads(backend.to_str())
+    for token in said["added_tokens"]:
+        token["rstrip"] = token["special"] and token["content"] not in ("<unk>", "<s>", "<|endoftext|>")
+    return Tokenizer.from_str(json.dumps(said))

@@ -313,8 +313,8 @@ def test_a_file_named_mistral_has_no_window_that_it_does_not_name(tmp_path: Path
     assert distance(found, model) < 1e-5
 
 
-def tokenizer(path: Path, keys: dict[str, Any]) -> Any:
-    said = model_keys("llama", block_count=1, feed_forward_length=32)
+def tokenizer(path: Path, keys: dict[str, Any], architecture: str = "llama") -> Any:
+    said = model_keys(architecture, block_count=1, feed_forward_length=32)
     count = len(keys["tokenizer.ggml.tokens"])
     return gguf_tokenizer(write(path, said | keys, {"token_embd.weight": np.zeros((count, 32))}))
 
@@ -434,6 +434,30 @@ def test_sentencepieces_tokens_are_its_own(space: bool, tmp_path: Path) -> None:
     texts = [*TEXTS, " Paris", "a", "日本 🙂"]
     assert [found(text).input_ids for text in texts] == [[1, *pieces.encode(text)] for text in texts]
     assert [found.decode(found(text).input_ids, skip_special_tokens=True) for text in texts] == texts
+
+
+def test_the_special_tokens_of_phi_3_take_the_space_after_them(tmp_path: Path) -> None:
+    tokens = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        "▁",
+        "H",
+        "i",
+        "▁H",
+        "▁Hi",
+        "<|user|>",
+        *(f"<0x{n:02X}>" for n in range(256)),
+    ]
+    keys = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [-float(number) for number in range(len(tokens))],
+        "tokenizer.ggml.token_type": [2, 3, 3, 1, 1, 1, 1, 1, 3, *([6] * 256)],
+    }
+    found = tokenizer(tmp_path / "x.gguf", keys, "phi3")
+    assert found("<|user|>\nHi").input_ids == [1, 8, 7]
+    assert len(tokenizer(tmp_path / "y.gguf", keys)("<|user|>\nHi").input_ids) > 3
 
 
 def test_a_token_that_is_there_twice_is_refused(tmp_path: Path) -> None:
