@@ -72,15 +72,21 @@ def resolve(
     base_model: str | None = None,
     trust_remote_code: bool = False,
     lasting: Lasting | None = None,
+    served: bool = False,
 ) -> list[CheckpointInfo]:
     """The checkpoints that ``source`` names, at least one; nothing is loaded, and torch is not imported.
 
     ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of the options ``--eval-seq-len`` and so on.
-    ``lasting`` holds what is started for them; without it nothing is.
+    ``lasting`` holds what is started for them; without it nothing is. ``served``: a server is to load the weights.
     Raises ``CheckpointError`` (one line) when a checkpoint is missing or fails to load.
     """
     found = find(
-        source, seq_len=seq_len, base_model=base_model, trust_remote_code=trust_remote_code, lasting=lasting
+        source,
+        seq_len=seq_len,
+        base_model=base_model,
+        trust_remote_code=trust_remote_code,
+        lasting=lasting,
+        served=served,
     )
     if found.failed:
         raise CheckpointError(found.failed[0].message)
@@ -95,6 +101,7 @@ def find(
     trust_remote_code: bool = False,
     options: Mapping[str, str] = MappingProxyType({}),
     lasting: Lasting | None = None,
+    served: bool = False,
 ) -> Found:
     """The same, but of several checkpoints those that fail to load are listed apart from the others.
 
@@ -104,7 +111,12 @@ def find(
     Raises ``CheckpointError`` where ``source`` names a single checkpoint that fails to load, or none at all.
     """
     resolve_base = partial(resolve, seq_len=seq_len, trust_remote_code=trust_remote_code)
-    asked = Asked(source, seq_len, base_model, trust_remote_code, resolve_base=resolve_base, lasting=lasting)
+    asked = Asked(
+        *(source, seq_len, base_model, trust_remote_code),
+        resolve_base=resolve_base,
+        lasting=lasting,
+        served=served,
+    )
     if "\0" in source:
         raise CheckpointError(f"{source!r}: no path; check --checkpoint")
     if (owner := _owner(source)) is not None:

@@ -44,7 +44,8 @@ class Asked:
 
     ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of ``--eval-seq-len`` and so on;
     ``options`` those of ``TARGET?NAME=VALUE&...`` for an engine that declares them. ``resolve_base`` resolves the
-    base of an adapter. ``lasting`` holds what is started for the checkpoint; None where nothing may be.
+    base of an adapter. ``lasting`` holds what is started for the checkpoint; None where nothing may be. ``served``: it
+    is a server that loads the weights, not this process.
     """
 
     source: str
@@ -54,6 +55,7 @@ class Asked:
     options: Mapping[str, str] = field(default_factory=dict)
     resolve_base: Callable[[str], list[CheckpointInfo]] = lambda _: []
     lasting: Lasting | None = None
+    served: bool = False
 
     def limited(self, path: Path | str, takes: int) -> int:
         """Return ``seq_len``, by default the most that the checkpoint takes; raise ``CheckpointError`` for more."""

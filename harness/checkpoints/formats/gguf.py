@@ -1,4 +1,4 @@
-"""The header of a GGUF file: architecture, context length and tensors, and whether the file is whole.
+"""The header of a GGUF file: its keys, the names and sizes of its tensors, and whether the file is whole.
 
 The format: ``GGUF``, version (u32), number of tensors and of key-value pairs (u64 each), then the pairs. A pair is a
 key (u64 length and UTF-8), the type of the value (u32) and the value. Then comes a record per tensor: name, number of
@@ -14,10 +14,12 @@ from collections import Counter
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from harness.checkpoints.formats.base import Asked
 from harness.checkpoints.formats.content import file_lines
+from harness.checkpoints.formats.gguf_keys import Length, Value, check_kind, config_values
+from harness.checkpoints.formats.gguf_tokenizer import tokenizer_of
 from harness.checkpoints.formats.paths import readable
 from harness.checkpoints.info import SERVES, CheckpointInfo
 from harness.core.errors import CheckpointError
@@ -38,8 +40,14 @@ _LENGTH: Final = 2048
 """The context length in tokens where the file does not say."""
 
 _LONGEST: Final = 1 << 24
+_MOST_KEPT: Final = 1024
+"""The longest array or text that is kept: lists of layers are shorter, those of tokens longer."""
+
 _MOST_SIDES: Final = 4
 _ALIGNMENT: Final = 32
+
+_MAY_BE_NONE: Final = ("feed_forward_length", "attention.head_count")
+"""Sizes that are 0 for models without such a part (Mamba)."""
 
 _SIDES: Final = ("embedding_length", "feed_forward_length", "attention.head_count", "vocab_size")
 
@@ -54,8 +62,15 @@ class Gguf:
         return path.suffix == ".gguf" and path.is_file()
 
     def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
-        """Describe the file by its header. Raises ``CheckpointError`` where it is broken or cut off."""
+        """Describe the file by its header.
+
+        Raises ``CheckpointError`` where it is broken or cut off, no model, or (unless a server is to load it) holds
+        what this process cannot compute with.
+        """
         header = read_gguf(path)
+        if not asked.served:
+            config_values(path, header.architecture, header.keys, header.tensors)
+            tokenizer_of(path, header.architecture, header.keys)
         return CheckpointInfo(
             name=path.stem,
             source=asked.source,
@@ -81,12 +96,18 @@ class Gguf:
 
 
 class GgufHeader(NamedTuple):
-    """``context_length`` is in tokens, None when the file does not say; ``dtype`` is the type of most numbers."""
+    """``context_length`` is in tokens, None when the file does not say; ``dtype`` is the type of most numbers.
+
+    ``keys`` has the values of all keys; an array of numbers is a tuple; of a long array or
+    text, and of an array of texts, only the length is there.
+    """
 
     architecture: str
     context_length: int | None
     parameters: int
     dtype: str
+    keys: dict[str, Value]
+    tensors: frozenset[str]
 
 
 def read_gguf(path: Path) -> GgufHeader:
@@ -97,14 +118,10 @@ def read_gguf(path: Path) -> GgufHeader:
                 raise CheckpointError(
                     f"{path}: no GGUF file (it does not begin with 'GGUF'); fetch or convert it again"
                 )
-            version, tensors, _ = struct.unpack("<IQQ", file.read(20))
+            version, _, _ = struct.unpack("<IQQ", file.read(20))
             if version not in (2, 3):
                 raise CheckpointError(
                     f"{path}: GGUF version {version} is not supported; convert it to version 3"
-                )
-            if tensors == 0:
-                raise CheckpointError(
-                    f"{path}: holds no tensors (a vocabulary alone); give the model's own file"
                 )
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 return _Header(path, content).read()
@@ -123,30 +140,36 @@ class _Header:
     def read(self) -> GgufHeader:
         """The whole header."""
         _, tensors, pairs = self._take("IQQ")
-        architecture: str | None = None
-        known: dict[str, int] = {}
+        keys: dict[str, Value] = {}
         for _ in range(pairs):
             key = self._string()
             value = self._value()
-            if key == "general.architecture":
-                architecture = str(value)
-            elif isinstance(value, int):
-                known[key] = value
-        if architecture is None:
+            keys[key] = Length(len(value)) if isinstance(value, str) and len(value) > _MOST_KEPT else value
+        check_kind(self._path, keys)
+        if tensors == 0:
+            raise CheckpointError(
+                f"{self._path}: holds no tensors (a vocabulary alone); give the model's own file"
+            )
+        architecture = keys.get("general.architecture")
+        if not isinstance(architecture, str):
             raise CheckpointError(f"{self._path}: its header names no general.architecture; convert it again")
         counts: Counter[str] = Counter()
+        names: list[str] = []
         end = longest = 0
         for _ in range(tensors):
-            kind, sides, last = self._tensor()
+            name, kind, sides, last = self._tensor()
+            names.append(name)
             counts[kind] += prod(sides)
             end, longest = max(end, last), max(longest, *sides)
-        self._check_sizes(architecture, known, tensors, longest)
-        self._check_whole(end, known.get("general.alignment", _ALIGNMENT))
-        length = known.get(f"{architecture}.context_length")
-        return GgufHeader(architecture, length, counts.total(), counts.most_common(1)[0][0])
+        whole = {key: value for key, value in keys.items() if isinstance(value, int)}
+        self._check_sizes(architecture, whole, tensors, longest)
+        self._check_whole(end, whole.get("general.alignment", _ALIGNMENT))
+        length = whole.get(f"{architecture}.context_length")
+        kind = counts.most_common(1)[0][0]
+        return GgufHeader(architecture, length, counts.total(), kind, keys, frozenset(names))
 
-    def _tensor(self) -> tuple[str, tuple[int, ...], int]:
-        """Type, sides, and the last byte, counted from where the tensors begin."""
+    def _tensor(self) -> tuple[str, str, tuple[int, ...], int]:
+        """Name, type, sides, and the last byte, counted from where the tensors begin."""
         name = self._string()
         (count,) = self._take("I")
         if not 0 < count <= _MOST_SIDES:
@@ -155,13 +178,14 @@ class _Header:
         kind, offset = self._take("IQ")
         numbers = prod(sides)
         shown, block, size = _TYPES.get(kind, (f"type {kind}", 1, 0))
-        return shown, sides, offset + -(-numbers // block) * size
+        return name, shown, sides, offset + -(-numbers // block) * size
 
     def _check_sizes(self, architecture: str, known: dict[str, int], tensors: int, longest: int) -> None:
         """Raises ``CheckpointError`` for a size that no tensor has: a model would be built to it."""
         for name, most in (("block_count", tensors), *((name, longest) for name in _SIDES)):
             value = known.get(f"{architecture}.{name}", 1)
-            if not 0 < value <= most:
+            least = 0 if name in _MAY_BE_NONE else 1
+            if not least <= value <= most:
                 raise CheckpointError(
                     f"{self._path}: {architecture}.{name} is {value}, which its {tensors} tensors, no side of them "
                     f"longer than {longest}, cannot have; convert it again"
@@ -176,18 +200,21 @@ class _Header:
                 f"{self._path}: cut off, {size} bytes of {needed} are there; fetch or copy it again"
             )
 
-    def _value(self) -> int | float | str | None:
-        """Read one value; arrays are skipped and give None."""
+    def _value(self) -> Value:
+        """Read one value. Of an array of texts, or a long one, only the length is kept."""
         (kind,) = self._take("I")
         if kind == _STRING:
             return self._string()
         if kind != _ARRAY:
-            value: int | float = self._take(_SCALARS[kind])[0]
+            value: Value = self._take(_SCALARS[kind])[0]
             return value
         element, count = self._take("IQ")
         if element != _STRING:
-            self._skip(count * struct.calcsize("<" + _SCALARS[element]))
-            return None
+            form = _SCALARS[element]
+            if count <= _MOST_KEPT:
+                return self._take(f"{count}{form}")
+            self._skip(count * struct.calcsize("<" + form))
+            return Length(count)
         unpack, content = struct.Struct("<Q").unpack_from, self._content
         at, size = self._at, len(content)
         for _ in range(count):
@@ -195,7 +222,7 @@ class _Header:
             if at > size:
                 raise struct.error("cut off")
         self._at = at
-        return None
+        return Length(count)
 
     def _string(self) -> str:
         (length,) = self._take("Q")
@@ -205,7 +232,7 @@ class _Header:
         self._skip(length)
         return self._content[start : self._at].decode("utf-8")
 
-    def _take(self, form: str) -> tuple[int, ...]:
+    def _take(self, form: str) -> tuple[Any, ...]:
         values = struct.unpack_from(f"<{form}", self._content, self._at)
         self._at += struct.calcsize(f"<{form}")
         return values

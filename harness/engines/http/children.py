@@ -7,6 +7,7 @@ and workers of xdist ask the same server. Unlike that of other served models, th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -19,6 +20,8 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.checkpoints.formats.base import Asked, Lasting
+from harness.checkpoints.formats.gguf import read_gguf
+from harness.checkpoints.formats.gguf_tokenizer import tokenizer_of
 from harness.checkpoints.info import CheckpointInfo
 from harness.checkpoints.resolve import resolve
 from harness.core.errors import CheckpointError
@@ -141,7 +144,7 @@ def _local(name: str, asked: Asked) -> tuple[CheckpointInfo | None, str]:
     """Return the checkpoint that a name means, and what the server is told; a file or folder that is not known here may
     be known to the server."""
     try:
-        found = resolve(name, seq_len=asked.seq_len)
+        found = resolve(name, seq_len=asked.seq_len, served=True)
     except CheckpointError:
         path = Path(name).expanduser()
         if not name or not path.exists():
@@ -164,13 +167,26 @@ def _started(command: Command, start: Start, asked: Asked, lasting: Lasting) -> 
     )
     lasting.callback(child.end, lasting)
     child.wait(lasting)
-    tokenizer = asked.options.get("tokenizer") or (None if start.local is None else start.path)
+    tokenizer = asked.options.get("tokenizer") or _tokenizer(start)
     options = {name: asked.options[name] for name in ("model",) if name in asked.options}
     if tokenizer is not None:
         options["tokenizer"] = tokenizer
     address = parse_address(f"http://{HOST}:{port}")
     info = inspect_server(address, replace(asked, options=options), start.context)
     return _described(info, command, start, arguments)
+
+
+def _tokenizer(start: Start) -> str | None:
+    """Return where the model's tokenizer is; None where only the server knows its kind."""
+    if start.local is None:
+        return None
+    if start.local.format == "gguf":
+        header = read_gguf(start.local.path)
+        with contextlib.suppress(CheckpointError):
+            tokenizer_of(start.local.path, header.architecture, header.keys)
+            return start.path
+        return None
+    return start.path
 
 
 def _described(info: CheckpointInfo, command: Command, start: Start, arguments: list[str]) -> CheckpointInfo:

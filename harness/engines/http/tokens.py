@@ -98,7 +98,7 @@ def _loaded(name: str) -> Any:
     if not path.exists() and is_hub_id(name):
         return tokenizer_at(name)
     try:
-        (info,) = resolve(name, seq_len=None)[:1]
+        (info,) = resolve(name, seq_len=None, served=True)[:1]
     except CheckpointError as error:
         raise CheckpointError(f"--eval-tokenizer: {error}") from None
     return load_mtp_tokenizer(info) if info.format == "mtp" else load_tokenizer(info)

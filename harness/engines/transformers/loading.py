@@ -33,6 +33,7 @@ from harness.engines.transformers.compat import (
     refused_global,
 )
 from harness.engines.transformers.devices import check_device_map, choose_device
+from harness.engines.transformers.gguf import check_tensors, divide_frequencies, gguf_config, gguf_tokenizer
 from harness.engines.transformers.unpacked import UnpackedModels
 
 if TYPE_CHECKING:
@@ -122,7 +123,11 @@ def _loaded(
             if not unpacked and not _is_gguf(info):
                 _check_room(info, config)
             model, report = _model(info, config, dtype, device_map)
+        if _is_gguf(info):
+            check_tensors(info, model, report)
         check_report(info, report)
+        if unpacked or _is_gguf(info):
+            divide_frequencies(info.path, model)
         check_vocabulary(info, model, tokenizer)
         model = place(info, model, device) if device_map is None else model
         return Loaded(model.eval(), tokenizer)
@@ -143,6 +148,9 @@ def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
 
 def load_tokenizer(info: CheckpointInfo) -> Any:
     """Return the checkpoint's tokenizer. Raises ``CheckpointError`` where it cannot be loaded."""
+    if _is_gguf(info):
+        with quiet(), one_line_errors(f"{info.path}: its tokenizer cannot be loaded", "convert it again"):
+            return no_length_limit(gguf_tokenizer(info.path))
     folder, how = _source(info)
     return tokenizer_at(folder, who=info.path, **how)
 
@@ -222,14 +230,15 @@ def _source(info: CheckpointInfo) -> tuple[Path, dict[str, Any]]:
 
 
 def _config(info: CheckpointInfo) -> Any:
-    """Return the config of a folder, None for a GGUF file.
+    """Return the config of a folder or GGUF file.
 
     Sizes that the weights contradict are corrected in it, so that no mismatch needs to be ignored.
     """
     from transformers import AutoConfig
 
     if _is_gguf(info):
-        return None
+        with one_line_errors(f"{info.path}: no config of {info.architecture}", "convert it again"):
+            return gguf_config(info.path)
     where = info.path / "config.json"
     with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
         folder, how = _source(info)
@@ -242,8 +251,14 @@ def _model(
     folder, options = _source(info)
     if not _is_gguf(info):
         pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
-        options |= {"config": config, "use_safetensors": None if pickled else True}
-    options |= {"dtype": dtype, "output_loading_info": True, "weights_only": True, **MISMATCHES}
+        options["use_safetensors"] = None if pickled else True
+    options |= {
+        "config": config,
+        "dtype": dtype,
+        "output_loading_info": True,
+        "weights_only": True,
+        **MISMATCHES,
+    }
     if device_map is not None:
         options["device_map"] = device_map
     model, report = _auto_class(info).from_pretrained(folder, **options)

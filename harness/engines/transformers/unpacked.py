@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 
-_FORM: Final = 2
-"""Raised when folders are written in another way."""
+_FORM: Final = 3
+"""Raised when folders are written in another way, or files unpacked otherwise."""
 
 _MADE_BY: Final = ("transformers", "tokenizers", "gguf", "torch")
 

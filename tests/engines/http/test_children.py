@@ -18,6 +18,7 @@ from harness.core.requests import Generate, Loglikelihood
 from harness.engines.http import child, guard
 from harness.engines.http.child import Child, free_port
 from harness.engines.registry import identity
+from tests.support.gguf_files import model_keys, write
 from tests.support.small_server import gone, install, starts
 
 STARTS = """
@@ -102,6 +103,19 @@ def test_the_fingerprint_of_a_server_of_known_weights_is_theirs_and_its_own(note
         assert not own.startswith(WEAK)
         assert own == identity(started(f"vllm:{whole}", lasting))
         assert own != identity(started(f"vllm:{whole}?args=--seed 7", lasting))
+
+
+def test_a_server_loads_a_file_that_this_process_refuses_and_its_fingerprint_is_of_the_weights(
+    notes: Path, tmp_path: Path
+) -> None:
+    keys = {**model_keys("llama"), "llama.attention.scale": 0.1, "tokenizer.ggml.model": "bert"}
+    tensors = {"token_embd.weight": [[0.0] * 64], "blk.0.x": [0.0], "blk.1.x": [0.0]}
+    path = write(tmp_path / "x.gguf", keys, tensors)
+    with pytest.raises(CheckpointError, match="cannot be honoured here; give llama-server:"):
+        resolve(str(path), seq_len=None)
+    with Lasting() as lasting:
+        info = started(f"vllm:{path}", lasting)
+        assert not (identity(info) or WEAK).startswith(WEAK)
 
 
 def test_a_server_that_ends_at_its_start_is_an_error_with_its_last_words(
