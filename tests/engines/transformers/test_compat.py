@@ -201,6 +201,17 @@ def test_plain_generation_takes_a_models_own_settings_away(tmp_path: Path) -> No
     assert model.generation_config is own
 
 
+def test_layer_values_are_had_of_a_config_that_refuses_to_say_one_for_all() -> None:
+    from transformers import AutoConfig
+
+    config = AutoConfig.for_model("gemma4_text")
+    with pytest.raises(RuntimeError, match="per-layer"):
+        _ = config.head_dim
+    assert len(compat.layer_values(config, "head_dim")) == 2
+    assert compat.layer_values(config, "hidden_size") == [config.hidden_size]
+    assert compat.layer_values(config, "no_such_setting") == [None]
+
+
 def test_check_gguf_packages_and_check_sentencepiece_name_what_is_absent(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -167,7 +167,10 @@ def test_a_causal_model_scores_and_writes_as_its_own_code_does(
     from transformers import AutoModelForCausalLM
 
     folder = make(tmp_path / "m", AutoModelForCausalLM, causal, CAUSAL_SETTINGS.get(causal, {}))
-    exactly, plain = (Plain(AutoModelForCausalLM, folder, name) for name in ("float32", dtype))  # type: ignore[arg-type]
+    exactly, plain = (
+        Plain(AutoModelForCausalLM, folder, "float32"),
+        Plain(AutoModelForCausalLM, folder, dtype),
+    )
     exact = [exactly.exact(*pair) for pair in PAIRS]
     assert error([exactly.incremental(*pair) for pair in PAIRS], exact) < 1e-3
     most = allowed([plain.exact(*pair) for pair in PAIRS], exact, 10)
@@ -190,7 +193,10 @@ def test_a_masked_model_answers_as_its_own_code_does(masked: str, dtype: Dtype, 
     from transformers import AutoModelForMaskedLM
 
     folder = make(tmp_path / "m", AutoModelForMaskedLM, masked, MASKED_SETTINGS.get(masked, {}))
-    exactly, plain = (Plain(AutoModelForMaskedLM, folder, name) for name in ("float32", dtype))  # type: ignore[arg-type]
+    exactly, plain = (
+        Plain(AutoModelForMaskedLM, folder, "float32"),
+        Plain(AutoModelForMaskedLM, folder, dtype),
+    )
     exact = [exactly.pseudo(text) for text in TEXTS]
     most = allowed([plain.pseudo(text) for text in TEXTS], exact, 40)
     engine = opened(folder, dtype)

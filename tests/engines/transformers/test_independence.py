@@ -143,10 +143,8 @@ def of_length(folder: Path, kind: str) -> Path:
 @pytest.mark.parametrize("order", [1, -1])
 def test_one_long_row_changes_no_shorter_ones(order: int, tmp_path: Path) -> None:
     folder = of_length(tmp_path / "m", "longrope")
-    requests: list[Request] = [
-        Loglikelihood(context, " the boat was small")
-        for context in ("She said", CORPUS[2], CORPUS[0] + CORPUS[1], "A question:", CORPUS[1][:30])
-    ][::order]
+    contexts = ("She said", CORPUS[2], CORPUS[0] + CORPUS[1], "A question:", CORPUS[1][:30])[::order]
+    requests: list[Request] = [Loglikelihood(context, " the boat was small") for context in contexts]
     alone = [by_itself(folder, request) for request in requests]
     engine = engine_for(folder)
     assert numbers(engine.answer(requests)) == pytest.approx(alone, abs=1e-4)
@@ -208,7 +206,7 @@ def test_a_state_puts_attributes_buffers_and_parts_back() -> None:
     state.restore()
     assert not state.changed
     assert model[0] is first
-    assert float(model.table) == 0.0  # type: ignore[arg-type]
+    assert float(model.table) == 0.0
     assert not hasattr(model, "longest")
 
 
