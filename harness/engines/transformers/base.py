@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Generic, TypeVar
 
@@ -95,10 +95,14 @@ class ModelEngine(Generic[Made]):
 
     def _note(self, text: str) -> None:
         """Add a note of what works differently from usual, and log it once."""
-        note = f"{self.info.path}: {text}"
-        if note not in self._loaded_notes:
-            self._loaded_notes = (*self._loaded_notes, note)
-            _LOG.warning("%s", note)
+        self.note_all([f"{self.info.path}: {text}"])
+
+    def note_all(self, notes: Iterable[str]) -> None:
+        """Add notes that name the checkpoint, and log each of them once."""
+        for note in notes:
+            if note not in self._loaded_notes:
+                self._loaded_notes = (*self._loaded_notes, note)
+                _LOG.warning("%s", note)
 
     def _slow_note(self, way: str) -> str:
         return f"{self.info.path}: {SLOW_WAYS[way][0]}, which is slow: {self._slow[way]}"

@@ -33,6 +33,7 @@ from harness.engines.transformers.compat import (
     refused_global,
 )
 from harness.engines.transformers.devices import check_device_map, choose_device
+from harness.engines.transformers.library_warnings import heard
 from harness.engines.transformers.unpacked import UnpackedModels
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Loaded:
     """A model in evaluation mode on its device, and its tokenizer.
 
     Both are transformers' objects, or have the same interface. ``notes`` say which parts of the checkpoint are not
-    used.
+    used, and what libraries warned of when it was loaded.
     """
 
     model: Any
@@ -99,9 +100,11 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
         except CheckpointError as error:
             _LOG.info("%s; it is unpacked again", error)
             unpacked.drop(known)
-    found = _loaded(info, dtype, device)
-    with quiet():
-        unpacked.keep(info, found.model, found.tokenizer)
+    with heard() as warnings:
+        found = _loaded(info, dtype, device)
+    if not warnings:  # what is unpacked would not be warned of again
+        with quiet():
+            unpacked.keep(info, found.model, found.tokenizer)
     return found
 
 
