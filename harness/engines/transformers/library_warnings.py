@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock, get_ident
 from typing import Final
@@ -30,9 +31,9 @@ _HARMLESS: Final = re.compile(
     | \bloss_type\b | gradient\ checkpointing | `labels`   # training
     | num_labels | id2label                    # heads of classifiers
     | without\ passing\ (a\ )?`layer_idx`      # caches are tried before they are used
-    | fast\ path | causal.conv1d | mamba.ssm | flash.linear.attention | Falling\ back\ to\ (the\ )?(naive|torch)   # speed
+    | fast\ path | causal.conv1d | mamba.ssm | flash.linear.attention | Falling\ back\ to\ (the\ )?naive   # speed
     | does\ not\ support\ `output_attentions   # nothing reads attentions
-    | pass(ing)?\ (in\ )?an\ `attention_mask`  # texts that hold the padding token; nothing is masked without being asked
+    | pass(ing)?\ (in\ )?an\ `attention_mask`  # no text is padded without one
     | automatically\ padded\ (from|to)         # and cut again, by the model itself
     | Ignoring\ clean_up_tokenization_spaces   # which would destroy texts
     | tokenizer\.json`\ is\ ByteLevel          # the file decides, as it should
@@ -129,7 +130,7 @@ def hear_python(message: Warning | str, category: type[Warning], filename: str, 
     """Tell a Python warning, unless it is harmless; has the parameters of ``warnings.showwarning``."""
     if not issubclass(category, _OF_TIME):
         parts = Path(filename).parts
-        packages = [name for place, name in zip(parts, parts[1:], strict=False) if place == "site-packages"]
+        packages = [name for place, name in pairwise(parts) if place == "site-packages"]
         _tell(packages[-1] if packages else "a library", str(message))
 
 

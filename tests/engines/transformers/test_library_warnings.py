@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from harness.core.requests import Generate, RollingLoglikelihood
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.compat import quiet
 from harness.engines.transformers.library_warnings import heard
-from tests.support.engines import engine_for
+from tests.support.engines import before_each_pass, engine_for
 from tests.support.tiny import tiny_causal
 
 LOGGER = logging.getLogger("transformers.modeling_utils")
@@ -156,4 +157,14 @@ def test_a_warning_while_the_model_is_tried_is_noted(tmp_path: Path, monkeypatch
     (info,) = resolve(str(tiny_causal(tmp_path, model_type="llama")), seq_len=None)
     engine: Any = TransformersFactory().open(info, ModelSettings())
     assert any("another number" in note for note in engine.notes)
+    engine.close()
+
+
+def test_a_warning_while_the_model_answers_is_noted_once(tmp_path: Path) -> None:
+    engine = engine_for(tiny_causal(tmp_path, model_type="llama"))
+    before_each_pass(engine, lambda _: LOGGER.warning("another number"))
+    engine.answer([RollingLoglikelihood("The quick brown fox")])
+    engine.answer([Generate("The quick", max_new_tokens=3)])
+    assert [note for note in engine.usage["notes"] if "another number" in note] == engine.notes
+    assert len(engine.notes) == 1
     engine.close()
