@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.formats.weights import PICKLED, PICKLED_INDEX
+from harness.checkpoints.formats.weights import PICKLED, PICKLED_INDEX, wrappers_of
 from harness.core.errors import CheckpointError
 from harness.core.text import count, listed
 from harness.engines.settings import ModelSettings
@@ -128,7 +128,7 @@ def _loaded(
         check_report(info, report)
         check_vocabulary(info, model, tokenizer)
         model = place(info, model, device) if device_map is None else model
-        return Loaded(model.eval(), tokenizer)
+        return Loaded(model.eval(), tokenizer, _notes(info))
 
 
 def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
@@ -246,11 +246,21 @@ def _model(
     if not _is_gguf(info):
         pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
         options |= {"config": config, "use_safetensors": None if pickled else True}
+        options["key_mapping"] = dict.fromkeys(wrappers_of(info.path), "") or None
     options |= {"dtype": dtype, "output_loading_info": True, "weights_only": True, **MISMATCHES}
     if device_map is not None:
         options["device_map"] = device_map
     model, report = _auto_class(info).from_pretrained(folder, **options)
     return model, report
+
+
+def _notes(info: CheckpointInfo) -> tuple[str, ...]:
+    """Return what of the checkpoint is not taken as it stands."""
+    if _is_gguf(info) or not wrappers_of(info.path):
+        return ()
+    return (
+        f"{info.path}: what a wrapper (torch.compile, FSDP ...) put into the names of tensors is left out",
+    )
 
 
 def _auto_class(info: CheckpointInfo) -> Any:
