@@ -22,8 +22,8 @@ _RELATIVE_TABLE: Final = re.compile(r"(^|\.)encoder\.rel_embeddings\.weight$")
 _WORD_TABLE: Final = re.compile(r"(^|\.)(word_embeddings|embed_tokens|wte|embed_in|tok_embeddings)\.weight$")
 
 _PADDING_TYPES: Final = (
-    "camembert data2vec-text esm ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta "
-    "xlm-roberta-xl xmod"
+    "camembert data2vec-text esm ibert longformer luke mpnet prophetnet roberta roberta-prelayernorm "
+    "xlm-roberta xlm-roberta-xl xmod"
 )
 _PADDING_ROWS: Final = frozenset(_PADDING_TYPES.split())
 """Model types that number positions from the padding index on: ``pad_token_id + 1`` rows are never used. ESM does so
@@ -124,7 +124,8 @@ def _rows(shapes: Shapes, pattern: re.Pattern[str]) -> tuple[str, int] | None:
 def _unused_rows(config: ModelConfig, has_table: bool) -> int:
     if config.model_type not in _PADDING_ROWS or (config.model_type == "esm" and not has_table):
         return 0
-    return (1 if config.pad_token_id is None else config.pad_token_id) + 1
+    ahead = 1 if config.model_type == "prophetnet" else 0  # it looks up the positions of coming tokens, too
+    return (1 if config.pad_token_id is None else config.pad_token_id) + 1 + ahead
 
 
 def _relative_override(
@@ -173,7 +174,7 @@ def check_sizes(path: Path, config: ModelConfig, shapes: Shapes) -> None:
 
 
 _NOT_NEGATIVE: Final = re.compile(
-    r"^(num|n|d)_|(^|_)(size|sizes|dim|dims|heads|layers|rank|experts|per_tok|window|groups|kernel|factor)$|eps(ilon)?$"
+    r"^(num|n|d)_|(^|_)(size|sizes|dim|dims|heads|layers|rank|experts|per_tok|groups|kernel|factor)$|eps(ilon)?$"
 )
 _POSITIVE: Final = re.compile(r"(^|_)(theta|base|base_freq|head_dim)$|^factor$")
 _INNER: Final = ("text_config", "rope_parameters", "rope_scaling", "attn_config", "ffn_config")
@@ -200,7 +201,7 @@ def _check_numbers(path: Path, config: Mapping[str, Any], within: str = "") -> N
 
 def _no_size(path: Path, name: str, value: float) -> CheckpointError:
     return CheckpointError(
-        f"{path}: {name}={value} is no size; save the checkpoint again with its own config"
+        f"{path}: {name}={value} is not possible; save the checkpoint again with its own config"
     )
 
 

@@ -14,7 +14,15 @@ from harness.checkpoints.formats.foreign import foreign
 from harness.checkpoints.formats.paths import check_inside
 from harness.checkpoints.formats.sizes import check_sizes, check_vocabulary, length_of
 from harness.checkpoints.formats.tensors import count_parameters, main_dtype, shapes_of
-from harness.checkpoints.formats.weights import INDEX, PICKLED, WEIGHTS, check_types, weight_files, weights_of
+from harness.checkpoints.formats.weights import (
+    INDEX,
+    PICKLED,
+    WEIGHTS,
+    check_gathered,
+    check_types,
+    weight_files,
+    weights_of,
+)
 from harness.checkpoints.info import SERVES, CheckpointInfo, Kind
 from harness.checkpoints.training_state import progress_of
 from harness.core.errors import CheckpointError
@@ -53,7 +61,9 @@ class Transformers:
         tensors = weights_of(path)
         shapes = shapes_of(tensors)
         check_tokenizer(path)
-        check_types(path, tensors, config)
+        check_gathered(path, tensors)
+        if getattr(config, "quantization_config", None) is None:
+            check_types(path, tensors)
         check_vocabulary(path, config, shapes)
         check_sizes(path / "config.json", config, shapes)
         tokens = _tokenizer_length(path, config, asked.trust_remote_code)

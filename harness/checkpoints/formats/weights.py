@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.checkpoints.formats.config_files import ModelConfig, ShardIndex, read_json
+from harness.checkpoints.formats.config_files import ShardIndex, read_json
 from harness.checkpoints.formats.foreign import foreign
 from harness.checkpoints.formats.paths import shard_path
 from harness.checkpoints.formats.safetensors import read_tensors
@@ -66,24 +66,25 @@ def _plain(name: str, patterns: Sequence[str]) -> str:
     return name
 
 
-def check_types(folder: Path, tensors: Mapping[str, Tensor], config: ModelConfig) -> None:
-    """Raises ``CheckpointError`` for weights that are empty, which DeepSpeed leaves where it has not gathered them, and
-    for those that are whole or complex numbers, which would be taken as they stand: without the config of a
-    quantization nobody knows their scale."""
+def check_types(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Raises ``CheckpointError`` for weights that are whole or complex numbers, which would be taken as they stand:
+    without a quantization nobody knows their scale."""
+    for name, tensor in tensors.items():
+        if tensor.dtype[0] in "IUBC" and tensor.dtype != "BF16" and not _WHOLE.search(name):
+            raise CheckpointError(
+                f"{folder}: the tensor {name!r} has numbers of type {tensor.dtype}, and no quantization that "
+                "transformers knows says their scale; save the weights in a floating-point type"
+            )
+
+
+def check_gathered(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Raises ``CheckpointError`` for weights that are empty: DeepSpeed leaves them so if it did not gather them."""
     if empty := sorted(name for name, tensor in tensors.items() if tensor.shape == (0,)):
         raise CheckpointError(
             f"{folder}: {count(len(empty), 'tensor')} without any number: {listed(empty, 3)}; if DeepSpeed's "
             "ZeRO-3 left them, merge its own files (zero_to_fp32.py), or save with "
             "stage3_gather_16bit_weights_on_model_save"
         )
-    if getattr(config, "quantization_config", None) is not None:
-        return
-    for name, tensor in tensors.items():
-        if tensor.dtype[0] in "IUBC" and tensor.dtype != "BF16" and not _WHOLE.search(name):
-            raise CheckpointError(
-                f"{folder}: the tensor {name!r} has numbers of type {tensor.dtype}, and config.json has no "
-                "'quantization_config' that says their scale; save the weights in a floating-point type"
-            )
 
 
 def _stored(folder: Path) -> Tensors:

@@ -27,12 +27,13 @@ _HARMLESS: Final = re.compile(
     | \btorch_dtype\b | \buse_fast\b           # the type of numbers is --eval-dtype, and tokenizers are fast
     | LOAD\ REPORT                             # ``loading.check_report`` refuses what matters in it
     | checkpoint\ seem\ corrupted.*tied        # the same: tensors that are missing
-    | Model\ config:\ (?!eos)\w+_token_id\ must\ be   # special tokens are the tokenizer's
+    | Model\ config:\ \w+_token_id\ must\ be   # a token that no text has, nor any answer
     | \bloss_type\b | gradient\ checkpointing | `labels`   # training
     | num_labels | id2label                    # heads of classifiers
     | without\ passing\ (a\ )?`layer_idx`      # caches are tried before they are used
     | fast\ path | causal.conv1d | mamba.ssm | flash.linear.attention | Falling\ back\ to\ (the\ )?naive   # speed
     | does\ not\ support\ `output_attentions   # nothing reads attentions
+    | attention\ implementation\ dynamically   # then the probe tells, and it stays as it is
     | pass(ing)?\ (in\ )?an\ `attention_mask`  # no text is padded without one
     | automatically\ padded\ (from|to)         # and cut again, by the model itself
     | Ignoring\ clean_up_tokenization_spaces   # which would destroy texts

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.formats.weights import PICKLED, PICKLED_INDEX, wrappers_of
+from harness.checkpoints.formats.weights import PICKLED, PICKLED_INDEX, check_types, weights_of, wrappers_of
 from harness.core.errors import CheckpointError
 from harness.core.text import count, listed
 from harness.engines.settings import ModelSettings
@@ -121,11 +121,17 @@ def _loaded(
         config = _config(info)
         tokenizer = load_tokenizer(info)  # first, since it is the smaller part that may be broken
         again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
+        if getattr(config, "quantization_config", None) is not None:
+            again = "give the checkpoint from before its quantization, or a machine that has what it takes"
         with one_line_errors(f"{info.path}: cannot be loaded", again), pages_let_go():
             if not unpacked and not _is_gguf(info):
                 _check_room(info, config)
             model, report = _model(info, config, dtype, device_map)
         check_report(info, report)
+        if not _is_gguf(info) and getattr(model, "hf_quantizer", None) is None:
+            check_types(
+                info.path, weights_of(info.path)
+            )  # transformers passes over a quantization it does not know
         check_vocabulary(info, model, tokenizer)
         model = place(info, model, device) if device_map is None else model
         return Loaded(model.eval(), tokenizer, _notes(info))
@@ -170,6 +176,7 @@ def one_line_errors(what: str, remedy: str) -> Iterator[None]:
         # transformers raises whatever its parts raise.
         if not isinstance(error, Exception) and not is_panic(error):
             raise
+        remedy = "install what is missing" if isinstance(error, ImportError) else remedy
         raise CheckpointError(f"{what} ({_one_line(error)}); {remedy}") from error
 
 
@@ -201,7 +208,9 @@ def check_vocabulary(info: CheckpointInfo, model: Any, tokenizer: Any) -> None:
     Tokens added later (mostly a padding token) may go beyond. They do no harm as long as no text holds them, and the
     engine refuses a text that does.
     """
-    rows = model.get_input_embeddings().weight.shape[0]
+    what = f"{info.path}: {info.architecture} has no plain table of embeddings"
+    with one_line_errors(what, "only models that read tokens can be scored"):
+        rows = model.get_input_embeddings().weight.shape[0]
     added = set(tokenizer.added_tokens_decoder)
     highest = max((token for token in tokenizer.get_vocab().values() if token not in added), default=-1)
     if highest >= rows:
@@ -236,7 +245,7 @@ def _config(info: CheckpointInfo) -> Any:
     where = info.path / "config.json"
     with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
         folder, how = _source(info)
-        return AutoConfig.from_pretrained(folder, **how, **info.overrides)
+        return AutoConfig.from_pretrained(folder, **how, **info.overrides, return_dict=True)
 
 
 def _model(

@@ -40,7 +40,7 @@ _NO_ROOM: Final = (
     "ten times as fast; --eval-dtype float32 needs as much"
 )
 
-_ASKED: Final = "its forward is not that of a language model; give another checkpoint"
+_TRIED: Final = "its config does not fit its weights, or it is no language model of the usual kind"
 
 
 def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
@@ -84,7 +84,7 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> CausalEngine | MaskedEngine:
     """Return the engine of a model that is loaded. Raises ``CheckpointError`` where the model cannot answer."""
     engine: CausalEngine | MaskedEngine
-    with heard() as warnings, one_line_errors(f"{info.path}: cannot be asked", _ASKED):
+    with heard() as warnings, one_line_errors(f"{info.path}: fails when it is tried", _TRIED):
         if info.kind == "masked":
             engine = MaskedEngine(info, loaded, settings)
         else:
