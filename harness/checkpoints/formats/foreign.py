@@ -49,7 +49,7 @@ _FORMS: Final = (
 
 
 def foreign(folder: Path) -> str | None:
-    """What to do with a folder that holds a model in another program's form; None where nothing says so."""
+    """Advice on a folder that holds a model in another program's form; None where no file of it says so."""
     for patterns, advice in _FORMS:
         if (name := next((path.name for one in patterns for path in folder.glob(one)), None)) is not None:
             return f"{name[:80]!r}: {advice}"

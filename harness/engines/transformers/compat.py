@@ -62,7 +62,7 @@ def quiet() -> Iterator[None]:
 def _python_warnings() -> Iterator[None]:
     """Give Python's warnings to those that listen."""
     with warnings.catch_warnings(action="always" if listeners() else "ignore"):
-        warnings.showwarning = hear_python
+        warnings.showwarning = hear_python  # type: ignore[assignment]
         yield
 
 
@@ -98,24 +98,24 @@ def _silenced() -> Callable[[], None]:
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     gguf_bar = gguf_loading.tqdm
     theirs, *others = (standard_logging.getLogger(name) for name in LIBRARIES)
-    printing, propagates = [(handler, handler.level) for handler in theirs.handlers], theirs.propagate
-    listener = Listener()
+    printing, propagates = list(theirs.handlers), theirs.propagate
+    listener = Listener(printing)
 
     def undo() -> None:
         gguf_loading.tqdm = gguf_bar
         for each in (theirs, *others):
             each.removeHandler(listener)
-        for handler, level in printing:
-            handler.setLevel(level)
+        for handler in printing:
+            theirs.addHandler(handler)
         theirs.propagate = propagates
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
 
     logging.set_verbosity_warning()
-    for handler, level in printing:
-        handler.setLevel(max(level, standard_logging.ERROR))
     theirs.propagate = False
+    for handler in printing:
+        theirs.removeHandler(handler)
     for each in (theirs, *others):
         each.addHandler(listener)
     logging.disable_progress_bar()

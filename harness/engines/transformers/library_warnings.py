@@ -1,4 +1,4 @@
-"""What libraries warn of while a checkpoint is loaded or computes: told as notes, unless it changes no number.
+"""Warnings of libraries while a checkpoint is loaded or computes: told as notes, unless they change no number.
 
 A warning goes to every block of ``heard`` that its thread is in; one of a thread without any (transformers' own
 threads) goes to all blocks. ``compat.quiet`` brings the warnings here and keeps them from the terminal.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -116,15 +116,21 @@ def listeners() -> list[Heard]:
 
 
 class Listener(logging.Handler):
-    """Takes log records to those that listen."""
+    """Takes log records to those that listen, and transformers' errors to its own handlers, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, printing: Sequence[logging.Handler]) -> None:
         super().__init__(logging.WARNING)
+        self._printing = printing
 
     def emit(self, record: logging.LogRecord) -> None:
         """Tell the warning, unless it is harmless."""
+        library = record.name.partition(".")[0]
         if not record.name.startswith(_OF_GENERATION):
-            _tell(record.name.partition(".")[0], record.getMessage())
+            _tell(library, record.getMessage())
+        if library == LIBRARIES[0] and record.levelno >= logging.ERROR:
+            for handler in self._printing:
+                if record.levelno >= handler.level:
+                    handler.handle(record)
 
 
 def hear_python(message: Warning | str, category: type[Warning], filename: str, *_: object) -> None:

@@ -12,6 +12,7 @@ import pytest
 from harness.checkpoints import resolve
 from harness.checkpoints.formats.config_files import ModelConfig
 from harness.checkpoints.formats.sizes import HIDDEN_ROWS, check_sizes, length_of
+from harness.checkpoints.formats.tensors import Shapes
 from harness.core.errors import CheckpointError
 
 
@@ -85,12 +86,14 @@ def test_transformers_gives_these_tables_of_positions_their_hidden_rows(model_ty
     masked = model_type in ("mra", "nystromformer", "yoso")
     with torch.device("meta"):
         model = (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_config(config)
-    tables = {name: tuple(one.shape) for name, one in model.state_dict().items() if "position" in name}
+    tables: Shapes = {
+        name: tuple(one.shape) for name, one in model.state_dict().items() if "position" in name
+    }
     read = ModelConfig.model_validate({"model_type": model_type, "max_position_embeddings": 64})
     assert length_of(Path(), "causal", read, tables, None) == (64, {})
 
 
 def test_a_table_gives_the_length_where_no_field_does() -> None:
     config = ModelConfig.model_validate({"model_type": "whisper"})
-    shapes = {"model.decoder.embed_positions.weight": (448, 32)}
+    shapes: Shapes = {"model.decoder.embed_positions.weight": (448, 32)}
     assert length_of(Path(), "causal", config, shapes, None) == (448, {})

@@ -168,3 +168,15 @@ def test_a_warning_while_the_model_answers_is_noted_once(tmp_path: Path) -> None
     assert [note for note in engine.usage["notes"] if "another number" in note] == engine.notes
     assert len(engine.notes) == 1
     engine.close()
+
+
+def test_errors_of_transformers_are_still_printed_and_noted_too(caplog: pytest.LogCaptureFixture) -> None:
+    LOGGER.parent.addHandler(caplog.handler)  # type: ignore[union-attr]
+    try:
+        with heard() as found, quiet():
+            LOGGER.error("cannot set the field")
+            LOGGER.warning("another number")
+    finally:
+        LOGGER.parent.removeHandler(caplog.handler)  # type: ignore[union-attr]
+    assert [record.getMessage() for record in caplog.records] == ["cannot set the field"]
+    assert len(found.notes("a")) == 2
