@@ -121,17 +121,18 @@ def _loaded(
         config = _config(info)
         tokenizer = load_tokenizer(info)  # first, since it is the smaller part that may be broken
         again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
-        if getattr(config, "quantization_config", None) is not None:
+        quantized = getattr(config, "quantization_config", None) is not None
+        if quantized:
             again = "give the checkpoint from before its quantization, or a machine that has what it takes"
         with one_line_errors(f"{info.path}: cannot be loaded", again), pages_let_go():
             if not unpacked and not _is_gguf(info):
                 _check_room(info, config)
             model, report = _model(info, config, dtype, device_map)
         check_report(info, report)
-        if not _is_gguf(info) and getattr(model, "hf_quantizer", None) is None:
-            check_types(
-                info.path, weights_of(info.path)
-            )  # transformers passes over a quantization it does not know
+        if (
+            quantized and getattr(model, "hf_quantizer", None) is None
+        ):  # of a kind that transformers passes over
+            check_types(info.path, weights_of(info.path))
         check_vocabulary(info, model, tokenizer)
         model = place(info, model, device) if device_map is None else model
         return Loaded(model.eval(), tokenizer, _notes(info))
