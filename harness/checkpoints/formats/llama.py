@@ -20,6 +20,7 @@ from typing import Any, Final
 from harness.checkpoints.formats.base import Asked
 from harness.checkpoints.formats.config_files import LlamaParams, check_table, read_json
 from harness.checkpoints.formats.content import TOKENIZER, file_lines, matching, table_line, tensor_lines
+from harness.checkpoints.formats.foreign import foreign
 from harness.checkpoints.formats.paths import check_inside
 from harness.checkpoints.formats.tensors import Tensors, count_parameters, main_dtype
 from harness.checkpoints.formats.torch_pickle import read_pickled
@@ -39,7 +40,9 @@ STATES: Final = ("model_state_dict", "state_dict")
 FILES: Final = (".pt", ".pth")
 
 SIDE: Final = re.compile(
-    r"(optimizer|optim|scheduler|scaler|rng_state|random_states|training_args)", re.ASCII
+    r"(optimizer|optim|scheduler|scaler|rng_state|random_states|training_args|model_optim_rng"
+    r"|(\w+_)?zero_pp_rank_|mp_rank_)",
+    re.ASCII,
 )
 """Names of files that a trainer leaves beside the weights."""
 
@@ -73,7 +76,10 @@ class Llama:
         if len(files) != 1:
             raise CheckpointError(
                 f"{path}: params.json is there, and {len(files)} files of weights (.pt, .pth); "
-                "give a folder with one, parts of a model are not put together"
+                + (
+                    (not files and foreign(path))
+                    or "give a folder with one, parts of a model are not put together"
+                )
             )
         return replace(_described(files[0], asked), name=path.resolve().name)
 

@@ -10,10 +10,19 @@ from typing import Final
 from harness.checkpoints.formats.base import Asked
 from harness.checkpoints.formats.config_files import GenerationConfig, ModelConfig, TokenizerConfig, read_json
 from harness.checkpoints.formats.content import TOKENIZER, file_lines, matching, tensor_lines
+from harness.checkpoints.formats.foreign import foreign
 from harness.checkpoints.formats.paths import check_inside
 from harness.checkpoints.formats.sizes import check_sizes, check_vocabulary, length_of
 from harness.checkpoints.formats.tensors import count_parameters, main_dtype, shapes_of
-from harness.checkpoints.formats.weights import INDEX, PICKLED, WEIGHTS, weight_files, weights_of
+from harness.checkpoints.formats.weights import (
+    INDEX,
+    PICKLED,
+    WEIGHTS,
+    check_gathered,
+    check_types,
+    weight_files,
+    weights_of,
+)
 from harness.checkpoints.info import LACKS, SERVES, CheckpointInfo, Kind
 from harness.checkpoints.training_state import progress_of
 from harness.core.errors import CheckpointError
@@ -53,6 +62,9 @@ class Transformers:
         tensors = weights_of(path)
         shapes = shapes_of(tensors)
         check_tokenizer(path)
+        check_gathered(path, tensors)
+        if getattr(config, "quantization_config", None) is None:
+            check_types(path, tensors)
         check_vocabulary(path, config, shapes)
         check_sizes(path / "config.json", config, shapes)
         tokens = _tokenizer_length(path, config, asked.trust_remote_code)
@@ -138,7 +150,7 @@ def _config(folder: Path) -> ModelConfig:
     hint = (
         f"give one of the folders in it ({inner[0]}), or '{folder}/*'"
         if inner
-        else "give a folder with config.json"
+        else foreign(folder) or "give a folder with config.json"
     )
     raise CheckpointError(f"{folder}: no checkpoint folder (no config.json); {hint}")
 

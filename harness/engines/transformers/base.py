@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
 from harness.checkpoints import CheckpointInfo
 from harness.core.requests import Request
 from harness.engines.base import SLOW_WAYS, EngineProgress
 from harness.engines.settings import ModelSettings
+from harness.engines.transformers.compat import quiet
 from harness.engines.transformers.devices import copies_notes, devices_of
 from harness.engines.transformers.independence import Company, IndependenceProbe
 from harness.engines.transformers.known_ways import KnownWays
+from harness.engines.transformers.library_warnings import heard
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.logits import SelectiveLogits
 from harness.engines.transformers.memory import first_batch_budget
@@ -118,10 +121,21 @@ class ModelEngine(Generic[Made]):
 
     def _note(self, text: str) -> None:
         """Add a note of what works differently from usual, and log it once."""
-        note = f"{self.info.path}: {text}"
-        if note not in self._loaded_notes:
-            self._loaded_notes = (*self._loaded_notes, note)
-            _LOG.warning("%s", note)
+        self.note_all([f"{self.info.path}: {text}"])
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Keep libraries from the terminal within the block; what they warn of is noted."""
+        with heard() as warnings, quiet():
+            yield
+        self.note_all(warnings.notes(self.info.path))
+
+    def note_all(self, notes: Iterable[str]) -> None:
+        """Add notes that name the checkpoint, and log each of them once."""
+        for note in notes:
+            if note not in self._loaded_notes:
+                self._loaded_notes = (*self._loaded_notes, note)
+                _LOG.warning("%s", note)
 
     def _slow_note(self, way: str) -> str:
         return f"{self.info.path}: {SLOW_WAYS[way][0]}, which is slow: {self._slow[way]}"

@@ -139,7 +139,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         scored = {number: made for number, made in enumerate(plans) if isinstance(made, Plan)}
         prompts = {number: made for number, made in enumerate(plans) if isinstance(made, Prompt)}
         yield from ((number, made) for number, made in enumerate(plans) if isinstance(made, Refusal))
-        with quiet():
+        with self._quiet():
             works = [work for made in scored.values() for work in made.work]
             scores = iter((self._shared or self._plain).score(works))
         for number, made in scored.items():
@@ -147,12 +147,12 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         if not prompts:
             return
         numbers = self._numbers = list(prompts)
-        with quiet():
+        with self._quiet():
             first = sum(number < count for number in numbers)
             running = self._generator().run(list(prompts.values()), first)
         with closing(running):
             while True:
-                with quiet():
+                with self._quiet():
                     ended = next(running, None)
                 if ended is None:
                     return

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging as standard_logging
 import mmap
 import re
 import sys
@@ -36,6 +37,7 @@ from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.core.errors import CheckpointError
+from harness.engines.transformers.library_warnings import LIBRARIES, Listener, hear_python, listeners
 
 if TYPE_CHECKING:
     import torch
@@ -43,18 +45,26 @@ if TYPE_CHECKING:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence transformers within the block: no progress bars, no log lines below errors, and no warnings.
+    """Keep transformers from the terminal within the block: no progress bars, no log lines below errors, no warnings.
 
-    Blocks of several threads may overlap: everything is restored when the last one ends. Warnings are left alone
-    outside the main thread, since Python has one list of filters for all threads.
+    The log lines and warnings go to those that listen (``library_warnings.heard``). Blocks of several threads may
+    overlap: everything is restored when the last one ends. Python's warnings are left alone outside the main thread,
+    since Python has one list of filters for all threads.
     """
     _SILENCE.enter()
     try:
-        main = current_thread() is main_thread()
-        with warnings.catch_warnings(action="ignore") if main else nullcontext():
+        with _python_warnings() if current_thread() is main_thread() else nullcontext():
             yield
     finally:
         _SILENCE.leave()
+
+
+@contextmanager
+def _python_warnings() -> Iterator[None]:
+    """Give Python's warnings to those that listen."""
+    with warnings.catch_warnings(action="always" if listeners() else "ignore"):
+        warnings.showwarning = hear_python  # type: ignore[assignment]
+        yield
 
 
 class _Silence:
@@ -88,14 +98,27 @@ def _silenced() -> Callable[[], None]:
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     gguf_bar = gguf_loading.tqdm
+    theirs, *others = (standard_logging.getLogger(name) for name in LIBRARIES)
+    printing, propagates = list(theirs.handlers), theirs.propagate
+    listener = Listener(printing)
 
     def undo() -> None:
         gguf_loading.tqdm = gguf_bar
+        for each in (theirs, *others):
+            each.removeHandler(listener)
+        for handler in printing:
+            theirs.addHandler(handler)
+        theirs.propagate = propagates
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
 
-    logging.set_verbosity_error()
+    logging.set_verbosity_warning()
+    theirs.propagate = False
+    for handler in printing:
+        theirs.removeHandler(handler)
+    for each in (theirs, *others):
+        each.addHandler(listener)
     logging.disable_progress_bar()
     gguf_loading.tqdm = partial(gguf_bar, disable=True)
     return undo

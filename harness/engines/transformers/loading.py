@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.formats.weights import PICKLED, PICKLED_INDEX
+from harness.checkpoints.formats.weights import PICKLED, PICKLED_INDEX, check_types, weights_of, wrappers_of
 from harness.core.errors import CheckpointError
 from harness.core.text import count, listed
 from harness.engines.settings import ModelSettings
@@ -34,6 +34,7 @@ from harness.engines.transformers.compat import (
 )
 from harness.engines.transformers.devices import check_device_map, choose_device
 from harness.engines.transformers.gguf import check_tensors, divide_frequencies, gguf_config, gguf_tokenizer
+from harness.engines.transformers.library_warnings import heard
 from harness.engines.transformers.unpacked import UnpackedModels
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Loaded:
     """A model in evaluation mode on its device, and its tokenizer.
 
     Both are transformers' objects, or have the same interface. ``notes`` say which parts of the checkpoint are not
-    used.
+    used, and what libraries warned of when it was loaded.
     """
 
     model: Any
@@ -100,9 +101,11 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
         except CheckpointError as error:
             _LOG.info("%s; it is unpacked again", error)
             unpacked.drop(known)
-    found = _loaded(info, dtype, device)
-    with quiet():
-        unpacked.keep(info, found.model, found.tokenizer)
+    with heard() as warnings:
+        found = _loaded(info, dtype, device)
+    if not warnings:  # what is unpacked would not be warned of again
+        with quiet():
+            unpacked.keep(info, found.model, found.tokenizer)
     return found
 
 
@@ -119,6 +122,9 @@ def _loaded(
         config = _config(info)
         tokenizer = load_tokenizer(info)  # first, since it is the smaller part that may be broken
         again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
+        quantized = getattr(config, "quantization_config", None) is not None
+        if quantized:
+            again = "give the checkpoint from before its quantization, or a machine that has what it takes"
         with one_line_errors(f"{info.path}: cannot be loaded", again), pages_let_go():
             if not unpacked and not _is_gguf(info):
                 _check_room(info, config)
@@ -128,9 +134,13 @@ def _loaded(
         check_report(info, report)
         if unpacked or _is_gguf(info):
             divide_frequencies(info.path, model)
+        if quantized and getattr(model, "hf_quantizer", None) is None:
+            check_types(
+                info.path, weights_of(info.path)
+            )  # transformers passes over kinds that it does not know
         check_vocabulary(info, model, tokenizer)
         model = place(info, model, device) if device_map is None else model
-        return Loaded(model.eval(), tokenizer)
+        return Loaded(model.eval(), tokenizer, _notes(info))
 
 
 def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
@@ -175,6 +185,7 @@ def one_line_errors(what: str, remedy: str) -> Iterator[None]:
         # transformers raises whatever its parts raise.
         if not isinstance(error, Exception) and not is_panic(error):
             raise
+        remedy = "install what is missing" if isinstance(error, ImportError) else remedy
         raise CheckpointError(f"{what} ({_one_line(error)}); {remedy}") from error
 
 
@@ -206,7 +217,9 @@ def check_vocabulary(info: CheckpointInfo, model: Any, tokenizer: Any) -> None:
     Tokens added later (mostly a padding token) may go beyond. They do no harm as long as no text holds them, and the
     engine refuses a text that does.
     """
-    rows = model.get_input_embeddings().weight.shape[0]
+    what = f"{info.path}: {info.architecture} has no plain table of embeddings"
+    with one_line_errors(what, "only models that read tokens can be scored"):
+        rows = model.get_input_embeddings().weight.shape[0]
     added = set(tokenizer.added_tokens_decoder)
     highest = max((token for token in tokenizer.get_vocab().values() if token not in added), default=-1)
     if highest >= rows:
@@ -242,7 +255,7 @@ def _config(info: CheckpointInfo) -> Any:
     where = info.path / "config.json"
     with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
         folder, how = _source(info)
-        return AutoConfig.from_pretrained(folder, **how, **info.overrides)
+        return AutoConfig.from_pretrained(folder, **how, **info.overrides, return_dict=True)
 
 
 def _model(
@@ -252,6 +265,7 @@ def _model(
     if not _is_gguf(info):
         pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
         options["use_safetensors"] = None if pickled else True
+        options["key_mapping"] = dict.fromkeys(wrappers_of(info.path), "") or None
     options |= {
         "config": config,
         "dtype": dtype,
@@ -263,6 +277,15 @@ def _model(
         options["device_map"] = device_map
     model, report = _auto_class(info).from_pretrained(folder, **options)
     return model, report
+
+
+def _notes(info: CheckpointInfo) -> tuple[str, ...]:
+    """Return what of the checkpoint is not taken as it stands."""
+    if _is_gguf(info) or not wrappers_of(info.path):
+        return ()
+    return (
+        f"{info.path}: what a wrapper (torch.compile, FSDP ...) put into the names of tensors is left out",
+    )
 
 
 def _auto_class(info: CheckpointInfo) -> Any:

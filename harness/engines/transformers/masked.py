@@ -118,7 +118,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         flat = [one for some in masked for one in some]
         known = sum(len(question.text.ids) for question in questions) + sum(len(one.ids) for one in flat)
         self.work_done.begin(len(questions) + len(flat), known)
-        with quiet():
+        with self._quiet():
             filled = in_batches(
                 [TokenWork(question.text.ids, (0,)) for question in questions],
                 lambda numbers: self._fill([questions[number] for number in numbers]),

@@ -18,7 +18,14 @@ from harness.engines.transformers.fused_layers import fuse
 from harness.engines.transformers.fused_steps import fuse_steps
 from harness.engines.transformers.half_precision import computes_in_float32, widen_attention
 from harness.engines.transformers.imports import collector_paused, compiler_when_called, import_libraries
-from harness.engines.transformers.loading import Loaded, check_vocabulary, load_model, load_tokenizer
+from harness.engines.transformers.library_warnings import heard
+from harness.engines.transformers.loading import (
+    Loaded,
+    check_vocabulary,
+    load_model,
+    load_tokenizer,
+    one_line_errors,
+)
 from harness.engines.transformers.lora import Adapters
 from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.memory import trim_heap
@@ -33,18 +40,22 @@ _NO_ROOM: Final = (
     "ten times as fast; --eval-dtype float32 needs as much"
 )
 
+_TRIED: Final = "its config does not fit its weights, or it is no language model of the usual kind"
+
 
 def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     """Load model and tokenizer of a checkpoint that is a complete model, as its format says.
 
-    Raises ``CheckpointError`` when its files do not make that model.
+    What libraries warn of is among its notes. Raises ``CheckpointError`` when its files do not make that model.
     """
     form = format_of(info)
     loaded: Loaded
-    if isinstance(form, LoadableFormat):
-        loaded = form.load(info, settings)
-    else:
-        loaded = _LOADERS.get(info.format, load_model)(info, settings)
+    with heard() as warnings:
+        if isinstance(form, LoadableFormat):
+            loaded = form.load(info, settings)
+        else:
+            loaded = _LOADERS.get(info.format, load_model)(info, settings)
+    loaded = replace(loaded, notes=(*loaded.notes, *warnings.notes(info.path)))
     if computes_in_float32(loaded.model.dtype, loaded.model.device):
         widen_attention()
     return loaded
@@ -71,10 +82,15 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 
 
 def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> CausalEngine | MaskedEngine:
-    """Return the engine of a model that is loaded."""
-    if info.kind == "masked":
-        return MaskedEngine(info, loaded, settings, remembers=True)
-    return CausalEngine(info, loaded, settings, remembers=True)
+    """Return the engine of a model that is loaded. Raises ``CheckpointError`` where the model cannot answer."""
+    engine: CausalEngine | MaskedEngine
+    with heard() as warnings, one_line_errors(f"{info.path}: fails when it is tried", _TRIED):
+        if info.kind == "masked":
+            engine = MaskedEngine(info, loaded, settings, remembers=True)
+        else:
+            engine = CausalEngine(info, loaded, settings, remembers=True)
+    engine.note_all(warnings.notes(info.path))
+    return engine
 
 
 class SharedModel:
