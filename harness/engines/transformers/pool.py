@@ -13,6 +13,7 @@ from harness.checkpoints import CheckpointInfo, LoadableFormat, format_of
 from harness.core.requests import Answer, Refusal, Request
 from harness.engines.base import Done, Engine, EngineProgress
 from harness.engines.settings import ModelSettings
+from harness.engines.transformers.by_peft import check_peft, with_adapter
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.fused_layers import fuse
 from harness.engines.transformers.fused_steps import fuse_steps
@@ -70,19 +71,22 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     return loaded
 
 
-def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> CausalEngine | MaskedEngine:
-    """Return the engine of a model that is loaded."""
+def engine_of(
+    info: CheckpointInfo, loaded: Loaded, settings: ModelSettings, *, remembers: bool = True
+) -> CausalEngine | MaskedEngine:
+    """Return the engine of a model that is loaded; ``remembers``: fast ways that a probe admits."""
     if info.kind == "masked":
         return MaskedEngine(info, loaded, settings)
-    return CausalEngine(info, loaded, settings, remembers=True)
+    return CausalEngine(info, loaded, settings, remembers=remembers)
 
 
 class SharedModel:
-    """Opens checkpoints of one model: that model, and adapters of it where it takes any."""
+    """Opens checkpoints of one ``model_key``: a model, and adapters of it where it takes any."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
         self._shared: tuple[Loaded, Adapters] | None = None
+        self._plain: Loaded | None = None
 
     def __call__(self, info: CheckpointInfo) -> Engine:
         """Return the checkpoint, ready to answer.
@@ -92,6 +96,12 @@ class SharedModel:
         import_libraries()
         with collector_paused(), compiler_when_called():
             base = info.base or info
+            if info.by_peft:
+                if self._plain is None:
+                    check_peft(info)
+                    self._plain = load_weights(base, self._settings)
+                loaded = _with_own_tokenizer(info, with_adapter(info, self._plain))
+                return Switched(engine_of(info, loaded, self._settings, remembers=False), None, None)
             if not base.takes_adapters:
                 return engine_of(info, load_quick(info, self._settings), self._settings)
             if self._shared is None:
@@ -103,10 +113,7 @@ class SharedModel:
         name = None
         if info.base is not None:
             name = adapters.add(info)
-            if info.tokenizer == info.path:
-                tokenizer = load_tokenizer(info)
-                check_vocabulary(info, loaded.model, tokenizer)
-                loaded = Loaded(loaded.model, tokenizer)
+            loaded = _with_own_tokenizer(info, loaded)
         adapters.put_on(name)
         try:
             return Switched(engine_of(info, loaded, self._settings), adapters, name)
@@ -116,10 +123,21 @@ class SharedModel:
             raise
 
 
-class Switched:
-    """An engine that puts its own adapter on before it answers."""
+def _with_own_tokenizer(info: CheckpointInfo, loaded: Loaded) -> Loaded:
+    """Return a model with the tokenizer of an adapter, where that has one."""
+    if info.tokenizer != info.path:
+        return loaded
+    tokenizer = load_tokenizer(info)
+    check_vocabulary(info, loaded.model, tokenizer)
+    return replace(loaded, tokenizer=tokenizer)
 
-    def __init__(self, engine: CausalEngine | MaskedEngine, adapters: Adapters, name: str | None) -> None:
+
+class Switched:
+    """An engine that puts its own adapter on before it answers; without ``adapters`` it has one always."""
+
+    def __init__(
+        self, engine: CausalEngine | MaskedEngine, adapters: Adapters | None, name: str | None
+    ) -> None:
         self.engine, self._adapters, self._name = engine, adapters, name
         self.info = engine.info
 
@@ -131,7 +149,8 @@ class Switched:
     @property
     def continues(self) -> bool:
         """Return whether texts may stay at work; not beside adapters, whose own texts would take as much memory."""
-        return self._adapters.none and isinstance(self.engine, CausalEngine) and self.engine.continues
+        alone = self._adapters is not None and self._adapters.none
+        return alone and isinstance(self.engine, CausalEngine) and self.engine.continues
 
     @property
     def texts_together(self) -> int:
@@ -140,14 +159,18 @@ class Switched:
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """Return one answer per request, in the order asked."""
-        self._adapters.put_on(self._name)
+        self._put_on()
         return self.engine.answer(requests, done)
 
     def answer_first(self, count: int, requests: Sequence[Request], done: Done) -> list[Answer | Refusal]:
         """Return the same; texts of the first ``count`` requests begin before the others."""
         assert isinstance(self.engine, CausalEngine), "a masked model generates no texts"
-        self._adapters.put_on(self._name)
+        self._put_on()
         return self.engine.answer_first(count, requests, done)
+
+    def _put_on(self) -> None:
+        if self._adapters is not None:
+            self._adapters.put_on(self._name)
 
     def progress(self) -> EngineProgress:
         """Return the work so far, also while a call is under way."""
@@ -164,6 +187,6 @@ class Switched:
     def close(self) -> None:
         """Free the adapter; the base stays for others."""
         self.engine.close()
-        if self._name is not None:
+        if self._adapters is not None and self._name is not None:
             self._adapters.drop(self._name)
         del self._adapters
