@@ -55,8 +55,8 @@ class AdapterConfig(_Lenient):
 
     peft_type: str
     base_model_name_or_path: str | None = None
-    r: int = Field(8, le=1 << 16)
-    lora_alpha: float = 8
+    r: int | None = Field(8, le=1 << 16)
+    lora_alpha: float | None = 8
     use_rslora: bool = False
     target_modules: list[str] | str | None = None
     exclude_modules: list[str] | str | None = None

@@ -75,7 +75,7 @@ _VIRTUAL: Final = (
 
 _KINDS: Final = (
     *("LORA", "ADALORA", "ADAPTION_PROMPT", "BEFT", "BOFT", "BONE", "C3A", "DEFT", "DELORA", "FOURIERFT"),
-    *("FROD", "GLORA", "GRALORA", "HIRA", "HRA", "IA3", "LILY", "LN_TUNING", "LOHA", "LOKR", "MISS", "OFT"),
+    *("FROD", "GLORA", "GRALORA", "HIRA", "HRA", "IA3", "LN_TUNING", "LOHA", "LOKR", "MISS", "OFT"),
     *("OSF", "PEANUT", "PSOFT", "PVERA", "RANDLORA", "ROAD", "SHIRA", "SUPERTUNING", "TINYLORA"),
     *("TRAINABLE_TOKENS", "UNILORA", "VBLORA", "VERA", "WAVEFT"),
 )
