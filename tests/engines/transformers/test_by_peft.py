@@ -236,6 +236,30 @@ def test_texts_are_those_of_peft(base: Path, adapter: Callable[[str], Path], nam
         assert text == tokenizer.decode(tokens[given:], skip_special_tokens=True)
 
 
+def test_experts_that_transformers_has_merged_since_are_converted(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    base = tiny_causal(tmp_path / "base", model_type="mixtral")
+    folder = trained(tmp_path / "old", base, "LORA", {"r": 4, "target_modules": ["q_proj"]})
+    change_config(folder, target_modules=["q_proj", "w1", "w2", "w3"])
+    tensors = load_file(folder / "adapter_model.safetensors")
+    sizes = loaded(base).config
+    numbers = torch.Generator().manual_seed(1)
+    for layer in range(sizes.num_hidden_layers):
+        for expert in range(sizes.num_local_experts):
+            place = f"base_model.model.model.layers.{layer}.block_sparse_moe.experts.{expert}"
+            for name in ("w1", "w2", "w3"):
+                gives, takes = sizes.intermediate_size, sizes.hidden_size
+                if name == "w2":
+                    gives, takes = takes, gives
+                for letter, shape in (("A", (4, takes)), ("B", (gives, 4))):
+                    one = torch.randn(shape, generator=numbers) * 0.3
+                    tensors[f"{place}.{name}.lora_{letter}.weight"] = one
+    save_file(tensors, folder / "adapter_model.safetensors")
+    assert scored(folder) == pytest.approx(expected(base, folder), abs=1e-3)
+
+
 @pytest.mark.parametrize("options", [{"use_dora": True}, {"modules_to_save": ["cls"]}], ids=["DoRA", "head"])
 def test_masked_models_take_them_too(tmp_path: Path, options: dict[str, Any]) -> None:
     import torch

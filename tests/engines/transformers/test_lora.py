@@ -112,10 +112,6 @@ def test_an_adapter_is_described_with_its_base(base: Path, copied: Path) -> None
     ("model_type", "options"),
     [
         ("llama", {}),
-        *(
-            ("llama", {"init_lora_weights": init})
-            for init in ("gaussian", "orthogonal", "mica", "eva", False)
-        ),
         ("llama", {"use_rslora": True, "lora_alpha": 3, "rank": 3}),
         ("llama", {"targets": ("q_proj", "up_proj", "down_proj", "lm_head"), "lora_alpha": 32}),
         ("llama", {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {"layers.1.self_attn.v_proj": 5}}),
@@ -128,6 +124,16 @@ def test_scores_are_those_of_peft(tmp_path: Path, model_type: str, options: dict
     base = tiny_causal(tmp_path / "base", model_type=model_type)
     adapter = tiny_adapter(tmp_path / "lora", base, **options)
     engine = open_engine(only(adapter), SETTINGS)
+    assert logprobs(engine) == pytest.approx(expected(base, adapter), abs=1e-4)
+    engine.close()
+
+
+@pytest.mark.parametrize("initial", ["gaussian", "orthogonal", "mica", False])
+def test_how_plain_lora_was_initialized_does_not_matter(base: Path, tmp_path: Path, initial: object) -> None:
+    adapter = tiny_adapter(tmp_path / "lora", base, init_lora_weights=initial)
+    info = only(adapter)
+    assert not info.by_peft
+    engine = open_engine(info, SETTINGS)
     assert logprobs(engine) == pytest.approx(expected(base, adapter), abs=1e-4)
     engine.close()
 
