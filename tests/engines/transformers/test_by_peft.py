@@ -14,11 +14,12 @@ from harness.checkpoints import fingerprint
 from harness.core.errors import CheckpointError
 from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer
 from harness.engines.base import Engine
+from harness.engines.pool import EnginePool
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.pool import SharedModel
 from tests.support.resolved import only
-from tests.support.tiny import tiny_causal, tiny_masked
+from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked
 
 SETTINGS = ModelSettings(device="cpu", threads=1)
 ASKED = [Loglikelihood("The answer is", f" {word}") for word in ("42", "the river", "a dog", "small")]
@@ -213,6 +214,17 @@ def test_adapters_of_all_kinds_share_one_base_in_any_order(
     for engine in engines:
         held = [one for one in engine.engine.loaded.model.parameters() if one.data_ptr() in shared]
         assert len(held) >= len(weights) - 4, "all but what it changes is the base's own"
+
+
+def test_base_plain_lora_and_these_in_one_session_score_as_alone(
+    base: Path, adapter: Callable[[str], Path], tmp_path: Path
+) -> None:
+    plain = tiny_adapter(tmp_path / "plain", base)
+    folders = [base, adapter("PiSSA"), plain, adapter("IA3"), base, adapter("OLoRA"), plain, base]
+    alone = {folder: scored(folder) for folder in folders}
+    pool = EnginePool(SETTINGS)
+    assert [logprobs(pool.engine(only(folder))) for folder in folders] == [alone[one] for one in folders]
+    pool.close()
 
 
 @pytest.mark.parametrize("name", ["DoRA", "IA3", "layers again", "ADAPTION_PROMPT", "modules trained whole"])
