@@ -37,7 +37,8 @@ class CheckpointInfo:
 
     ``format`` is the name of its ``Format``, ``engine`` of the engine that answers for it, ``serves`` the kinds of
     request that it answers. ``takes_adapters``: it can be the base of a LoRA adapter. ``cacheable``: its answers may
-    be taken from the cache, where its fingerprint is known.
+    be taken from the cache, where its fingerprint is known. ``by_peft``: it is an adapter that the PEFT
+    library applies.
 
     ``overrides`` are values of ``config.json`` that the shapes in the weights file contradict (longer position tables);
     the model is built to the shapes. ``parameters`` (a count) and ``dtype`` (of most of them) are read from headers.
@@ -78,16 +79,18 @@ class CheckpointInfo:
     step: float | None = None
     config_dtype: str | None = None
     takes_adapters: bool = False
+    by_peft: bool = False
     cacheable: bool = True
     served: dict[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def model_key(self) -> tuple[str, ...]:
         """A key that is equal for checkpoints served by one model in memory: a base and its adapters, or one
-        checkpoint at several lengths."""
+        checkpoint at several lengths. PEFT needs the base's weights as they were loaded, apart from those that are
+        packed for speed."""
         one = self.base or self
         overrides = [f"{name}={value}" for name, value in sorted(one.overrides.items())]
-        return str(one.path.resolve()), one.format, *overrides, str(one.trust_remote_code)
+        return str(one.path.resolve()), one.format, *overrides, str(one.trust_remote_code), str(self.by_peft)
 
     def plain(self) -> dict[str, Any]:
         """The fields as plain values; kinds of request by name, a base as such a table."""

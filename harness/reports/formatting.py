@@ -164,7 +164,11 @@ def checkpoint(info: Mapping[str, Any]) -> str:
     """Return a checkpoint's kind, model type, training state and length in one line, without its name."""
     parts = [f"{info['kind']} LM" if info.get("kind") else "", info.get("model_type") or ""]
     base = info.get("base")
-    parts.append(f"LoRA on {base['name']}" if isinstance(base, Mapping) else "")
+    parts.append(
+        f"{'adapter' if info.get('by_peft') else 'LoRA'} on {base['name']}"
+        if isinstance(base, Mapping)
+        else ""
+    )
     step = step_of_row(info)
     parts.append(f"step {step}" if step is not None else "")
     parts.append(f"epoch {info['epoch']:g}" if info.get("epoch") is not None else "")

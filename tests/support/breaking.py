@@ -395,7 +395,7 @@ ADAPTERS: dict[str, tuple[Breaking, tuple[str, ...]]] = {
         ("adapter_model.safetensors: cut off",),
     ),
     "config no JSON": (text("adapter_config.json", "{"), ("adapter_config.json", "not valid JSON")),
-    "another method": (adapter_config(peft_type="IA3"), ("peft_type 'IA3' is not supported",)),
+    "another method": (adapter_config(peft_type="POLY"), ("peft_type 'POLY' is not supported",)),
     "whole modules": (adapter_config(modules_to_save=["lm_head"]), ("modules_to_save",)),
     "targets without tensors": (
         adapter_config(target_modules=["q_proj", "v_proj", "k_proj"]),

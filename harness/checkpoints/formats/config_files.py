@@ -51,12 +51,12 @@ class TrainerState(_Lenient):
 
 
 class AdapterConfig(_Lenient):
-    """``adapter_config.json`` of the PEFT library, as far as plain LoRA goes; ``formats.lora`` refuses the rest."""
+    """``adapter_config.json`` of the PEFT library, as far as plain LoRA goes; the PEFT library reads the rest."""
 
     peft_type: str
     base_model_name_or_path: str | None = None
-    r: int = 8
-    lora_alpha: float = 8
+    r: int | None = Field(8, le=1 << 16)
+    lora_alpha: float | None = 8
     use_rslora: bool = False
     target_modules: list[str] | str | None = None
     exclude_modules: list[str] | str | None = None

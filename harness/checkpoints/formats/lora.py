@@ -1,8 +1,8 @@
-"""LoRA adapters as the PEFT library saves them: ``adapter_config.json`` and the adapter's weights.
+"""Adapters as the PEFT library saves them: ``adapter_config.json`` and the adapter's weights.
 
-An adapter is described by its tensors: for every module it changes a pair ``lora_A`` [rank, in] and ``lora_B`` [out,
-rank], named ``base_model.model.`` and the module's name in the model. What plain LoRA does not have (DoRA, biases,
-whole modules, embeddings) is refused by name: an adapter that is applied in part answers wrongly.
+Plain LoRA is described by its tensors: for every module it changes a pair ``lora_A`` [rank, in] and ``lora_B`` [out,
+rank], named ``base_model.model.`` and the module's name in the model. The engine adds these by itself. Whatever else
+PEFT restores exactly (``CheckpointInfo.by_peft``) is applied by PEFT; the rest is refused by name.
 """
 
 from __future__ import annotations
@@ -30,18 +30,56 @@ WEIGHTS: Final = "adapter_model.safetensors"
 PICKLED: Final = "adapter_model.bin"
 
 _NAME: Final = re.compile(r"^base_model\.model\.(.+)\.lora_([AB])\.weight$")
-_COPY: Final = re.compile(r"^base_model\.model\.(.+?)(?:\.base_layer)?\.weight$")
-"""Embeddings that PEFT saves along where an adapter changes the output layer; loading finds out whether they are the
-base's own."""
+_EXPERT: Final = re.compile(r"\.experts\.\d+\.")
+"""In the names of modules that transformers may have merged since; PEFT converts them."""
 
 _ELSEWHERE: Final = ("base_model_name_or_path", "revision", "inference_mode", "auto_mapping", "peft_version")
 """Settings of an adapter that name places, and do not affect what it computes."""
 
-_BEYOND: Final = (
-    *("use_dora", "modules_to_save", "trainable_token_indices", "target_parameters", "layer_replication"),
-    *("alora_invocation_tokens", "use_qalora", "lora_bias", "megatron_config", "arrow_config"),
+_MOST: Final = 6
+"""The repetitions in a pattern: the time to match it may grow with the length of a name to that power."""
+
+_PLAIN: Final = (
+    *(
+        *AdapterConfig.model_fields,
+        *_ELSEWHERE,
+        "task_type",
+        "fan_in_fan_out",
+        "lora_dropout",
+        "layers_pattern",
+    ),
+    *("init_lora_weights", "loftq_config", "eva_config", "corda_config", "lora_ga_config", "megatron_core"),
+    *("qalora_group_size", "runtime_config"),
 )
-"""Settings with which PEFT computes something other than plain LoRA."""
+"""The settings that plain LoRA may have; what initializes tensors does not matter once they are trained."""
+
+_CHANGES_BASE: Final = ("pissa", "olora")
+_INITIAL: Final = ("true", "false", "gaussian", "orthogonal", "eva", "mica", *_CHANGES_BASE)
+"""The values of ``init_lora_weights`` with which loading an adapter gives the model that was trained."""
+
+_UNREAD: Final = (*_ELSEWHERE, "loftq_config", "eva_config", "corda_config", "lora_ga_config")
+"""Settings that PEFT does not read when it loads an adapter of these kinds."""
+
+_REFUSED: Final = {
+    "alora_invocation_tokens": "depends on the tokens before it",
+    "megatron_config": "names code to run",
+    "arrow_config": "needs other adapters",
+    "sample_at_inference": "draws random numbers for every text",
+}
+"""Settings with which an adapter cannot be scored, and why."""
+
+_VIRTUAL: Final = (
+    *("PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "PREFIX_TUNING", "P_TUNING", "CPT", "CARTRIDGE"),
+)
+"""Kinds that put tokens of their own before every text."""
+
+_KINDS: Final = (
+    *("LORA", "ADALORA", "ADAPTION_PROMPT", "BEFT", "BOFT", "BONE", "C3A", "DEFT", "DELORA", "FOURIERFT"),
+    *("FROD", "GLORA", "GRALORA", "HIRA", "HRA", "IA3", "LN_TUNING", "LOHA", "LOKR", "MISS", "OFT"),
+    *("OSF", "PEANUT", "PSOFT", "PVERA", "RANDLORA", "ROAD", "SHIRA", "SUPERTUNING", "TINYLORA"),
+    *("TRAINABLE_TOKENS", "UNILORA", "VBLORA", "VERA", "WAVEFT"),
+)
+"""The kinds of adapters whose scores are those of PEFT's own model."""
 
 
 class Pair(NamedTuple):
@@ -66,23 +104,26 @@ class Lora:
         """Describe the adapter with its base. Raises ``CheckpointError``."""
         check_inside(path)
         config = read_json(path / CONFIG, AdapterConfig)
+        _check(path / CONFIG, config)
         tensors = adapter_tensors(path)
-        pairs = pairs_of(path, config, tensors)
+        by_peft = not _is_plain(config, tensors)
+        kind = config.peft_type.upper()
+        what = f"{'LoRA' if kind == 'LORA' else kind} (by PEFT)" if by_peft else _ranks(path, config, tensors)
         base = _base(path, config, asked)
         own = count_parameters(tensors)
-        ranks = ", ".join(str(rank) for rank in sorted({pair.rank for pair in pairs.values()}))
         return replace(
             base,
             name=path.resolve().name,
             source=asked.source,
             path=path,
             format=self.name,
-            architecture=f"{base.architecture} with LoRA (rank {ranks}, {len(pairs)} modules)",
+            architecture=f"{base.architecture} with {what}",
             base=base,
             parameters=None if base.parameters is None or own is None else base.parameters + own,
             tokenizer=path if has_tokenizer(path) else base.tokenizer,
             extra={"adapter_parameters": str(own)},
             takes_adapters=False,
+            by_peft=by_peft,
             **asdict(progress_of(path)),
         )
 
@@ -112,36 +153,75 @@ def adapter_tensors(folder: Path) -> Tensors:
 
 
 def pairs_of(folder: Path, config: AdapterConfig, tensors: Tensors) -> dict[str, Pair]:
-    """Module name -> its pair. Raises ``CheckpointError`` for what is not plain LoRA, a tensor without its other
-    half, or a rank that is not the config's."""
-    where = folder / CONFIG
-    if config.peft_type.upper() != "LORA":
-        raise CheckpointError(
-            f"{where}: peft_type {config.peft_type!r} is not supported, only LORA is; merge it"
-        )
-    beyond = [name for name in _BEYOND if (config.model_extra or {}).get(name)]
-    if config.bias != "none" or beyond:
-        said = f"bias={config.bias!r}" if config.bias != "none" else beyond[0]
-        raise CheckpointError(
-            f"{where}: {said} goes beyond plain LoRA; merge it into the model and save that"
-        )
+    """Module name -> its pair, of plain LoRA. Raises ``CheckpointError`` for a tensor without its other half, or a
+    rank that is not the config's."""
     halves: dict[str, dict[str, str]] = {}
     for name in tensors:
-        found = _NAME.match(name)
-        if found is None and _COPY.match(name) and "lora_" not in name:
-            continue
-        if found is None:
-            raise CheckpointError(f"{folder}: tensor {name!r} is not part of plain LoRA; merge the adapter")
-        halves.setdefault(found[1], {})[found[2]] = name
-    if not halves:
-        raise CheckpointError(f"{folder}: the adapter holds no tensors; save it again with save_pretrained")
+        if (found := _NAME.match(name)) is not None:
+            halves.setdefault(found[1], {})[found[2]] = name
     return {module: _pair(folder, config, module, tensors, half) for module, half in sorted(halves.items())}
 
 
-def copies_of(tensors: Tensors) -> dict[str, str]:
-    """Name of a tensor in the file -> the module of the base that it says it is a copy of."""
-    copies = {name: _COPY.match(name) for name in tensors if not _NAME.match(name)}
-    return {name: found[1] for name, found in copies.items() if found is not None}
+def _ranks(folder: Path, config: AdapterConfig, tensors: Tensors) -> str:
+    pairs = pairs_of(folder, config, tensors)
+    ranks = ", ".join(str(rank) for rank in sorted({pair.rank for pair in pairs.values()}))
+    return f"LoRA (rank {ranks}, {len(pairs)} modules)"
+
+
+def _is_plain(config: AdapterConfig, tensors: Tensors) -> bool:
+    """Return whether an adapter only adds products of two matrices to linear layers."""
+    more = {name for name, value in (config.model_extra or {}).items() if value}
+    return (
+        config.peft_type.upper() == "LORA"
+        and config.bias == "none"
+        and more <= {*_PLAIN}
+        and _initial(config) not in _CHANGES_BASE
+        and all(_NAME.match(name) and not _EXPERT.search(name) for name in tensors)
+        and all(len(tensor.shape) == 2 for tensor in tensors.values())
+    )
+
+
+def _initial(config: AdapterConfig) -> str:
+    return str((config.model_extra or {}).get("init_lora_weights", True)).lower()
+
+
+def _check(where: Path, config: AdapterConfig) -> None:
+    """Raise ``CheckpointError`` for an adapter that cannot be scored as it was trained, or whose config could do harm.
+
+    PEFT takes several settings for patterns, also names in lists, so that all texts are checked.
+    """
+    kind, merge = config.peft_type.upper(), "merge it into its model with PEFT and save that"
+    if kind in _VIRTUAL:
+        raise CheckpointError(
+            f"{where}: peft_type {kind!r} puts virtual tokens before every text, which is not supported; "
+            "give an adapter that changes the model's layers"
+        )
+    if kind not in _KINDS:
+        raise CheckpointError(f"{where}: peft_type {config.peft_type[:40]!r} is not supported; {merge}")
+    more = config.model_extra or {}
+    for name, why in _REFUSED.items():
+        if more.get(name):
+            raise CheckpointError(f"{where}: {name} {why}, which is not supported")
+    if kind == "LORA" and _initial(config) not in _INITIAL:
+        raise CheckpointError(
+            f"{where}: init_lora_weights={_initial(config)[:40]!r} has changed the base in a way that PEFT cannot "
+            f"restore; save it with path_initial_model_for_weight_conversion, or {merge}"
+        )
+    for text in _texts({name: value for name, value in config.model_dump().items() if name not in _UNREAD}):
+        fits(text, "", where)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts within plain values, names of settings too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
 
 
 def _pair(folder: Path, config: AdapterConfig, module: str, tensors: Tensors, half: dict[str, str]) -> Pair:
@@ -170,10 +250,11 @@ def _by_pattern(patterns: dict[str, Any] | None, module: str, default: Any, wher
 def fits(pattern: str, module: str, where: Path) -> bool:
     """Return whether a pattern from a config matches a module's name.
 
-    Raises ``CheckpointError`` for an invalid pattern, and for one that repeats a group, which can take for ever.
+    Raises ``CheckpointError`` for an invalid pattern, and for one that repeats a group or too much, which can take for
+    ever.
     """
     try:
-        if not re.search(r"\)[*+{]", pattern):
+        if not re.search(r"\)[*+{]", pattern) and len(re.findall(r"[*+{]", pattern)) <= _MOST:
             return re.match(pattern, module) is not None
     except re.error:
         pass

@@ -79,7 +79,9 @@ def _noted(row: Mapping[str, Any]) -> dict[str, str]:
     base = row.get("base")
     known = {
         "data": dataset,
-        "method": f"LoRA on {base['name']}" if isinstance(base, Mapping) and base.get("name") else None,
+        "method": f"{'adapter' if row.get('by_peft') else 'LoRA'} on {base['name']}"
+        if isinstance(base, Mapping) and base.get("name")
+        else None,
         "model": row.get("model_type"),
         "epochs": (training or {}).get("num_train_epochs"),
         "steps": (training or {}).get("max_steps"),

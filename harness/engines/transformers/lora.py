@@ -1,4 +1,4 @@
-"""LoRA adapters on a loaded base, never merged into it: one model in memory, and at most one adapter on at any time.
+"""Plain LoRA on a loaded base, never merged into it: one model in memory, and at most one adapter on at any time.
 
 A module's output becomes W x + scale * B (A x) (Hu et al. 2021, arXiv 2106.09685), as PEFT computes it. The low-rank
 part is in float32 where the adapter is stored in half precision, and the sum in the type of the module's own output.
@@ -20,7 +20,6 @@ from harness.checkpoints.formats.lora import (
     PICKLED,
     WEIGHTS,
     adapter_tensors,
-    copies_of,
     fits,
     pairs_of,
 )
@@ -123,7 +122,6 @@ def _low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
             f"{info.path}: shape mismatch: {', '.join(wrong[:5])}; name its own base with --eval-base-model"
         )
     tensors = _tensors(info.path)
-    _check_copies(info, copies_of(headers), tensors, modules)
     half = (torch.float16, torch.bfloat16)
     found = []
     for name, pair in pairs.items():
@@ -142,21 +140,6 @@ def _tensors(folder: Path) -> dict[str, Any]:
 
         return dict(load_file(folder / WEIGHTS))
     return dict(torch.load(folder / PICKLED, map_location="cpu", weights_only=True))
-
-
-def _check_copies(
-    info: CheckpointInfo, copies: dict[str, str], tensors: dict[str, Any], modules: dict[str, Any]
-) -> None:
-    """Raise ``CheckpointError`` where a whole tensor in the adapter is not the base's own."""
-    import torch
-
-    for name, module in copies.items():
-        own = getattr(modules.get(module), "weight", None)
-        if own is None or not torch.equal(tensors[name].to(own), own):
-            raise CheckpointError(
-                f"{info.path}: {name!r} replaces a whole tensor of its base, which goes beyond plain LoRA; "
-                "merge it into the model and save that"
-            )
 
 
 def _sides(module: Any) -> tuple[int, int]:

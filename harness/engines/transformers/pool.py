@@ -13,6 +13,7 @@ from harness.checkpoints import CheckpointInfo, LoadableFormat, format_of
 from harness.core.requests import Answer, Refusal, Request
 from harness.engines.base import Done, Engine, EngineProgress
 from harness.engines.settings import ModelSettings
+from harness.engines.transformers.by_peft import check_peft, with_adapter
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.fused_layers import fuse
 from harness.engines.transformers.fused_steps import fuse_steps
@@ -81,24 +82,27 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     return loaded
 
 
-def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> CausalEngine | MaskedEngine:
-    """Return the engine of a model that is loaded. Raises ``CheckpointError`` where the model cannot answer."""
-    engine: CausalEngine | MaskedEngine
+def engine_of(
+    info: CheckpointInfo, loaded: Loaded, settings: ModelSettings, *, remembers: bool = True
+) -> CausalEngine | MaskedEngine:
+    """Return the engine of a model that is loaded; ``remembers``: fast ways that a probe admits.
+
+    Raises ``CheckpointError`` where the model cannot answer.
+    """
+    kind = MaskedEngine if info.kind == "masked" else CausalEngine
     with heard() as warnings, one_line_errors(f"{info.path}: fails when it is tried", _TRIED):
-        if info.kind == "masked":
-            engine = MaskedEngine(info, loaded, settings, remembers=True)
-        else:
-            engine = CausalEngine(info, loaded, settings, remembers=True)
+        engine = kind(info, loaded, settings, remembers=remembers)
     engine.note_all(warnings.notes(info.path))
     return engine
 
 
 class SharedModel:
-    """Opens checkpoints of one model: that model, and adapters of it where it takes any."""
+    """Opens checkpoints of one ``model_key``: a model, and adapters of it where it takes any."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
         self._shared: tuple[Loaded, Adapters] | None = None
+        self._plain: Loaded | None = None
 
     def __call__(self, info: CheckpointInfo) -> Engine:
         """Return the checkpoint, ready to answer.
@@ -108,6 +112,15 @@ class SharedModel:
         import_libraries()
         with collector_paused(), compiler_when_called():
             base = info.base or info
+            if info.by_peft:
+                if self._plain is None:
+                    check_peft(info)
+                    self._plain = load_weights(base, self._settings)
+                with heard() as warnings:
+                    loaded = with_adapter(info, self._plain)
+                loaded = replace(loaded, notes=(*loaded.notes, *warnings.notes(info.path)))
+                loaded = _with_own_tokenizer(info, loaded)
+                return Switched(engine_of(info, loaded, self._settings, remembers=False), None, None)
             if not base.takes_adapters:
                 return engine_of(info, load_quick(info, self._settings), self._settings)
             if self._shared is None:
@@ -119,10 +132,7 @@ class SharedModel:
         name = None
         if info.base is not None:
             name = adapters.add(info)
-            if info.tokenizer == info.path:
-                tokenizer = load_tokenizer(info)
-                check_vocabulary(info, loaded.model, tokenizer)
-                loaded = Loaded(loaded.model, tokenizer)
+            loaded = _with_own_tokenizer(info, loaded)
         adapters.put_on(name)
         try:
             return Switched(engine_of(info, loaded, self._settings), adapters, name)
@@ -132,10 +142,22 @@ class SharedModel:
             raise
 
 
-class Switched:
-    """An engine that puts its own adapter on before it answers."""
+def _with_own_tokenizer(info: CheckpointInfo, loaded: Loaded) -> Loaded:
+    """Return a model with the tokenizer of an adapter, where that has one."""
+    if info.tokenizer != info.path:
+        return loaded
+    with heard() as warnings:
+        tokenizer = load_tokenizer(info)
+    check_vocabulary(info, loaded.model, tokenizer)
+    return replace(loaded, tokenizer=tokenizer, notes=(*loaded.notes, *warnings.notes(info.path)))
 
-    def __init__(self, engine: CausalEngine | MaskedEngine, adapters: Adapters, name: str | None) -> None:
+
+class Switched:
+    """An engine that puts its own adapter on before it answers; without ``adapters`` it has one always."""
+
+    def __init__(
+        self, engine: CausalEngine | MaskedEngine, adapters: Adapters | None, name: str | None
+    ) -> None:
         self.engine, self._adapters, self._name = engine, adapters, name
         self.info = engine.info
 
@@ -147,7 +169,8 @@ class Switched:
     @property
     def continues(self) -> bool:
         """Return whether texts may stay at work; not beside adapters, whose own texts would take as much memory."""
-        return self._adapters.none and isinstance(self.engine, CausalEngine) and self.engine.continues
+        alone = self._adapters is not None and self._adapters.none
+        return alone and isinstance(self.engine, CausalEngine) and self.engine.continues
 
     @property
     def texts_together(self) -> int:
@@ -156,14 +179,18 @@ class Switched:
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """Return one answer per request, in the order asked."""
-        self._adapters.put_on(self._name)
+        self._put_on()
         return self.engine.answer(requests, done)
 
     def answer_first(self, count: int, requests: Sequence[Request], done: Done) -> list[Answer | Refusal]:
         """Return the same; texts of the first ``count`` requests begin before the others."""
         assert isinstance(self.engine, CausalEngine), "a masked model generates no texts"
-        self._adapters.put_on(self._name)
+        self._put_on()
         return self.engine.answer_first(count, requests, done)
+
+    def _put_on(self) -> None:
+        if self._adapters is not None:
+            self._adapters.put_on(self._name)
 
     def progress(self) -> EngineProgress:
         """Return the work so far, also while a call is under way."""
@@ -180,6 +207,6 @@ class Switched:
     def close(self) -> None:
         """Free the adapter; the base stays for others."""
         self.engine.close()
-        if self._name is not None:
+        if self._adapters is not None and self._name is not None:
             self._adapters.drop(self._name)
         del self._adapters
