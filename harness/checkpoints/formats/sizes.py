@@ -35,6 +35,9 @@ HIDDEN_ROWS: Final = dict.fromkeys(
 """Model types whose table has more rows than the config's length says, with the number of extra rows: all that
 transformers has. The first rows were for padding once, and are not used."""
 
+_HIDDEN_WORDS: Final = {"moshi": 1}
+"""Model types whose word table has more rows than the config says, with the number of extra rows."""
+
 _DEFAULT: Final = {"masked": 512, "causal": 2048}
 _SANE: Final = 10_000_000
 
@@ -99,7 +102,9 @@ def length_of(
 def check_vocabulary(folder: Path, config: ModelConfig, shapes: Shapes) -> None:
     """Raises ``CheckpointError`` when the word table does not have ``vocab_size`` rows."""
     rows = _rows(shapes, _WORD_TABLE)
-    if rows is not None and config.vocab_size is not None and rows[1] != config.vocab_size:
+    if rows is None or config.vocab_size is None:
+        return
+    if rows[1] - _HIDDEN_WORDS.get(config.model_type, 0) != config.vocab_size:
         raise CheckpointError(
             f"{folder}: shape mismatch, {rows[0]} has {rows[1]} rows but config.json says "
             f"vocab_size={config.vocab_size}; "
