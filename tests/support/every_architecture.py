@@ -164,8 +164,8 @@ MASKED_SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 _COMPOSITES = (
-    "dots3_note emu3 gemma3 gemma3n gemma4 gemma4_unified got_ocr2 mllama moss_transcribe_diarize musicgen musicgen_melody "
-    "qwen3_5 qwen3_5_moe qwen4_exp"
+    "dots3_note emu3 gemma3 gemma3n gemma4 gemma4_unified got_ocr2 mllama moss_transcribe_diarize musicgen "
+    "musicgen_melody qwen3_5 qwen3_5_moe qwen4_exp"
 )
 _COMPOSITE = "its text model is a type of its own, or it is multimodal and refused"
 _UNMADE = "its config allows no small sizes by their usual names"
