@@ -33,6 +33,7 @@ from harness.engines.transformers.compat import (
     refused_global,
 )
 from harness.engines.transformers.devices import check_device_map, choose_device
+from harness.engines.transformers.tokenizer_files import tokenizer_of
 from harness.engines.transformers.unpacked import UnpackedModels
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ _SMALL: Final = 1 << 27
 class Loaded:
     """A model in evaluation mode on its device, and its tokenizer.
 
-    Both are transformers' objects, or have the same interface. ``notes`` say which parts of the checkpoint are not
-    used.
+    Both are transformers' objects, or have the same interface. ``notes`` say what of the checkpoint is not
+    used, or read otherwise than its config says.
     """
 
     model: Any
@@ -116,7 +117,7 @@ def _loaded(
     """Return a loaded checkpoint; ``unpacked``: its config was written for a model that had been loaded."""
     with quiet(), _parsed_once(info):
         config = _config(info)
-        tokenizer = load_tokenizer(info)  # first, since it is the smaller part that may be broken
+        tokenizer, notes = read_tokenizer(info)  # first, since it is the smaller part that may be broken
         again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
         with one_line_errors(f"{info.path}: cannot be loaded", again), pages_let_go():
             if not unpacked and not _is_gguf(info):
@@ -125,7 +126,7 @@ def _loaded(
         check_report(info, report)
         check_vocabulary(info, model, tokenizer)
         model = place(info, model, device) if device_map is None else model
-        return Loaded(model.eval(), tokenizer)
+        return Loaded(model.eval(), tokenizer, notes)
 
 
 def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
@@ -143,17 +144,30 @@ def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
 
 def load_tokenizer(info: CheckpointInfo) -> Any:
     """Return the checkpoint's tokenizer. Raises ``CheckpointError`` where it cannot be loaded."""
+    return read_tokenizer(info)[0]
+
+
+def read_tokenizer(info: CheckpointInfo) -> tuple[Any, tuple[str, ...]]:
+    """Return the checkpoint's tokenizer, and what to say of it.
+
+    Raises ``CheckpointError`` where it cannot be loaded.
+    """
     folder, how = _source(info)
-    return tokenizer_at(folder, who=info.path, **how)
+    if info.base is not None and not _is_gguf(info.base):
+        how["config"] = _config(info.base)  # an adapter's folder has none, and it decides how files are read
+    return _read(folder, info.path, how)
 
 
-def tokenizer_at(place: Path | str, *, who: Path | str | None = None, **how: Any) -> Any:
+def tokenizer_at(place: Path | str, **how: Any) -> Any:
     """Return the tokenizer of a folder or Hub id. Raises ``CheckpointError`` where it cannot be loaded."""
-    what = f"{who or place}: its tokenizer cannot be loaded"
-    with quiet(), one_line_errors(what, "copy it from the model that was trained"):
-        from transformers import AutoTokenizer
+    return _read(place, place, how)[0]
 
-        return no_length_limit(AutoTokenizer.from_pretrained(place, **how))
+
+def _read(place: Path | str, who: Path | str, how: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    what = f"{who}: its tokenizer cannot be loaded"
+    with quiet(), one_line_errors(what, "copy it from the model that was trained"):
+        tokenizer, notes = tokenizer_of(place, how)
+        return no_length_limit(tokenizer), notes
 
 
 @contextmanager
