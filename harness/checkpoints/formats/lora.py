@@ -87,7 +87,9 @@ class Lora:
             architecture=f"{base.architecture} with LoRA (rank {ranks}, {len(pairs)} modules)",
             base=base,
             parameters=None if base.parameters is None or own is None else base.parameters + own,
-            tokenizer=path if has_tokenizer(path) and not has_tokenizer_of(path, base.path) else base.tokenizer,
+            tokenizer=path
+            if has_tokenizer(path) and not has_tokenizer_of(path, base.path)
+            else base.tokenizer,
             extra={"adapter_parameters": str(own)},
             takes_adapters=False,
             **asdict(progress_of(path)),

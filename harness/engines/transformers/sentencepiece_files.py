@@ -15,7 +15,13 @@ from typing import Any, Final
 from harness.core.errors import CheckpointError
 from harness.core.text import count
 
-FILES: Final = ("tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "sentencepiece.model")
+FILES: Final = (
+    "tokenizer.model",
+    "spiece.model",
+    "spm.model",
+    "sentencepiece.bpe.model",
+    "sentencepiece.model",
+)
 
 _UNIGRAM, _BPE = 1, 2
 """The kinds of models, by their numbers in the file."""
@@ -82,9 +88,15 @@ def _before(loaded: Any) -> Any:
     whole = json.loads(loads.__getstate__()) if loads is not None else {}
     steps = whole.get("normalizers", [whole])
     quotes = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-    known = {"NFKD": normalizers.NFKD, "StripAccents": normalizers.StripAccents, "Lowercase": normalizers.Lowercase}
+    known = {
+        "NFKD": normalizers.NFKD,
+        "StripAccents": normalizers.StripAccents,
+        "Lowercase": normalizers.Lowercase,
+    }
     found = quotes if any(step.get("pattern") == {"String": "``"} for step in steps) else []
-    return normalizers.Sequence([*found, *(known[step["type"]]() for step in steps if step.get("type") in known)])
+    return normalizers.Sequence(
+        [*found, *(known[step["type"]]() for step in steps if step.get("type") in known)]
+    )
 
 
 def _plain(loaded: Any, texts: Sequence[str]) -> list[str]:

@@ -146,8 +146,8 @@ class TextTokenizer:
         ids = tuple(self._encode(text))
         if self._begins_twice(ids):
             return Refusal(
-                f"the chat template writes {self._tokenizer.bos_token} twice at the beginning, which no checkpoint "
-                "has seen in training; take one out of it"
+                f"the chat template begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in "
+                "training; take one out of it"
             )
         return ids or Refusal("the chat template writes nothing; use --eval-chat off, or mend the template")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,15 +30,17 @@ _AT_ONCE: Final = 8
 
 _TEXTS: Final = (
     *("Lyon in 1234567", "2023-10-05 3.14159 1,000,000 007", "x1y22z333", "a", "", " "),
-    *("I'm sure they'll say it's what we've got, DON'T they'd? I'M", "the answer is 42.", "HELLO World iPhone McDonald"),
-    *("def f(x):\n    return {'a': x[0]**2}  # why?\n\n\treturn None\r\n", "if(a!=b){c+=1;}//d", "<p class=\"x\">&amp;</p>"),
-    *("two  spaces   three    four", "line\nline\n\nline\n\n\nline", "\ttab\t\ttab \n ", "  leading", "trailing  ", "\n"),
+    *("I'm sure they'll say it's what we've got, DON'T they'd? I'M", "the answer is 42."),
+    *("HELLO World iPhone McDonald", "$100 €50 £7 50% #tag @me a_b_c a__b", "well-known re-use co-op"),
+    *("def f(x):\n    return {'a': x[0]**2}  # why?\n\n\treturn None\r\n", "if(a!=b){c+=1;}//d"),
+    *('<p class="x">&amp;</p>', "(a)[b]{c}<d>", "e-mail: a.b@c.org https://x.y/z?q=1&r=2", "...!!!???"),
+    *("two  spaces   three    four", "line\nline\n\nline\n\n\nline", "\ttab\t\ttab \n ", "\n"),
+    *("  leading", "trailing  ", "\u00a0nbsp\u2003em\u200bzero\ufeffbom", "a\u0000b\u0007c", "▁under▁ Ġg"),
     *("Café naïve Ångström Größe ÀÉÎÕÜ ß", "Cafe\u0301 A\u030angstro\u0308m", "İstanbul ıI ǅ ﬁ ﬂ"),
-    *("나는 오늘 학교에 갔다.", "\u1102\u1161\u1102\u1173\u11ab", "大韓民國 漢字 학교(學校)", "東京都に住んでいます。", "我喜欢北京烤鸭"),
-    *("ＦＵＬＬ　ｗｉｄｔｈ １２３", "①②③ ½ x² ™ …", "“quotes” ‘single’ — dash – en", "``quoted'' text"),
-    *("😀 👩‍👩‍👧‍👦 🇰🇷 ❤️", "Привет мир", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "שלום"),
-    *("\u00a0nbsp\u2003em\u200bzero\ufeffbom", "a\u0000b\u0007c", "(a)[b]{c}<d>", "e-mail: a.b@c.org https://x.y/z?q=1&r=2"),
-    *("$100 €50 £7 50% #tag @me a_b_c a__b", "well-known re-use co-op", "...!!!???", "▁under▁ Ġg"),
+    *("나는 오늘 학교에 갔다.", "\u1102\u1161\u1102\u1173\u11ab", "大韓民國 漢字 학교(學校)"),
+    *("東京都に住んでいます。", "我喜欢北京烤鸭", "\uff26\uff35\uff2c\uff2c\u3000\uff11\uff12\uff13", "①②③ ½ x² ™ …"),
+    *("“quotes” ‘single’ — dash – en", "``quoted'' text", "😀 👩‍👩‍👧‍👦 🇰🇷 ❤️"),
+    *("Привет мир", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "שלום"),
 )
 
 _BYTE: Final = re.compile("<0x[0-9A-F]{2}>")
@@ -82,9 +84,7 @@ def probe(*tokenizers: Any) -> list[str]:
         texts.append("".join(special))
     known = {number for token, number in tokenizers[-1].get_vocab().items() if not _BYTE.fullmatch(token)}
     ids = sorted(known)[:: max(1, len(known) // _SAMPLE)]
-    texts += [
-        tokenizers[-1].decode(ids[begin : begin + _AT_ONCE]) for begin in range(0, len(ids), _AT_ONCE)
-    ]
+    texts += [tokenizers[-1].decode(ids[begin : begin + _AT_ONCE]) for begin in range(0, len(ids), _AT_ONCE)]
     return list(dict.fromkeys(texts))
 
 
