@@ -34,7 +34,7 @@ def matching(folder: Path | None, patterns: Iterable[str]) -> list[Path]:
 
 
 def has_tokenizer_of(folder: Path, other: Path) -> bool:
-    """Whether all files of a folder that decide about tokens say the same as their namesakes in another folder."""
+    """Return whether all files of a folder that decide about tokens say the same as their namesakes in another."""
     return all(_same(path, other / path.name) for path in matching(folder, TOKENIZER))
 
 

@@ -1,7 +1,7 @@
 """Tokenizers of folders with a sentencepiece model and no ``tokenizer.json``.
 
-transformers turns such a model into a tokenizer by a class of its own, which may leave out what the model says of
-itself: how characters are normalized, whether white space is merged and put first, how unknown characters are spelt.
+transformers turns such a model into a tokenizer by a class of its own. It may leave out what the model says of itself:
+how characters are normalized, whether white space is merged and put first, how unknown characters are spelt.
 What comes of it is held against the model, and its steps are made from the model's own words where that is nearer.
 """
 

@@ -1,9 +1,9 @@
 """The tokenizer of a checkpoint as its files have it.
 
-transformers builds many a tokenizer by a class of its own, which the folder's config names or the model's type implies,
-and takes no more than the vocabulary from ``tokenizer.json``: where the class cuts texts at other places, the model is
-given tokens that it never saw in training. So what was loaded is held against ``tokenizer.json``, or against
-sentencepiece's model where there is only that, on ``probe``. Where they differ the file is right, and a note says so.
+transformers builds many a tokenizer by a class of its own, which the folder's config names or the model's type implies.
+Such a class takes little more than the vocabulary from ``tokenizer.json``. Where it cuts texts at other places, the
+model is given tokens that it never saw in training. So what was loaded is held against ``tokenizer.json`` on ``probe``,
+or against sentencepiece's model where there is only that. Where they differ the file is right, and a note says so.
 
 The probe is the judge. It is spared where the class cannot matter: where transformers has taken the whole file, or
 where all that the file says beside its vocabulary is what the class says.
@@ -38,7 +38,12 @@ _TEXTS: Final = (
     *("  leading", "trailing  ", "\u00a0nbsp\u2003em\u200bzero\ufeffbom", "a\u0000b\u0007c", "▁under▁ Ġg"),
     *("Café naïve Ångström Größe ÀÉÎÕÜ ß", "Cafe\u0301 A\u030angstro\u0308m", "İstanbul ıI ǅ ﬁ ﬂ"),
     *("나는 오늘 학교에 갔다.", "\u1102\u1161\u1102\u1173\u11ab", "大韓民國 漢字 학교(學校)"),
-    *("東京都に住んでいます。", "我喜欢北京烤鸭", "\uff26\uff35\uff2c\uff2c\u3000\uff11\uff12\uff13", "①②③ ½ x² ™ …"),
+    *(
+        "東京都に住んでいます。",
+        "我喜欢北京烤鸭",
+        "\uff26\uff35\uff2c\uff2c\u3000\uff11\uff12\uff13",
+        "①②③ ½ x² ™ …",
+    ),
     *("“quotes” ‘single’ — dash – en", "``quoted'' text", "😀 👩‍👩‍👧‍👦 🇰🇷 ❤️"),
     *("Привет мир", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "שלום"),
 )
@@ -97,7 +102,7 @@ def _of_file(loaded: Any, place: Path | str, how: Mapping[str, Any]) -> tuple[An
         return loaded, ()
     _name_special(plain, loaded)
     return plain, (
-        f"tokens are those of {FILE}: {type(loaded).__name__}, the class that the config asks for, "
+        f"tokens are those of {FILE}: {type(loaded).__name__}, the class that transformers takes, "
         f"differs on {different} of {count(len(texts), 'probe text')}",
     )
 
@@ -105,13 +110,13 @@ def _of_file(loaded: Any, place: Path | str, how: Mapping[str, Any]) -> tuple[An
 def _of_file_alone(
     place: Path | str, how: Mapping[str, Any], error: Exception
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return a tokenizer of the file where the class that the config wants cannot be made; else raise its error."""
+    """Return a tokenizer of the file where the class that transformers takes cannot be made; else raise its error."""
     try:
         plain = _plain(place, how)
     except BaseException:
         raise error from None
     return plain, (
-        f"tokens are those of {FILE}: the class that the config asks for cannot be made of it "
+        f"tokens are those of {FILE}: the class that transformers takes cannot be made of it "
         f"({type(error).__name__})",
     )
 

@@ -127,7 +127,7 @@ def test_case_and_accents_are_treated_as_the_file_says(
 def test_a_note_names_the_class_and_on_how_many_texts_it_differs(tmp_path: Path) -> None:
     _, (note,) = read(byte_level(tmp_path, "Qwen2TokenizerFast", "qwen2", **NAMED))
     assert note.startswith(
-        "tokens are those of tokenizer.json: Qwen2Tokenizer, the class that the config asks for"
+        "tokens are those of tokenizer.json: Qwen2Tokenizer, the class that transformers takes"
     )
     assert "probe texts" in note
     _, (failed,) = read(byte_level(tmp_path, "XLMRobertaTokenizer", "xlm-roberta", **NAMED))
