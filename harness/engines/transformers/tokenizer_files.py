@@ -48,6 +48,9 @@ _TEXTS: Final = (
     *("Привет мир", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "שלום"),
 )
 
+_GENERAL: Final = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""Names of transformers' general class, which takes the whole file."""
+
 _BYTE: Final = re.compile("<0x[0-9A-F]{2}>")
 """A token that stands for a byte, which a text does not spell out."""
 
@@ -78,7 +81,7 @@ def tokenizer_of(place: Path | str, how: Mapping[str, Any]) -> tuple[Any, tuple[
         return (loaded, ()) if model is None else as_sentencepiece(loaded, model, probe(loaded))
     if _says_the_same(loaded, path):
         return loaded, ()
-    return _of_file(loaded, place, how)
+    return _of_file(loaded, path, place, how)
 
 
 def probe(*tokenizers: Any) -> list[str]:
@@ -93,7 +96,9 @@ def probe(*tokenizers: Any) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _of_file(loaded: Any, place: Path | str, how: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+def _of_file(
+    loaded: Any, path: Path, place: Path | str, how: Mapping[str, Any]
+) -> tuple[Any, tuple[str, ...]]:
     """Return the loaded tokenizer where it does as the file says on the probe, else one of the file."""
     plain = _plain(place, how)
     texts = probe(loaded, plain)
@@ -101,10 +106,21 @@ def _of_file(loaded: Any, place: Path | str, how: Mapping[str, Any]) -> tuple[An
     if not different:
         return loaded, ()
     _name_special(plain, loaded)
+    if (named := _named_class(path)) in _GENERAL:
+        return plain, ()  # the config asks for no class but the file, though transformers took one
     return plain, (
-        f"tokens are those of {FILE}: {type(loaded).__name__}, the class that transformers takes, "
+        f"tokens are those of {FILE}: {named or type(loaded).__name__}, the class that transformers takes, "
         f"differs on {different} of {count(len(texts), 'probe text')}",
     )
+
+
+def _named_class(path: Path) -> str | None:
+    """Return the class that the config beside a file names, if any."""
+    try:
+        said = json.loads(path.with_name("tokenizer_config.json").read_bytes()).get("tokenizer_class")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return said if isinstance(said, str) else None
 
 
 def _of_file_alone(
@@ -187,25 +203,23 @@ def _parts(loaded: Any) -> dict[str, Any]:
     options = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk")
     more = ("byte_fallback", "ignore_merges", "max_input_chars_per_word")
     model = {name: getattr(backend.model, name, None) for name in (*options, *more)}
-    added = [
-        {"id": number, **json.loads(json.dumps(token.__getstate__()))}
-        for number, token in loaded.added_tokens_decoder.items()
-    ]
+    added = [{"id": number, **token.__getstate__()} for number, token in loaded.added_tokens_decoder.items()]
     return {**found, "added_tokens": added, "model": {"type": type(backend.model).__name__, **model}}
 
 
-def _told(parts: Mapping[str, Any]) -> Any:
+def _told(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a tokenizer's parts decides its tokens, in one form."""
-    names = ("normalizer", "pre_tokenizer", "post_processor", "added_tokens", "model")
-    return _without_defaults({name: parts.get(name) for name in names})
+    names = ("normalizer", "pre_tokenizer", "post_processor", "added_tokens")
+    # Files of other versions leave out options of the model that are off.
+    model = {name: value for name, value in parts["model"].items() if value}
+    return {**{name: _without_offsets(parts.get(name)) for name in names}, "model": model}
 
 
-def _without_defaults(part: Any) -> Any:
-    """Return a part without what is off or empty, which files may leave out, and without what only moves offsets."""
+def _without_offsets(part: Any) -> Any:
+    """Return a part without the setting that only moves offsets."""
     if isinstance(part, dict):
-        kept = {name: _without_defaults(value) for name, value in part.items() if name != "trim_offsets"}
-        return {name: value for name, value in kept.items() if value not in (None, False, "", [], {})}
-    return [_without_defaults(one) for one in part] if isinstance(part, list) else part
+        return {name: _without_offsets(value) for name, value in part.items() if name != "trim_offsets"}
+    return [_without_offsets(one) for one in part] if isinstance(part, list) else part
 
 
 _BLANK: Final = re.compile(r"[\s,{]*")

@@ -111,7 +111,7 @@ def test_tokens_are_those_of_the_file_whatever_class_the_config_asks_for(
     ("kind", "lowercase", "config"),
     [
         *(("BertTokenizer", False, {}), ("BertTokenizer", False, {"do_lower_case": True})),
-        *(("BertTokenizer", True, {"do_lower_case": False}), (None, False, {})),
+        *(("BertTokenizer", True, {"do_lower_case": False}), (None, False, {}), ("BertTokenizer", True, {})),
     ],
 )
 def test_case_and_accents_are_treated_as_the_file_says(
@@ -127,11 +127,18 @@ def test_case_and_accents_are_treated_as_the_file_says(
 def test_a_note_names_the_class_and_on_how_many_texts_it_differs(tmp_path: Path) -> None:
     _, (note,) = read(byte_level(tmp_path, "Qwen2TokenizerFast", "qwen2", **NAMED))
     assert note.startswith(
-        "tokens are those of tokenizer.json: Qwen2Tokenizer, the class that transformers takes"
+        "tokens are those of tokenizer.json: Qwen2TokenizerFast, the class that transformers takes"
     )
     assert "probe texts" in note
     _, (failed,) = read(byte_level(tmp_path, "XLMRobertaTokenizer", "xlm-roberta", **NAMED))
     assert "cannot be made of it" in failed
+
+
+def test_nothing_is_said_where_the_config_asks_for_no_class_but_the_file(tmp_path: Path) -> None:
+    folder = byte_level(tmp_path, "PreTrainedTokenizerFast", "qwen2", **NAMED)
+    found, notes = read(folder)
+    check_the_files_own(folder, found)
+    assert notes == ()
 
 
 def test_a_class_that_does_as_its_file_stays_and_is_not_read_twice(
