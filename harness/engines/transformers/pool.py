@@ -18,7 +18,7 @@ from harness.engines.transformers.fused_layers import fuse
 from harness.engines.transformers.fused_steps import fuse_steps
 from harness.engines.transformers.half_precision import computes_in_float32, widen_attention
 from harness.engines.transformers.imports import collector_paused, compiler_when_called, import_libraries
-from harness.engines.transformers.loading import Loaded, check_vocabulary, load_model, load_tokenizer
+from harness.engines.transformers.loading import Loaded, check_vocabulary, load_model, read_tokenizer
 from harness.engines.transformers.lora import Adapters
 from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.memory import trim_heap
@@ -104,9 +104,9 @@ class SharedModel:
         if info.base is not None:
             name = adapters.add(info)
             if info.tokenizer == info.path:
-                tokenizer = load_tokenizer(info)
+                tokenizer, notes = read_tokenizer(info)
                 check_vocabulary(info, loaded.model, tokenizer)
-                loaded = Loaded(loaded.model, tokenizer)
+                loaded = Loaded(loaded.model, tokenizer, notes)
         adapters.put_on(name)
         try:
             return Switched(engine_of(info, loaded, self._settings), adapters, name)
