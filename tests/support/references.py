@@ -16,9 +16,9 @@ Array = Any
 def plain_answer(folder: Path, request: Loglikelihood, seq_len: int = 128) -> LoglikelihoodAnswer:
     """One plain forward pass of transformers over one request."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     pair = TextTokenizer(tokenizer).pair(request.context, request.continuation)
     assert isinstance(pair, Pair)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import json
 import os
@@ -30,6 +31,26 @@ def matching(folder: Path | None, patterns: Iterable[str]) -> list[Path]:
         return []
     found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
     return sorted(found, key=lambda path: path.name)
+
+
+def has_tokenizer_of(folder: Path, other: Path) -> bool:
+    """Return whether all files of a folder that decide about tokens say the same as their namesakes in another."""
+    return all(_same(path, other / path.name) for path in matching(folder, TOKENIZER))
+
+
+def _same(path: Path, other: Path) -> bool:
+    if not other.is_file():
+        return False
+    with readable(path), readable(other):
+        if filecmp.cmp(path, other, shallow=False):
+            return True
+        if path.suffix != ".json":
+            return False
+        try:  # other versions write the same settings in another order or with other indents
+            mine, its = (json.loads(one.read_bytes()) for one in (path, other))
+            return bool(mine == its)
+        except (ValueError, RecursionError):
+            return False
 
 
 def table_line(name: str, table: dict[str, Any]) -> str:

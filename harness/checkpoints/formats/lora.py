@@ -15,7 +15,14 @@ from typing import Any, Final, NamedTuple
 
 from harness.checkpoints.formats.base import Asked
 from harness.checkpoints.formats.config_files import AdapterConfig, read_json
-from harness.checkpoints.formats.content import TOKENIZER, file_lines, matching, table_line, tensor_lines
+from harness.checkpoints.formats.content import (
+    TOKENIZER,
+    file_lines,
+    has_tokenizer_of,
+    matching,
+    table_line,
+    tensor_lines,
+)
 from harness.checkpoints.formats.paths import check_inside
 from harness.checkpoints.formats.safetensors import read_tensors
 from harness.checkpoints.formats.tensors import Tensors, count_parameters
@@ -120,7 +127,9 @@ class Lora:
             architecture=f"{base.architecture} with {what}",
             base=base,
             parameters=None if base.parameters is None or own is None else base.parameters + own,
-            tokenizer=path if has_tokenizer(path) else base.tokenizer,
+            tokenizer=path
+            if has_tokenizer(path) and not has_tokenizer_of(path, base.path)
+            else base.tokenizer,
             extra={"adapter_parameters": str(own)},
             takes_adapters=False,
             by_peft=by_peft,

@@ -132,8 +132,7 @@ def _plain(request: Generate, formed: Generate, asking: Asking, chat: bool) -> P
 def _conversation(formed: Generate, asking: Asking) -> Prompted | Refusal:
     tokens = None
     if asking.tokenizer is not None and not asking.remote:
-        text = asking.tokenizer.conversation(formed.turns)
-        found = text if isinstance(text, Refusal) else asking.tokenizer.prompt(text)
+        found = asking.tokenizer.chat(formed.turns)
         tokens = None if isinstance(found, Refusal) else len(found)
     limit = asking.limit
     if tokens is not None and limit is not None and tokens + formed.max_new_tokens > limit:

@@ -176,8 +176,7 @@ class Probe:
         found, tokens = self._found, self._found.tokens
         if found.template is None or tokens is None or not tokens.template:
             return
-        text = tokens.text.conversation((Turn("user", HELLO),))
-        ids = tokens.text.prompt(text) if isinstance(text, str) else text
+        ids = tokens.text.chat((Turn("user", HELLO),))
         if isinstance(ids, tuple) and tokens.text.begins(ids) and found.template == len(ids) + 1:
             note = (
                 "chats are not asked for: the server puts two beginning-of-sequence tokens before them, which no "

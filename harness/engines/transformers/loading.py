@@ -35,6 +35,7 @@ from harness.engines.transformers.compat import (
 from harness.engines.transformers.devices import check_device_map, choose_device
 from harness.engines.transformers.gguf import check_tensors, divide_frequencies, gguf_config, gguf_tokenizer
 from harness.engines.transformers.library_warnings import heard
+from harness.engines.transformers.tokenizer_files import tokenizer_of
 from harness.engines.transformers.unpacked import UnpackedModels
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ _SMALL: Final = 1 << 27
 class Loaded:
     """A model in evaluation mode on its device, and its tokenizer.
 
-    Both are transformers' objects, or have the same interface. ``notes`` say which parts of the checkpoint are not
-    used, and what libraries warned of when it was loaded.
+    Both are transformers' objects, or have the same interface. ``notes`` say what of the checkpoint is not used, or is
+    read otherwise than its config says, and what libraries warned of when it was loaded.
     """
 
     model: Any
@@ -120,7 +121,7 @@ def _loaded(
     """Return a loaded checkpoint; ``unpacked``: its config was written for a model that had been loaded."""
     with quiet(), _parsed_once(info):
         config = _config(info)
-        tokenizer = load_tokenizer(info)  # first, since it is the smaller part that may be broken
+        tokenizer, notes = read_tokenizer(info)  # first, since it is the smaller part that may be broken
         again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
         quantized = getattr(config, "quantization_config", None) is not None
         if quantized:
@@ -135,12 +136,11 @@ def _loaded(
         if unpacked or _is_gguf(info):
             divide_frequencies(info.path, model)
         if quantized and getattr(model, "hf_quantizer", None) is None:
-            check_types(
-                info.path, weights_of(info.path)
-            )  # transformers passes over kinds that it does not know
+            # Transformers passes over kinds that it does not know.
+            check_types(info.path, weights_of(info.path))
         check_vocabulary(info, model, tokenizer)
         model = place(info, model, device) if device_map is None else model
-        return Loaded(model.eval(), tokenizer, _notes(info))
+        return Loaded(model.eval(), tokenizer, (*notes, *_notes(info)))
 
 
 def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
@@ -158,20 +158,33 @@ def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
 
 def load_tokenizer(info: CheckpointInfo) -> Any:
     """Return the checkpoint's tokenizer. Raises ``CheckpointError`` where it cannot be loaded."""
+    return read_tokenizer(info)[0]
+
+
+def read_tokenizer(info: CheckpointInfo) -> tuple[Any, tuple[str, ...]]:
+    """Return the checkpoint's tokenizer, and what to say of it.
+
+    Raises ``CheckpointError`` where it cannot be loaded.
+    """
     if _is_gguf(info):
         with quiet(), one_line_errors(f"{info.path}: its tokenizer cannot be loaded", "convert it again"):
-            return no_length_limit(gguf_tokenizer(info.path))
+            return no_length_limit(gguf_tokenizer(info.path)), ()
     folder, how = _source(info)
-    return tokenizer_at(folder, who=info.path, **how)
+    if info.base is not None and not _is_gguf(info.base):
+        how["config"] = _config(info.base)  # an adapter's folder has none, and it decides how files are read
+    return _read(folder, info.path, how)
 
 
-def tokenizer_at(place: Path | str, *, who: Path | str | None = None, **how: Any) -> Any:
+def tokenizer_at(place: Path | str, **how: Any) -> Any:
     """Return the tokenizer of a folder or Hub id. Raises ``CheckpointError`` where it cannot be loaded."""
-    what = f"{who or place}: its tokenizer cannot be loaded"
-    with quiet(), one_line_errors(what, "copy it from the model that was trained"):
-        from transformers import AutoTokenizer
+    return _read(place, place, how)[0]
 
-        return no_length_limit(AutoTokenizer.from_pretrained(place, **how))
+
+def _read(place: Path | str, who: Path | str, how: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    what = f"{who}: its tokenizer cannot be loaded"
+    with quiet(), one_line_errors(what, "copy it from the model that was trained"):
+        tokenizer, notes = tokenizer_of(place, how)
+        return no_length_limit(tokenizer), notes
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.logits import read_targets
 from harness.engines.transformers.scoring.padded import in_batches, padded
 from harness.engines.transformers.scoring.plan import TokenWork
-from harness.engines.transformers.tokenizer import Vocabulary, frame
+from harness.engines.transformers.tokenizer import Vocabulary, frame, not_text
 from harness.engines.transformers.transfer import Reading, to_device
 
 
@@ -166,7 +166,9 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         texts = [
             one.text.replace(MASK, token) if isinstance(one, FillMask) else one.text
             for one in requests
-            if mask is not None and isinstance(one, FillMask | PseudoLoglikelihood)
+            if mask is not None
+            and isinstance(one, FillMask | PseudoLoglikelihood)
+            and not_text(one.text) is None
         ]
         if texts:
             # All at once: calling a fast tokenizer takes as long as tokenizing a sentence.
@@ -184,6 +186,8 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
                 found.append(Refusal(f"a masked language model does not answer {kind}; give a causal one"))
             elif mask is None:
                 found.append(Refusal("the tokenizer has no mask token"))
+            elif (fault := not_text(request.text)) is not None:
+                found.append(fault)
             elif isinstance(request, PseudoLoglikelihood):
                 found.append(self._plain(next(ids)))
             else:

@@ -24,8 +24,8 @@ from harness.engines.transformers.loading import (
     Loaded,
     check_vocabulary,
     load_model,
-    load_tokenizer,
     one_line_errors,
+    read_tokenizer,
 )
 from harness.engines.transformers.lora import Adapters
 from harness.engines.transformers.masked import MaskedEngine
@@ -147,9 +147,9 @@ def _with_own_tokenizer(info: CheckpointInfo, loaded: Loaded) -> Loaded:
     if info.tokenizer != info.path:
         return loaded
     with heard() as warnings:
-        tokenizer = load_tokenizer(info)
+        tokenizer, notes = read_tokenizer(info)
     check_vocabulary(info, loaded.model, tokenizer)
-    return replace(loaded, tokenizer=tokenizer, notes=(*loaded.notes, *warnings.notes(info.path)))
+    return replace(loaded, tokenizer=tokenizer, notes=(*loaded.notes, *notes, *warnings.notes(info.path)))
 
 
 class Switched:

@@ -83,8 +83,7 @@ def prepare(
     request = in_form(request, chat, asking.max_new_tokens)
     if asking.only_chat and not chat:
         return Refusal("the question has no turns for a chat template; ask it with --eval-chat off or auto")
-    text = tokenizer.conversation(request.turns) if chat else request.prompt
-    tokens = text if isinstance(text, Refusal) else tokenizer.prompt(text)
+    tokens = tokenizer.chat(request.turns) if chat else tokenizer.prompt(request.prompt)
     if isinstance(tokens, Refusal):
         return tokens
     room = seq_len - request.max_new_tokens

@@ -32,6 +32,9 @@ from harness.core.requests import Refusal, Turn
 _AT_ONCE: Final = 2**20
 """The characters that are tokenized at once: a token takes about a hundred bytes meanwhile."""
 
+_LONGEST_ERROR: Final = 200
+"""The most characters of a template's own error that are repeated."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -62,7 +65,7 @@ class TextTokenizer:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         ready = copy.copy(self)
         ready._encoded = {}
-        for some in _parts(dict.fromkeys(texts)):
+        for some in _parts(text for text in dict.fromkeys(texts) if not_text(text) is None):
             lean = {"return_attention_mask": False, "return_token_type_ids": False}
             found = self._tokenizer(some, add_special_tokens=False, **lean)
             ready._encoded.update(zip(some, found["input_ids"], strict=True))
@@ -81,6 +84,8 @@ class TextTokenizer:
             return Refusal("the continuation is empty; there is nothing to score")
         bare = context.rstrip()
         text = context + continuation
+        if (fault := not_text(text)) is not None:
+            return fault
         ids = self._encode(text)
         cut, spans = self._cut(ids, text, len(bare))
         before = (*self._front_of(text), *ids[:cut])
@@ -105,6 +110,8 @@ class TextTokenizer:
         """Return the tokens of a text that is scored from its first token on, without special tokens around it."""
         if self.start is None:
             return Refusal("the tokenizer has neither a BOS nor an EOS token to start from")
+        if (fault := not_text(text)) is not None:
+            return fault
         ids = tuple(self._encode(text))
         return ids or Refusal("the text has no tokens; there is nothing to score")
 
@@ -113,28 +120,46 @@ class TextTokenizer:
 
         Where the last turn is the assistant's, the text ends with its last character: the answer goes on from there.
         """
-        from jinja2 import TemplateError
-
         messages = [{"role": turn.role, "content": turn.text} for turn in turns]
         begun = turns[-1].role == "assistant"
         try:
             text: str = self._tokenizer.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=not begun, continue_final_message=begun
             )
-        except (TemplateError, ValueError, TypeError, KeyError) as error:
-            return Refusal(f"the chat template fails ({error}); use --eval-chat off, or mend the template")
+        except Exception as error:  # a template is a program, which may fail in any way
+            said = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_ERROR]
+            return Refusal(f"the chat template fails ({said}); use --eval-chat off, or mend the template")
         # A template may strip what it is given; the start of a code block would lose its line break.
         end = turns[-1].text[len(turns[-1].text.rstrip()) :] if begun else ""
         return text if text.endswith(end) else text.rstrip() + end
 
+    def chat(self, turns: Sequence[Turn]) -> tuple[int, ...] | Refusal:
+        """Return the tokens of the turns, at least one, as the chat template writes them.
+
+        The template writes the special tokens too, so none are added.
+        """
+        text = self.conversation(turns)
+        if isinstance(text, Refusal):
+            return text
+        if (fault := not_text(text)) is not None:
+            return fault
+        ids = tuple(self._encode(text))
+        if self._begins_twice(ids):
+            return Refusal(
+                f"the chat template begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in "
+                "training; take one out of it"
+            )
+        return ids or Refusal("the chat template writes nothing; use --eval-chat off, or mend the template")
+
     def prompt(self, text: str) -> tuple[int, ...] | Refusal:
         """Return the tokens of a text to be continued, at least one, with the special tokens before it."""
+        if (fault := not_text(text)) is not None:
+            return fault
         ids = (*self._front_of(text), *self._encode(text))
-        bos = self._tokenizer.bos_token_id
-        if bos is not None and ids[:2] == (bos, bos):
+        if self._begins_twice(ids):
             return Refusal(
                 f"the prompt begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in "
-                "training; take it out of the chat template or of the prompt"
+                "training; take one out of it"
             )
         if ids or self.start is None:
             return ids or Refusal(
@@ -162,6 +187,9 @@ class TextTokenizer:
         """The token that ends a text, EOS."""
         found = self._tokenizer.eos_token_id
         return None if found is None else int(found)
+
+    def _begins_twice(self, ids: Sequence[int]) -> bool:
+        return self.begins(ids) and self.begins(ids[1:])
 
     def _encode(self, text: str) -> list[int]:
         if (found := self._encoded.get(text)) is not None:
@@ -202,6 +230,16 @@ class TextTokenizer:
     def _character_spans(self, text: str) -> list[tuple[int, int]]:
         encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         return [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
+
+
+def not_text(text: str) -> Refusal | None:
+    """Return the refusal of a string that is no text, since half of a character is in it; None for a text."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(text[error.start]):04X} at character {error.start + 1}"
+        return Refusal(f"the text has half of a character ({half}), which has no tokens; mend the data")
+    return None
 
 
 def _parts(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -78,9 +78,9 @@ def by_peft(base: Path, adapter: Path, *, masked: bool = False) -> Any:
 def expected(base: Path, adapter: Path) -> list[float]:
     """The log-probabilities by PEFT's own model, straight from its logits."""
     import torch
-    from transformers import AutoTokenizer
+    from transformers import PreTrainedTokenizerFast
 
-    model, tokenizer = by_peft(base, adapter), AutoTokenizer.from_pretrained(base)
+    model, tokenizer = by_peft(base, adapter), PreTrainedTokenizerFast.from_pretrained(base)
     found = []
     for asked in ASKED:
         context, whole = (

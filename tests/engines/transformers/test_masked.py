@@ -124,6 +124,15 @@ def test_any_other_number_of_masks_is_refused(bert: Path, text: str) -> None:
     assert isinstance(answered, FillMaskAnswer)
 
 
+def test_half_of_a_character_is_refused_and_leaves_the_texts_beside_it_alone(bert: Path) -> None:
+    engine = engine_for(bert)
+    fill, score = FillMask(TEXTS[0]), PseudoLoglikelihood("the answer")
+    half, also_half = FillMask("\ud83d [MASK]"), PseudoLoglikelihood("the \ud83d")
+    first, refused, second, also = engine.answer([fill, half, score, also_half])
+    assert [first, second] == engine.answer([fill, score])
+    assert all(isinstance(one, Refusal) and "half of a character" in one.reason for one in (refused, also))
+
+
 def test_other_kinds_are_refused(bert: Path) -> None:
     assert isinstance(engine_for(bert).answer([Loglikelihood("a", "b")])[0], Refusal)
 

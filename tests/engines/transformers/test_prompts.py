@@ -102,11 +102,120 @@ def test_two_bos_are_an_error(chat: bool) -> None:
     assert "begins with <s> twice" in refusal.reason
 
 
-def test_a_template_that_fails_is_an_error_with_its_own_words() -> None:
-    made = tokenizer("{{ raise_exception('roles must alternate') }}")
-    refusal = prepared(made, chat=True)
+LOOP = "{% for m in messages %}"
+FAMILIES = {
+    "llama 2": "{{ bos_token }}" + LOOP + "{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+    "{% else %} {{ m.content }} {{ eos_token }}{% endif %}{% endfor %}",
+    "llama 3": "{{ bos_token }}" + LOOP + "<|{{ m.role }}|>\n\n{{ m.content | trim }}<|eot|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n\n{% endif %}",
+    "mistral": "{{ bos_token }}" + LOOP + "{% if m.role == 'user' %}[INST]{{ m.content }}[/INST]"
+    "{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}",
+    "chatml": LOOP + "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    "gemma": "{{ bos_token }}"
+    + LOOP
+    + "<start_of_turn>{{ m.role }}\n{{ m.content }}<end_of_turn>\n{% endfor %}"
+    "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}",
+    "phi 3": LOOP + "<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}",
+    "phi 4": LOOP + "<|im_start|>{{ m.role }}<|im_sep|>{{ m.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant<|im_sep|>{% endif %}",
+    "glm 4": "[gMASK]<sop>" + LOOP + "<|{{ m.role }}|>\n{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}",
+    "deepseek": "{{ bos_token }}" + LOOP + "{{ m.role | capitalize }}: {{ m.content }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}",
+    "zephyr": LOOP + "<|{{ m.role }}|>\n{{ m.content }}{{ eos_token }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}",
+    "falcon": LOOP + "{{ m.role | capitalize }}: {{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}Falcon:{% endif %}",
+    "command r": "{{ bos_token }}" + LOOP + "<|turn|><|{{ m.role }}|>{{ m.content }}<|end_turn|>{% endfor %}"
+    "{% if add_generation_prompt %}<|turn|><|chatbot|>{% endif %}",
+    "internlm": "{{ bos_token }}" + LOOP + "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    "yi, after a line break": "\n\n{{ bos_token }}" + LOOP + "{{ m.role }}\n{{ m.content }}\n{% endfor %}",
+    "olmo": "{{ eos_token }}" + LOOP + "<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}",
+    "granite": LOOP
+    + "<|start_of_role|>{{ m.role }}<|end_of_role|>{{ m.content }}{{ eos_token }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>{% endif %}",
+    "smollm": "{% if messages[0].role != 'system' %}<|im_start|>system\nHelp.<|im_end|>\n{% endif %}"
+    + LOOP
+    + "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    "vicuna": "{{ bos_token }}A chat. " + LOOP + "{{ m.role | upper }}: {{ m.content }} {% endfor %}"
+    "{% if add_generation_prompt %}ASSISTANT:{% endif %}",
+    "alpaca": LOOP + "### {{ m.role }}:\n{{ m.content }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}### Response:\n{% endif %}",
+    "stablelm": LOOP + "<|{{ m.role }}|>\n{{ m.content | trim }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}",
+    "minicpm": "{{ bos_token }}" + LOOP + "<{{ m.role }}>{{ m.content | trim }}{% endfor %}",
+    "space before bos": "  {{ bos_token }}" + LOOP + "{{ m.content }}{% endfor %}",
+}
+
+
+def framing(made: Any, front: str) -> Any:
+    """Return the tokenizer with special tokens that it puts in front of every text."""
+    from tokenizers import processors
+
+    made.add_tokens(["[gMASK]", "<sop>", "<|im_start|>", "<|im_end|>"], special_tokens=True)
+    special = [(token, made.convert_tokens_to_ids(token)) for token in front.split()]
+    made.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{front} $A", special_tokens=special
+    )
+    return made
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("front", ["<s>", "[gMASK] <sop>"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_tokens_of_a_chat_are_those_of_transformers(family: str, front: str, begun: bool) -> None:
+    made = framing(tokenizer(FAMILIES[family], metaspace=True), front)
+    turns = (*TURNS, Turn("assistant", "four")) if begun else TURNS
+    prompt = prepare(
+        replace(REQUEST, turns=turns), TextTokenizer(made), seq_len=500, rows=1000, asking=ChatMode(chat=True)
+    )
+    assert isinstance(prompt, Prompt)
+    assert list(prompt.tokens) == made.apply_chat_template(
+        [{"role": turn.role, "content": turn.text} for turn in turns],
+        add_generation_prompt=not begun,
+        continue_final_message=begun,
+        return_dict=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{{ 1 / 0 }}", "ZeroDivisionError: division by zero"),
+        ("{{ messages[9].content.x }}", "UndefinedError"),
+        ("{{ messages + 1 }}", "TypeError"),
+        ("{{ {}.x.y }}", "UndefinedError"),
+        ("{{ 'x' | round }}", "TypeError"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
+        ("{% for x in range(10 ** 9) %}x{% endfor %}", "OverflowError"),
+        ("{% for %}", "TemplateSyntaxError"),
+        ("{{ 'a'.join(1) }}", "TypeError"),
+        ("{{ '%d' % 'x' }}", "TypeError"),
+        ("{{ messages.__class__.mro() }}", "SecurityError"),
+        ("{% if false %}x{% endif %}", "writes nothing"),
+    ],
+)
+def test_a_template_that_fails_is_a_refusal_of_one_line_with_its_own_words(template: str, words: str) -> None:
+    refusal = prepared(tokenizer(template), chat=True)
     assert isinstance(refusal, Refusal)
-    assert "roles must alternate" in refusal.reason
+    assert words in refusal.reason
+    assert "--eval-chat off" in refusal.reason
+    assert "\n" not in refusal.reason
+
+
+def test_half_of_a_character_is_a_refusal_in_prompts_and_in_chats() -> None:
+    made = tokenizer(TEMPLATE)
+    plain = prepared(made, Generate("one \ud83d", max_new_tokens=8))
+    chat = prepared(made, replace(REQUEST, turns=(Turn("user", "one \udc00?"),)), chat=True)
+    for refusal, half in ((plain, "U+D83D at character 5"), (chat, "U+DC00")):
+        assert isinstance(refusal, Refusal)
+        assert half in refusal.reason
 
 
 @pytest.mark.parametrize("chat", [True, False])

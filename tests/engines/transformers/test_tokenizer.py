@@ -256,3 +256,13 @@ def test_rolling_text_has_no_special_tokens() -> None:
     tokens = TextTokenizer(tokenizer("pieces")).text("the answer")
     assert not isinstance(tokens, Refusal)
     assert tokenizer("pieces").bos_token_id not in tokens
+
+
+def test_half_of_a_character_is_a_refusal_and_leaves_the_texts_beside_it_alone() -> None:
+    plain = TextTokenizer(tokenizer("bytes"))
+    known = plain.with_encoded(["good one", "bad \ud83d one", "fine x"])
+    for refusal in (known.pair("bad \ud83d", " one"), known.pair("bad", " \ud83d"), known.text("\udfff")):
+        assert isinstance(refusal, Refusal)
+        assert "half of a character" in refusal.reason
+    assert known.pair("good", " one") == plain.pair("good", " one")
+    assert isinstance(plain.pair("\U0001f600", " one"), Pair)
