@@ -74,8 +74,9 @@ class Plain:
 
     def __init__(self, auto: Any, folder: Path, dtype: Dtype) -> None:
         import torch
-        from transformers import AutoTokenizer
+        from transformers import AutoModelForCausalLM, AutoTokenizer
 
+        self._how = {"use_cache": False} if auto is AutoModelForCausalLM else {}
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self._load = lambda: auto.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
         self._model = self._load()
@@ -86,9 +87,8 @@ class Plain:
 
         inputs = torch.tensor([ids])
         with torch.inference_mode():
-            return (
-                self._model(inputs, attention_mask=torch.ones_like(inputs)).logits[0].float().log_softmax(-1)
-            )
+            found = self._model(inputs, attention_mask=torch.ones_like(inputs), **self._how)
+            return found.logits[0].float().log_softmax(-1)
 
     def pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         whole = self.tokenizer(context + continuation)["input_ids"]
@@ -153,10 +153,10 @@ def error(found: list[float], exact: list[float]) -> float:
     return max(abs(one - other) for one, other in zip(found, exact, strict=True))
 
 
-def allowed(plain: list[float], exact: list[float], tokens: int) -> float:
+def allowed(plain: list[float], exact: list[float], tokens: int, *, experts: bool = False) -> float:
     """The error that a right way of computing may have: three times that of a plain loop in the same type, since
-    roundings differ, and a little for each token."""
-    return 3 * error(plain, exact) + 1e-4 * tokens
+    roundings differ, and a little for each token. With experts it is ten times: rounding sends tokens to others."""
+    return (10 if experts else 3) * error(plain, exact) + 1e-4 * tokens
 
 
 @pytest.mark.slow
@@ -173,7 +173,8 @@ def test_a_causal_model_scores_and_writes_as_its_own_code_does(
     )
     exact = [exactly.exact(*pair) for pair in PAIRS]
     assert error([exactly.incremental(*pair) for pair in PAIRS], exact) < 1e-3
-    most = allowed([plain.exact(*pair) for pair in PAIRS], exact, 10)
+    experts = "expert" in (folder / "config.json").read_text(encoding="utf-8")
+    most = allowed([plain.exact(*pair) for pair in PAIRS], exact, 10, experts=experts)
     engine = opened(folder, dtype)
     requests: list[Request] = [Loglikelihood(*pair) for pair in PAIRS]
     together, alone = scores(engine, requests), [scores(engine, [request])[0] for request in requests[::-1]]
