@@ -396,7 +396,10 @@ ADAPTERS: dict[str, tuple[Breaking, tuple[str, ...]]] = {
     ),
     "config no JSON": (text("adapter_config.json", "{"), ("adapter_config.json", "not valid JSON")),
     "another method": (adapter_config(peft_type="POLY"), ("peft_type 'POLY' is not supported",)),
-    "whole modules": (adapter_config(modules_to_save=["lm_head"]), ("modules_to_save",)),
+    "whole modules": (
+        adapter_config(modules_to_save=["lm_head"]),
+        ("missing from the adapter's weights", "lm_head.weight"),
+    ),
     "targets without tensors": (
         adapter_config(target_modules=["q_proj", "v_proj", "k_proj"]),
         ("targets 2 modules for which there are no tensors",),

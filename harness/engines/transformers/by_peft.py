@@ -105,7 +105,14 @@ def _applied(folder: Path, config: Any, base: Any, *, own: bool, seed: int) -> A
     where: dict[str, Any] = {"torch_device": str(device)}
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        model = PeftModel.from_pretrained(tree, str(folder), _NAME, config=copy.deepcopy(config), **where)
+        try:
+            model = PeftModel.from_pretrained(tree, str(folder), _NAME, config=copy.deepcopy(config), **where)
+        except KeyError as error:  # of a whole module that the config names
+            if (name := error.args[0] if error.args else None) in tensors:
+                raise
+            _check_all(
+                folder, [str(name)], f"missing from the adapter's weights, though {CONFIG} names its module"
+            )
         mapping = getattr(tree, "_checkpoint_conversion_mapping", {})
         report = model.load_adapter(str(folder), _NAME, key_mapping=mapping, **where)
     missing = set(report.missing_keys)
