@@ -126,7 +126,11 @@ def _loaded(
         quantized = getattr(config, "quantization_config", None) is not None
         if quantized:
             again = "give the checkpoint from before its quantization, or a machine that has what it takes"
-        with one_line_errors(f"{info.path}: cannot be loaded", again), pages_let_go():
+        with (
+            one_line_errors(f"{info.path}: cannot be loaded", again),
+            known_rope(info, config),
+            pages_let_go(),
+        ):
             if not unpacked and not _is_gguf(info):
                 _check_room(info, config)
             model, report = _model(info, config, dtype, device_map)
@@ -200,6 +204,22 @@ def one_line_errors(what: str, remedy: str) -> Iterator[None]:
             raise
         remedy = "install what is missing" if isinstance(error, ImportError) else remedy
         raise CheckpointError(f"{what} ({_one_line(error)}); {remedy}") from error
+
+
+@contextmanager
+def known_rope(info: CheckpointInfo, config: Any) -> Iterator[None]:
+    """Raise ``CheckpointError`` that names the config's ``rope_type`` where the block fails for not knowing it."""
+    try:
+        yield
+    except KeyError as error:
+        rope = getattr(config, "rope_parameters", None) or {}
+        parts = [rope, *(part for part in rope.values() if isinstance(part, dict))]
+        if error.args[0] not in [part.get("rope_type") for part in parts]:
+            raise
+        raise CheckpointError(
+            f"{info.path / 'config.json'}: rope_type is {error.args[0]!r}, which Transformers does not know; write the "
+            "type that stands in the newest config of this model"
+        ) from error
 
 
 def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
@@ -337,6 +357,8 @@ def _one_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].endswith(":"):
         lines[0] += f" {lines[1]}"
+    if lines and "during automatic conversion" in lines[0]:  # whose reason is a report in the log
+        return "tensors that are one in the model, such as those of its experts, are not all there or not of one shape"
     return f"{type(error).__name__}: {lines[0]}"[:300] if lines else type(error).__name__
 
 

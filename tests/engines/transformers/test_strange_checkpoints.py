@@ -83,6 +83,23 @@ def test_a_quantization_that_nobody_knows_is_noted_and_its_whole_numbers_refused
         opened(folder)
 
 
+def test_a_rope_type_that_nobody_knows_is_named(tmp_path: Path) -> None:
+    rope = {"rope_type": "su", "factor": 8.0, "rope_theta": 10000.0}
+    with pytest.raises(CheckpointError, match="rope_type is 'su', which Transformers does not know"):
+        opened(changed(tiny_causal(tmp_path / "m"), rope_parameters=rope))
+
+
+def test_an_expert_without_one_of_its_tensors_is_one_line(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = tiny_causal(tmp_path / "m", model_type="mixtral", num_local_experts=4)
+    tensors = load_file(folder / "model.safetensors")
+    del tensors[next(name for name in tensors if "experts.2.w1" in name)]
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CheckpointError, match="experts, are not all there"):
+        opened(folder)
+
+
 def test_a_model_without_a_table_of_embeddings_is_one_line(tmp_path: Path) -> None:
     sizes = {"d_model": 32, "d_latents": 32, "num_latents": 8, "num_blocks": 1, "vocab_size": 400}
     heads = {
