@@ -153,7 +153,8 @@ MASKED_SETTINGS: dict[str, dict[str, Any]] = {
     "esmc": {"num_key_value_heads": 4},
     "flaubert": _XLM,
     "xlm": _XLM,
-    "nystromformer": {"num_landmarks": 8, "segment_means_seq_len": 64},
+    "funnel": {"block_sizes": [1, 1]},
+    "mobilebert": {"embedding_size": 16},
     "reformer": {
         "axial_pos_shape": [16, 16],
         "axial_pos_embds_dim": [16, 16],
