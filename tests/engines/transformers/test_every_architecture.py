@@ -162,7 +162,7 @@ def allowed(plain: list[float], exact: list[float], tokens: int, *, experts: boo
 def refused(folder: Path, dtype: Dtype, request: Request) -> None:
     """Assert that a model whose own code cannot compute in half precision is refused, or fails as that code does."""
     assert dtype != "float32"
-    with pytest.raises((CheckpointError, RuntimeError), match="fails when it is tried|dtype|scalar type"):
+    with pytest.raises((CheckpointError, RuntimeError), match=r"fails when it is tried|dtype|scalar type"):
         opened(folder, dtype).answer([request])
 
 
