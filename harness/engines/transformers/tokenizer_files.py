@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.core.text import count
+from harness.engines.transformers.compat import is_panic
 from harness.engines.transformers.sentencepiece_files import FILES, as_sentencepiece
 
 FILE: Final = "tokenizer.json"
@@ -129,7 +130,9 @@ def _of_file_alone(
     """Return a tokenizer of the file where the class that transformers takes cannot be made; else raise its error."""
     try:
         plain = _plain(place, how)
-    except BaseException:
+    except BaseException as second:  # tokenizers' panics are no ``Exception``
+        if not isinstance(second, Exception) and not is_panic(second):
+            raise
         raise error from None
     return plain, (
         f"tokens are those of {FILE}: the class that transformers takes cannot be made of it "
