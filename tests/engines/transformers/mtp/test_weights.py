@@ -319,7 +319,7 @@ def test_the_optimizers_state_is_not_read_and_mapped_pages_are_let_go(tmp_path: 
     import torch
 
     size = 48 * 2**20
-    state = {**random_state(), "output.weight": torch.ones(400, 32)}
+    state = {**random_state(), "output.weight": torch.rand(400, 32)}
     optimizer = {"state": {0: {"exp_avg": torch.ones(size // 4)}}}
     path = save_mtp(tmp_path, state, optimizer_state_dict=optimizer)
     del optimizer
