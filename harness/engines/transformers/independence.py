@@ -33,6 +33,12 @@ _LONG: Final = 24
 _SHORT: Final = 9
 """The tokens of the probe's two rows: beyond small windows and kernels, and cheap."""
 
+_PARTS_OF_TEXTS: Final = ("window", "chunk", "block", "segment", "local", "bucket", "original_max")
+"""Words in the names of settings that say how many tokens a model sees at once; what it mixes may show only beyond."""
+
+_CHEAP: Final = 5e10
+"""The most tokens times parameters of a probe's row: some seconds on a CPU, once."""
+
 _FAR: Final = 2048
 """The most tokens of the row that tells whether a model stays changed by a short one; BigBird's change is at 704."""
 
@@ -120,7 +126,7 @@ class IndependenceProbe:
     ) -> None:
         self._model, self._inputs, self._path, self._ways = model, inputs, path, ways
         self._vocabulary, self._seq_len = vocabulary, seq_len
-        self._short, self._long = self._row(_SHORT), self._row(_LONG, first=3)
+        self._short, self._long = self._row(_SHORT), self._row(max(_LONG, self._named_length()), first=3)
         # Engines of a base and its adapters have one model; only the first one meets it as it was loaded.
         if (state := getattr(model, "_state_as_loaded", None)) is None:
             state = LoadedState(model)
@@ -153,6 +159,16 @@ class IndependenceProbe:
         return tuple(
             (11 * number + first) % min(self._vocabulary, 997) for number in range(min(length, self._seq_len))
         )
+
+    def _named_length(self) -> int:
+        """Return a length beyond the longest window, chunk or block that the config names and that is cheap to pass;
+        else 0."""
+        config = self._model.config.get_text_config().to_dict()
+        named = [value for name, value in config.items() if any(word in name for word in _PARTS_OF_TEXTS)]
+        flat = [one for value in named for one in (value if isinstance(value, list) else [value])]
+        parameters = getattr(self._model, "num_parameters", lambda: 0)()
+        lengths = [1 + one for one in flat if type(one) is int and 0 < one < self._seq_len]
+        return max((length for length in lengths if length * parameters <= _CHEAP), default=0)
 
     def _logits(self, rows: Sequence[Tokens], wanted: Sequence[int]) -> torch.Tensor:
         """Return the float32 logits [tokens, vocabulary] of the wanted rows, without those of padding."""
@@ -202,9 +218,6 @@ class IndependenceProbe:
         """Return by how much a row's neighbours change its logits, None where they do not."""
         second = self._long if rows == "any" else self._row(len(self._short), first=3)
 
-        def both(first: Sequence[Tokens], wanted: Sequence[int]) -> torch.Tensor:
-            return self._logits(first, wanted)
-
         def alone() -> torch.Tensor:
             import torch
 
@@ -212,7 +225,7 @@ class IndependenceProbe:
 
         def beside(order: Sequence[int]) -> str | None:
             pair = [(self._short, second)[number] for number in order]
-            return self._difference(alone, lambda: both(pair, [order.index(0), order.index(1)]))
+            return self._difference(alone, lambda: self._logits(pair, [order.index(0), order.index(1)]))
 
         return self._ways.tried(f"beside {rows} rows", lambda: beside((0, 1)) or beside((1, 0)))
 

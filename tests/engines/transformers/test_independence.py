@@ -175,6 +175,11 @@ def test_the_rope_of_a_longer_row_is_forgotten(tmp_path: Path) -> None:
     assert numbers(shared.answer(requests)) == pytest.approx(alone, abs=1e-4)
 
 
+def test_a_model_is_tried_beyond_the_window_that_its_config_names(tmp_path: Path) -> None:
+    engine = engine_for(tiny_causal(tmp_path / "m", model_type="mistral", sliding_window=40))
+    assert "without the future of 41 tokens" in engine._ways._known
+
+
 def test_rows_stay_apart_by_what_the_model_makes_of_lengths() -> None:
     assert len({Company().group(length) for length in (1, 50, 200)}) == 1
     assert [Company(boundary=50).group(length) for length in (1, 50, 51, 200)] == [0, 0, 1, 1]
