@@ -310,7 +310,7 @@ def test_a_tensor_that_is_missing_or_has_no_place_is_named(
         folder / "adapter_model.safetensors",
     )
     assert "extra.lora_A" in fault(folder)
-    for gone in tensors:
+    for gone in {min(tensors), max(tensors)}:
         rest = {key: value for key, value in tensors.items() if key != gone}
         rest = rest or {"base_model.model.extra.lora_A.weight": torch.zeros(4, 4)}
         save_file(rest, folder / "adapter_model.safetensors")
