@@ -193,6 +193,7 @@ def test_an_adapter_scores_as_pefts_own_model(base: Path, adapter: Callable[[str
     assert scored(folder) == pytest.approx(expected(base, folder), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_adapters_of_all_kinds_share_one_base_in_any_order(
     base: Path, adapter: Callable[[str], Path]
 ) -> None:
