@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.compare import sequential
 from harness.compare.gate.config import BenchmarkRules, GateConfig
 from harness.compare.gate.decide import decide
 from harness.compare.gate.result import GateResult
@@ -64,7 +63,7 @@ def test_every_simulated_gate_is_decided_by_the_function_that_ends_a_run(
 ) -> None:
     """A gate that always fails, put in the place of the product's, makes every simulation say so."""
     assert vars(gates)["decide"] is vars(gate)["decide"] is decide
-    assert vars(simulate_sequential)["interim_analyses"] is sequential.interim_analyses
+    assert vars(simulate_sequential)["SequentialMonitor"] is vars(gate)["SequentialMonitor"]
 
     def strictest(*arguments: Any) -> GateResult:
         found = decide(*arguments)
