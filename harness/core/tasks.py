@@ -63,8 +63,8 @@ def declared_groups(spec: Benchmark, data: str | None) -> Sequence[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A part of the option: patterns of a name and of a group, whether it leaves out what they match, the number of
-    few-shot examples, None for the benchmark's own, and whether the name may be that of a tag."""
+    """A part of the option: patterns of a name and of a group, whether it leaves out what they match, and the number
+    of few-shot examples, None for the benchmark's own. ``tag``: whether the name may be that of a tag."""
 
     text: str
     name: str
@@ -97,8 +97,8 @@ class Tasks:
     def of(
         cls, texts: Iterable[str], groups: Mapping[str, str] | None = None, names: Iterable[str] = ()
     ) -> Tasks:
-        """Return the choice of an option that may be given several times, among benchmarks of these ``names``; raises
-        ``ValueError`` for an empty name, and for a group that names itself."""
+        """Return the choice of an option that may be given several times; a term with one of the ``names`` of
+        benchmarks means no tag. Raises ``ValueError`` for an empty name, and for a group that names itself."""
         known = {name.casefold(): text for name, text in (groups or {}).items()}
         exact = set(map(str.casefold, names))
         terms = (one for text in texts for one in _terms(text, known, ()))

@@ -11,13 +11,13 @@ Sources of the formulas (means and their variances: ``moments``):
   last factor is there because the design effect of few clusters is itself uncertain. A design effect below 1 is
   not credited. Where all values are equal it cannot be estimated; then items of a cluster count as wholly
   dependent, n^2 / sum of squared cluster sizes.
-- **Graded scores within [0, 1]** (pass@k, F1, a share of blanks): each limit is a quantile of the Bayesian bootstrap
-  (Rubin 1981, Annals of Statistics 9) of the scores with half an item more at that end of [0, 1], taken as the beta
-  distribution of its mean and variance. With a whole item more, right and wrong items would give Clopper and Pearson's
-  limits; with half of one the limits lie between these and Jeffreys' (Brown, Cai and DasGupta 2001). The half stands
-  for what was not seen: where all scores are nearly 1, the interval is about as wide as that of so many right items,
-  however little they vary. Clusters enter by their variance, and as Kish's number of units. ``simulations.intervals``
-  has the coverage.
+- **Graded scores within [0, 1]** (pass@k, F1, a share of blanks): limits of the Bayesian bootstrap (Rubin 1981, Annals
+  of Statistics 9). For each limit the scores have half an item more at its end of [0, 1]. The bootstrap is taken as the
+  beta distribution of its mean and variance. With a whole item more, right and wrong items would give Clopper and
+  Pearson's limits; with half of one the limits lie between these and Jeffreys' (Brown, Cai and DasGupta 2001). The half
+  stands for what was not seen. Where all scores are nearly 1, the interval is about as wide as that of so many right
+  items, however little they vary. Clusters enter by their variance, and as Kish's number of units.
+  ``simulations.intervals`` has the coverage.
 - **Macro mean** of G groups: variance = sum of the groups' s^2 / n, divided by G^2; degrees of freedom by
   Satterthwaite (1946, Biometrics 2).
 - **Perplexity** exp(-mean): the t interval of the mean on the log scale, carried over; standard error by the

@@ -69,8 +69,8 @@ def test_the_limits_are_those_of_the_classes_which_are_wide_for_a_small_one() ->
     together = np.corrcoef(moves)
     found = macro_f1(items)
     assert found.value is not None
-    assert found.value - (found.low or 0) == pytest.approx(math.sqrt(down @ together @ down) / 2)
-    assert (found.high or 0) - found.value == pytest.approx(math.sqrt(up @ together @ up) / 2)
+    assert found.value - (found.low or 0) == pytest.approx(math.sqrt(np.dot(down, together @ down)) / 2)
+    assert (found.high or 0) - found.value == pytest.approx(math.sqrt(np.dot(up, together @ up)) / 2)
 
 
 @given(pairs, st.randoms(use_true_random=False))
