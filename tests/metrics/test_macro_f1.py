@@ -66,7 +66,7 @@ def test_the_limits_are_those_of_the_classes_which_are_wide_for_a_small_one() ->
         down.append(f1 - low)
         up.append(high - f1)
         moves.append([2 * (a == b == one) - f1 * ((a == one) + (b == one)) for _, a, b in items])
-    together = np.corrcoef(moves)
+    together = np.asarray(np.corrcoef(moves))
     found = macro_f1(items)
     assert found.value is not None
     assert found.value - (found.low or 0) == pytest.approx(math.sqrt(np.dot(down, together @ down)) / 2)
