@@ -29,7 +29,7 @@ def prompt(row: Row) -> str:
     asks=Generate,
     primary="exact_match_flexible",
     metrics=("exact_match_flexible", "exact_match_strict", "exact_match_number"),
-    tags=("math",),
+    tags=("mathematics",),
     num_fewshot=5,
     lm_eval=LmEval(7473),
     shot=lambda row: Shot(prompt(row), row["answer"]),  # the whole rationale, calculator marks included

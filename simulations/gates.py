@@ -6,7 +6,7 @@ Nothing here judges: ``failed`` is what ``compare.gate.decide`` finds, whose exi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,12 +16,12 @@ from harness.compare.candidate import Entry
 from harness.compare.gate.config import GateConfig
 from harness.compare.gate.decide import Early, cases_of, decide
 from harness.compare.gate.result import GateResult
+from harness.core.data_files import DatasetInfo
 from harness.core.exit_codes import ExitCode
-from harness.results.store_entry import ItemScores, StoredResult
-from harness.results.summary import Metric
+from harness.results.store_entry import ItemScores, StoredResult, stored_result
+from harness.results.summary import Declaration, Metric
 
 METRIC: Final = "acc"
-CONDITIONS: Final = {"version": 1, "data": "d" * 64, "shots": 0, "template": "plain", "seed": 1234}
 PLAIN: Final = GateConfig(mode="plain")
 STRICT: Final = GateConfig(mode="strict")
 
@@ -41,6 +41,12 @@ class Bench:
         self.examples = [f"{self.name}/{place:05}" for place in range(self.n)]
         self.rows = [f"{place:016x}" for place in range(self.n)]
         self.digest = self.items(np.zeros(self.n)).digest()
+
+    @property
+    def declaration(self) -> Declaration:
+        """The benchmark as a run declares it."""
+        dataset = DatasetInfo(name=self.name, origin="", path="", rows=self.n, sha256="d" * 64)
+        return Declaration(name=self.name, version=1, primary=METRIC, dataset=dataset)
 
     def items(self, right: np.ndarray) -> ItemScores:
         """The saved items of a result: right or wrong for each."""
@@ -65,23 +71,25 @@ class Bench:
 def _saved(bench: Bench, items: ItemScores, checkpoint: str, began: float, asked: int) -> StoredResult:
     value = float(np.mean(np.asarray(items.scores[METRIC], dtype=float)))
     metric = Metric(name=METRIC, value=value, low=None, high=None, stderr=None, n=asked, method="mean")
-    more: dict[str, Any] = {"directory": "", "path": "", "step": None, "aggregate": {}, "invalid": None}
-    return StoredResult(
+    manifest = manifest_of(checkpoint, began)
+    whole = stored_result(
+        bench.declaration,
+        manifest,
+        manifest["checkpoints"][0],
         run_id=f"run of {checkpoint} at {began}",
-        began=began,
+        directory="",
         checkpoint=checkpoint,
-        fingerprint=checkpoint.encode().hex(),
-        benchmark=bench.name,
-        primary=METRIC,
-        conditions=CONDITIONS,
+        chat=False,
         metrics={METRIC: metric},
         collected=bench.n,
-        scored=asked,
-        skipped=bench.n - asked,
-        faults=0,
-        items_sha256=bench.digest,
-        **more,
     )
+    return replace(whole, scored=asked, skipped=bench.n - asked, items_sha256=bench.digest)
+
+
+def manifest_of(checkpoint: str, began: float) -> dict[str, Any]:
+    """The manifest of a run of a checkpoint, as far as results depend on it."""
+    row = {"name": checkpoint, "fingerprint": checkpoint.encode().hex()}
+    return {"began": began, "checkpoints": [row]}
 
 
 def source_of(earlier: Sequence[Entry]) -> BaselineSource:

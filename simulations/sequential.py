@@ -2,8 +2,10 @@
 
 python -m simulations.sequential [--runs 2000] [--seed 1] [--only NAME]
 
-Every gate is the product's: records in memory are followed by ``harness.compare.sequential.InterimAnalyses`` against
-the baseline that ``best`` finds; what they settle goes to ``harness.compare.gate.decide.decide``, as with a real run.
+Every gate is the product's: ``harness.compare.sequential.SequentialMonitor`` follows the records of a run, in the
+order that ``draw_schedule`` gives, against the baseline that ``best`` finds; what it settles goes to
+``harness.compare.gate.decide.decide``. Only the journal is in memory. A gate without a
+baseline ends the simulation.
 
 A gate of benchmarks on which 85 % of the items keep their verdict, analysed after each fifth of the items. *fails*:
 the share of gates that fail; *at the end*: the same of all items without interim analyses. *saved*: the items that
@@ -13,25 +15,27 @@ is an error.
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from harness.compare.candidate import Entry
 from harness.compare.gate.config import GateConfig
-from harness.compare.gate.decide import Early
 from harness.compare.gate.result import GateResult
-from harness.compare.sequential import InterimSchedule, early_of, interim_analyses
+from harness.compare.sequential import InterimSchedule, SequentialMonitor, draw_schedule
 from harness.results.records import Record
-from harness.statistics.sequential import cut, item_order
+from harness.results.run_directory import RunDirectory
 from harness.statistics.verdicts import MARGIN
 from simulations.gate import SIZES, benches, choose, flipping
-from simulations.gates import METRIC, PLAIN, STRICT, Bench, failed, gate_of, source_of
+from simulations.gates import METRIC, PLAIN, STRICT, Bench, failed, gate_of, manifest_of, source_of
 
 THREE: Final = (2400, 2400, 2400)
 FLIPS: Final = 0.15
+NEW: Final = "new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +62,30 @@ class Asked:
 
     def __post_init__(self) -> None:
         bench = self.bench
-        self.order = item_order(bench.examples)
-        examples = [bench.examples[which] for which in self.order]
-        rows = [bench.rows[which] for which in self.order]
-        self.course = InterimSchedule(examples, examples, rows, cut([None] * bench.n))
+        self.order, self.course = draw_schedule(
+            bench.examples, bench.examples, bench.rows, [None] * bench.n, seed=0
+        )
         self.records = [
             (_record(bench.name, example, row, 0.0), _record(bench.name, example, row, 1.0))
-            for example, row in zip(examples, rows, strict=True)
+            for example, row in zip(self.course.examples, self.course.rows, strict=True)
         ]
 
-    def answered(self, right: np.ndarray) -> dict[str, Record]:
-        """The records of a run, by item."""
-        pairs = zip(self.records, right[self.order].tolist(), strict=True)
-        return {records[0].item: records[which] for records, which in pairs}
+    def answered(self, right: np.ndarray) -> list[Record]:
+        """The records of a run, in the order in which it asks."""
+        return [
+            records[which] for records, which in zip(self.records, right[self.order].tolist(), strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The journal of a run that has answered everything."""
+
+    records: Sequence[Record]
+
+    def new(self) -> list[Record]:
+        """All records: the monitor reads them once."""
+        return list(self.records)
 
 
 def _record(benchmark: str, example: str, row: str, score: float) -> Record:
@@ -78,7 +93,7 @@ def _record(benchmark: str, example: str, row: str, score: float) -> Record:
         item=example,
         benchmark=benchmark,
         example=example,
-        checkpoint="new",
+        checkpoint=NEW,
         status="scored",
         scores={METRIC: score},
         row=row,
@@ -99,16 +114,19 @@ def gates(
     plan = replace(STRICT if strict else PLAIN, sequential=True)
     asked = [Asked(bench) for bench in benches(sizes)]
     fails = at_end = items = calm = calm_at_end = 0
-    for _ in range(runs):
-        pairs = [
-            flipping(one.bench.n, drop, flips, generator) for one, drop in zip(asked, drops, strict=True)
-        ]
-        looked, whole, seen = both(asked, pairs, plan)
-        fails += failed_by_worse(looked)
-        at_end += failed_by_worse(whole)
-        items += seen
-        calm += sum(line.verdict == "not worse" for line in looked.lines)
-        calm_at_end += sum(line.verdict == "not worse" for line in whole.lines)
+    with tempfile.TemporaryDirectory() as folder:
+        directory = RunDirectory(Path(folder))
+        directory.manifest.write_text(json.dumps(manifest_of(NEW, 1.0)), encoding="utf-8")
+        for _ in range(runs):
+            pairs = [
+                flipping(one.bench.n, drop, flips, generator) for one, drop in zip(asked, drops, strict=True)
+            ]
+            looked, whole, seen = both(asked, pairs, plan, directory)
+            fails += failed_by_worse(looked)
+            at_end += failed_by_worse(whole)
+            items += seen
+            calm += sum(line.verdict == "not worse" for line in looked.lines)
+            calm_at_end += sum(line.verdict == "not worse" for line in whole.lines)
     tests = runs * len(sizes)
     return Rates(
         runs, fails / runs, at_end / runs, 1 - items / (runs * sum(sizes)), calm / tests, calm_at_end / tests
@@ -121,22 +139,31 @@ def failed_by_worse(gate: GateResult) -> bool:
 
 
 def both(
-    asked: Sequence[Asked], pairs: Sequence[tuple[np.ndarray, np.ndarray]], plan: GateConfig
+    asked: Sequence[Asked],
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+    plan: GateConfig,
+    directory: RunDirectory,
 ) -> tuple[GateResult, GateResult, int]:
     """The gate with interim analyses and the one of all items, and the number of items that the first asked."""
     earlier = [one.bench.result(old, "old") for one, (old, _) in zip(asked, pairs, strict=True)]
-    everything = [one.bench.result(new, "new", began=1.0) for one, (_, new) in zip(asked, pairs, strict=True)]
-    stopped: list[Entry] = []
-    early: dict[tuple[str, str], Early] = {}
-    for one, (_, new), entry in zip(asked, pairs, everything, strict=True):
-        analyses = interim_analyses(one.course, entry, source_of(earlier), plan, len(asked))
-        assert analyses is not None
-        settled = analyses.advance(one.answered(new))
-        assert settled is not None  # the last analysis always stops
-        early["new", one.bench.name] = early_of(settled, one.bench.name, plan, len(asked))
-        stopped.append(one.bench.result(new, "new", began=1.0, asked=settled.stop.items))
-    looked = gate_of(stopped, earlier, plan, early)
-    return looked, gate_of(everything, earlier, plan), sum(entry.saved.scored for entry in stopped)
+    everything = [one.bench.result(new, NEW, began=1.0) for one, (_, new) in zip(asked, pairs, strict=True)]
+    monitor = SequentialMonitor(
+        directory,
+        {(NEW, one.bench.name): one.course for one in asked},
+        {one.bench.name: one.bench.declaration for one in asked},
+        source_of(earlier),
+        plan,
+        Answered(
+            [record for one, (_, new) in zip(asked, pairs, strict=True) for record in one.answered(new)]
+        ),
+    )
+    stops = {benchmark: settled.stop.items for (_, benchmark), settled in monitor.stops().items()}
+    stopped = [  # the last analysis always stops: one that is missing has no baseline, a KeyError
+        one.bench.result(new, NEW, began=1.0, asked=stops[one.bench.name])
+        for one, (_, new) in zip(asked, pairs, strict=True)
+    ]
+    looked = gate_of(stopped, earlier, plan, monitor.early())
+    return looked, gate_of(everything, earlier, plan), sum(stops.values())
 
 
 def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:

@@ -78,7 +78,7 @@ def _of_config(options: argparse.Namespace, paths: Sequence[Path]) -> Output:
 def _tasks(found: Sequence[Found], names: Sequence[str], groups: Mapping[str, str]) -> Tasks:
     """Return the choice that the names mean; raises ``HarnessError`` for a name that means none."""
     try:
-        tasks = Tasks.of(names, groups)
+        tasks = Tasks.of(names, groups, [one.spec.name for one in found])
     except ValueError as error:
         raise HarnessError(
             f"{' '.join(names)!r}: no such file, and no name of a benchmark; expected {error}"

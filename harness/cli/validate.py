@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +66,14 @@ def checked(path: Path, specs: Sequence[Benchmark]) -> tuple[EvalConfig, list[st
     return file, faults
 
 
-def rows_of(file: EvalConfig, specs: Iterable[Benchmark]) -> list[dict[str, Any]]:
+def rows_of(file: EvalConfig, specs: Sequence[Benchmark]) -> list[dict[str, Any]]:
     """Return what a file enables, as plain data."""
+    names = [spec.name for spec in specs]
     return [
         _row(choice, spec)
         for choice in file.choices
         for spec in specs
-        if Tasks.of([choice.term]).chosen(spec)
+        if Tasks.of([choice.term], names=names).chosen(spec)
     ]
 
 

@@ -12,9 +12,9 @@ so every process that has their records comes to the same end.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from harness.compare.baselines import BaselineChoice, BaselineSource, find
 from harness.compare.candidate import Entry
@@ -27,7 +27,7 @@ from harness.results.records import Record
 from harness.results.run_directory import RunDirectory
 from harness.results.store_entry import ItemScores, StoredResult, items_of, stored_result
 from harness.results.summary import Declaration, Metric
-from harness.statistics.sequential import Plan, Stop, decide_at, plan_analyses
+from harness.statistics.sequential import Plan, Stop, cut, decide_at, item_order, plan_analyses
 from harness.statistics.verdicts import Verdict
 
 Series: TypeAlias = tuple[str, str]
@@ -44,19 +44,45 @@ class InterimSchedule(NamedTuple):
     analyses: tuple[int, ...]
 
 
+def draw_schedule(
+    items: Sequence[str],
+    examples: Sequence[str],
+    rows: Sequence[str],
+    clusters: Sequence[Hashable | None],
+    *,
+    seed: int,
+) -> tuple[list[int], InterimSchedule]:
+    """The places of the items in their drawn order, and the schedule in that order."""
+    order = item_order(examples, clusters, seed=seed)
+    return order, InterimSchedule(
+        [items[which] for which in order],
+        [examples[which] for which in order],
+        [rows[which] for which in order],
+        cut([clusters[which] for which in order]),
+    )
+
+
+class Tail(Protocol):
+    """A journal that grows."""
+
+    def new(self) -> list[Record]:
+        """The records since the last call."""
+
+
 @dataclass(slots=True)
 class SequentialMonitor:
-    """The interim analyses of a run. ``courses`` has the order of each checkpoint's items of each benchmark."""
+    """The interim analyses of a run. ``courses`` has the order of each checkpoint's items of each benchmark; the
+    records come from the journal in the run's folder, or from another ``tail``."""
 
     directory: RunDirectory
     courses: Mapping[Series, InterimSchedule]
     declarations: Mapping[str, Declaration]
     source: BaselineSource
     plan: GateConfig
+    tail: Tail | None = None
     _analyses: dict[Series, InterimAnalyses | None] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
     _places: dict[str, tuple[Series, int]] = field(default_factory=dict)
-    _tail: Following | None = None
 
     def __post_init__(self) -> None:
         for series, course in self.courses.items():
@@ -101,18 +127,16 @@ class SequentialMonitor:
         return None if analyses is None else analyses.advance(self._records)
 
     def _read(self) -> None:
-        if self._tail is None:
-            self._tail = Following(self.directory.path)
-        for item, record in latest(self._tail.new()).items():
+        if self.tail is None:
+            self.tail = Following(self.directory.path)
+        for item, record in latest(self.tail.new()).items():
             if record.status != "lost" or item not in self._records:
                 self._records[item] = record
 
     def _begin(self, series: Series, records: Sequence[Record]) -> InterimAnalyses | None:
         """The interim analyses of a benchmark whose first items have these records; None where it has no baseline."""
-        course = self.courses[series]
         saved = self._saved(series, records)
-        everything = Entry(saved, _all_items(course, saved))
-        return interim_analyses(course, everything, self.source, self.plan, self.family(series))
+        return interim_analyses(self.courses[series], saved, self.source, self.plan, self.family(series))
 
     def _saved(self, series: Series, records: Sequence[Record]) -> StoredResult:
         """The coming result, as far as it is known: without numbers."""
@@ -137,10 +161,11 @@ class SequentialMonitor:
 
 
 def interim_analyses(
-    course: InterimSchedule, new: Entry, source: BaselineSource, plan: GateConfig, family: int
+    course: InterimSchedule, saved: StoredResult, source: BaselineSource, plan: GateConfig, family: int
 ) -> InterimAnalyses | None:
-    """The interim analyses of a benchmark in a gate over ``family`` of them; None where it has no baseline. ``new``
-    is its result as if all items had been scored, to find what has the same."""
+    """The interim analyses of a benchmark in a gate over ``family`` of them; None where it has no baseline. ``saved``
+    is its coming result without numbers."""
+    new = Entry(saved, _all_items(course, saved))
     metric = metrics_of(new, plan)[0]
     found = find(new, source, metric=metric, allow=plan.allow)
     if found.state != "chosen":
@@ -148,11 +173,11 @@ def interim_analyses(
     analyses = plan_analyses(
         course.analyses,
         family=family,
-        margin=plan.margin_of(new.saved.benchmark),
+        margin=plan.margin_of(saved.benchmark),
         alpha=plan.alpha,
         strict=plan.mode == "strict",
     )
-    return InterimAnalyses(course, analyses, new.saved, found, metric)
+    return InterimAnalyses(course, analyses, saved, found, metric)
 
 
 def early_of(settled: Settled, benchmark: str, plan: GateConfig, family: int) -> Early:
@@ -165,9 +190,10 @@ def _all_items(course: InterimSchedule, saved: StoredResult) -> ItemScores:
     """All the items of the course as if they had been scored, to find what has the same."""
     count = len(course.items)
     made_of = [saved.aggregation(name).of for name in saved.aggregate]
+    pairs = sorted(zip(course.examples, course.rows, strict=True))
     return ItemScores(
-        examples=list(course.examples),
-        rows=list(course.rows),
+        examples=[example for example, _ in pairs],
+        rows=[row for _, row in pairs],
         groups=[None] * count,
         clusters=[None] * count,
         scores={name: [0.0] * count for name in (*saved.metrics, *made_of)},

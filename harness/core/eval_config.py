@@ -95,6 +95,11 @@ class Choice:
     asking: Asking
     batch: int | None = None
 
+    @property
+    def name(self) -> str:
+        """The name, tag or pattern of benchmarks in its term."""
+        return self.term.partition("/")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class EvalConfig:
@@ -124,13 +129,16 @@ class EvalConfig:
         return tuple(dict.fromkeys(f"{one.where}: {one.written}: {why}" for one, why in found if why))
 
     def choice(self, spec: Benchmark) -> Choice | None:
-        """Return the choice that is about a benchmark, or about a part of it."""
-        return next((one for one in self.choices if Tasks.of([one.term]).chosen(spec)), None)
+        """Return the choice that is about a benchmark, or about a part of it; one by its name goes before those by a
+        tag or a pattern."""
+        found = [one for one in self.choices if Tasks.of([one.term]).chosen(spec)]
+        by_name = (one for one in found if one.name == spec.name)
+        return next(by_name, next(iter(found), None))
 
     def asking_named(self, name: str) -> Asking:
         """Return the options of a benchmark by its name alone."""
-        found = (one for one in self.choices if fnmatchcase(name, one.term.partition("/")[0]))
-        return next((one.asking for one in found), AS_THE_RUN)
+        found = [one for one in self.choices if fnmatchcase(name, one.name)]
+        return next((one.asking for one in sorted(found, key=lambda one: one.name != name)), AS_THE_RUN)
 
     def asking(self, spec: Benchmark) -> Asking:
         """Return the options of a benchmark."""
@@ -305,11 +313,10 @@ def _conflicts(choices: Iterable[Choice]) -> list[str]:
     first: dict[str, Choice] = {}
     lines = []
     for one in choices:
-        name = one.term.partition("/")[0]
-        before = first.setdefault(name, one)
+        before = first.setdefault(one.name, one)
         if before.asking != one.asking:
             lines.append(
-                f"{one.where}: {one.written!r} is asked as {name}, which {before.where} gives other options; "
+                f"{one.where}: {one.written!r} is asked as {one.name}, which {before.where} gives other options; "
                 "a benchmark has the same ones for all of its parts"
             )
     return lines

@@ -3,7 +3,7 @@
 A term is a benchmark's name, a tag, or a pattern of names; ``NAME/GROUP`` takes a group of a benchmark alone, and ``-``
 before a term leaves out what it names. Some tags follow from what a benchmark asks, others are its own. With
 ``NAME 25-shot`` a benchmark has that many few-shot examples. The name of a group of benchmarks
-(``harness.core.task_groups``) stands for its terms.
+(``harness.core.task_groups``) stands for its terms. What is the name of a benchmark is no tag.
 """
 
 from __future__ import annotations
@@ -64,17 +64,18 @@ def declared_groups(spec: Benchmark, data: str | None) -> Sequence[str] | None:
 @dataclass(frozen=True, slots=True)
 class Term:
     """A part of the option: patterns of a name and of a group, whether it leaves out what they match, and the number
-    of few-shot examples, None for the benchmark's own."""
+    of few-shot examples, None for the benchmark's own. ``tag``: whether the name may be that of a tag."""
 
     text: str
     name: str
     group: str | None
     out: bool
     shots: int | None = None
+    tag: bool = True
 
     def names(self, spec: Benchmark) -> bool:
         """Return whether it is about this benchmark, or about a group of it."""
-        tags = tags_of(spec) if self.group is None else ()
+        tags = tags_of(spec) if self.tag and self.group is None else ()
         return _like(spec.name, self.name) or self.name.casefold() in map(str.casefold, tags)
 
     def takes(self, spec: Benchmark, group: str | None) -> bool:
@@ -93,11 +94,15 @@ class Tasks:
     groups: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, texts: Iterable[str], groups: Mapping[str, str] | None = None) -> Tasks:
-        """Return the choice of an option that may be given several times; raises ``ValueError`` for an empty name, and
-        for a group that names itself."""
+    def of(
+        cls, texts: Iterable[str], groups: Mapping[str, str] | None = None, names: Iterable[str] = ()
+    ) -> Tasks:
+        """Return the choice of an option that may be given several times; a term with one of the ``names`` of
+        benchmarks means no tag. Raises ``ValueError`` for an empty name, and for a group that names itself."""
         known = {name.casefold(): text for name, text in (groups or {}).items()}
-        return cls(tuple(one for text in texts for one in _terms(text, known, ())), groups or {})
+        exact = set(map(str.casefold, names))
+        terms = (one for text in texts for one in _terms(text, known, ()))
+        return cls(tuple(replace(one, tag=one.name.casefold() not in exact) for one in terms), groups or {})
 
     def chosen(self, spec: Benchmark) -> bool:
         """Return whether items of the benchmark may be asked."""

@@ -118,8 +118,9 @@ class Collection:
 
     @property
     def tasks(self) -> Tasks:
-        """The choice of ``--eval-tasks``."""
-        return Tasks.of(self.settings.tasks, self.settings.groups)
+        """The choice of ``--eval-tasks`` among the benchmarks that were found so far."""
+        names = [spec.name for spec in self.specs.values()]
+        return Tasks.of(self.settings.tasks, self.settings.groups, names)
 
     @property
     def most_items(self) -> int:

@@ -28,15 +28,13 @@ def faults_of_unused(file: EvalConfig, known: Sequence[Known]) -> list[str]:
 
 
 def _lines(file: EvalConfig, choices: Sequence[Choice], known: Sequence[Known]) -> list[str]:
-    others = {one.term.partition("/")[0] for one in choices} & shipped_names() - {
-        spec.name for spec, _ in known
-    }
+    others = {one.name for one in choices} & shipped_names() - {spec.name for spec, _ in known}
     all_of_them = [*known, *((spec, declared_groups(spec, None)) for spec in shipped_specs(others))]
     return [f"{shown_path(file.path)}: {line}" for one in choices for line in _faults(one, all_of_them)]
 
 
 def _faults(choice: Choice, known: Sequence[Known]) -> Iterator[str]:
-    tasks = Tasks.of([choice.term])
+    tasks = Tasks.of([choice.term], names=[spec.name for spec, _ in known])
     if (line := tasks.unknown(known)) is not None:
         said = line.removeprefix("invalid ").partition(": ")[2]
         near = [] if "did you mean" in said else alike(choice.term, shipped_names(), 3)
@@ -55,7 +53,7 @@ def _faults(choice: Choice, known: Sequence[Known]) -> Iterator[str]:
 def not_collected(file: EvalConfig, known: Sequence[Known]) -> list[str]:
     """Return a line for each shipped benchmark of the file that is not among the collected ones."""
     names = {spec.name for spec, _ in known}
-    wanted = dict.fromkeys(term.partition("/")[0] for term in file.terms)
+    wanted = dict.fromkeys(one.name for one in file.choices)
     return [
         f"{name}: {shown_path(file.path)} enables it, but it is not in the files that were collected"
         for name in wanted

@@ -42,6 +42,7 @@ def settle(
     Note in ``collection`` what the selected benchmarks have to say: what is left out and why, and the first mistake,
     if any. ``whole`` says that every file could be collected, so that an unknown name is a mistake.
     """
+    _by_exact_name(collection)
     selected: dict[int, Benchmark] = {}
     withheld: list[pytest.Item] = []
     kept: list[pytest.Item] = []
@@ -52,12 +53,14 @@ def settle(
         if id(spec) not in collection.unchosen:
             meant = True
             selected |= {} if spec is None else {id(spec): spec}
-        asked = asked or given is not None
-        (kept if spec is None or given is not None else withheld).append(item)
+        runs = given is not None and id(spec) not in collection.unchosen
+        asked = asked or runs
+        (kept if spec is None or runs else withheld).append(item)
     remarks = [one for one in collection.remarks if id(one.spec) in selected]
     unread = [one.name for one in selected.values() if id(one) in collection.unread]
     collection.fault = (
         (_unknown_task(collection) if whole else None)
+        or _meant_otherwise(collection)
         or (MARKED_LATER.format(unread[0]) if unread else None)
         or _fault(selected.values(), remarks, asked=asked)
     )
@@ -67,6 +70,22 @@ def settle(
         collection.nothing = nothing_selected(collection, config)
     items[:] = kept
     return withheld
+
+
+def _by_exact_name(collection: Collection) -> None:
+    """Take back the choice of benchmarks by a tag that is the name of one, which may be collected after them."""
+    tasks = collection.tasks
+    collection.unchosen |= {key for key, spec in collection.specs.items() if not tasks.chosen(spec)}
+
+
+def _meant_otherwise(collection: Collection) -> str | None:
+    """Return a line about a benchmark that was left out, or given few-shot examples, for such a tag."""
+    for key, spec in collection.specs.items():
+        loaded = collection.loaded.get(key)
+        asked = loaded is None or loaded.asking == collection.asking(spec)
+        if collection.tasks.chosen(spec) and (key in collection.unchosen or not asked):
+            return f"{spec.name}: a tag of it is the name of another benchmark; give the tag another name"
+    return None
 
 
 def _unknown_task(collection: Collection) -> str | None:

@@ -19,12 +19,11 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from harness.compare.sequential import InterimSchedule, SequentialMonitor, Series
+from harness.compare.sequential import InterimSchedule, SequentialMonitor, Series, draw_schedule
 from harness.core.files import write_atomic
 from harness.plugin.collection import Given, checkpoint_of, given_of, result_of
 from harness.results.run_directory import RunDirectory
 from harness.results.summary import Declaration
-from harness.statistics.sequential import cut, item_order
 
 FILE: Final = "courses.json"
 
@@ -75,17 +74,15 @@ def draw_schedules(items: list[pytest.Item], seed: int) -> dict[Series, InterimS
     found = {}
     for series, own in members.items():
         before = [items[place] for place, _ in own]
-        examples = [given.example for _, given in own]
-        clusters = [_cluster(given) for _, given in own]
-        order = item_order([one.id for one in examples], clusters, seed=seed)
+        order, found[series] = draw_schedule(
+            [item.nodeid for item in before],
+            [given.example.id for _, given in own],
+            [given.example.sha256 for _, given in own],
+            [_cluster(given) for _, given in own],
+            seed=seed,
+        )
         for (place, _), which in zip(own, order, strict=True):
             items[place] = before[which]
-        found[series] = InterimSchedule(
-            [before[which].nodeid for which in order],
-            [examples[which].id for which in order],
-            [examples[which].sha256 for which in order],
-            cut([clusters[which] for which in order]),
-        )
     return found
 
 

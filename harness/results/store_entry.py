@@ -129,8 +129,9 @@ class ItemScores:
     scores: dict[str, list[float | None]]
 
     def digest(self) -> str:
-        """Return the SHA-256 over the ids and the hashes of the rows."""
-        lines = "\n".join(f"{example}\t{row}" for example, row in zip(self.examples, self.rows, strict=True))
+        """Return the SHA-256 over the ids and the hashes of the rows, the same in whatever order they come."""
+        pairs = sorted(zip(self.examples, self.rows, strict=True))
+        lines = "\n".join(f"{example}\t{row}" for example, row in pairs)
         return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()
 
 

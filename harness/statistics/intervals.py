@@ -11,10 +11,13 @@ Sources of the formulas (means and their variances: ``moments``):
   last factor is there because the design effect of few clusters is itself uncertain. A design effect below 1 is
   not credited. Where all values are equal it cannot be estimated; then items of a cluster count as wholly
   dependent, n^2 / sum of squared cluster sizes.
-- **Graded scores within [0, 1]** (F1, a share of blanks): Wilson, where a t interval would leave [0, 1]. Its effective
-  number of items is p (1 - p) / standard error^2 * (z / t(0.975, G - 1))^2. Scores between 0 and 1 vary less than hits
-  of the same mean, which is credited. Over 8 to 200 skewed scores it held the true mean more often than the t
-  interval in its place, except where fewer than one in thirty differed from 0.
+- **Graded scores within [0, 1]** (pass@k, F1, a share of blanks): limits of the Bayesian bootstrap (Rubin 1981, Annals
+  of Statistics 9). For each limit the scores have half an item more at its end of [0, 1]. The bootstrap is taken as the
+  beta distribution of its mean and variance. With a whole item more, right and wrong items would give Clopper and
+  Pearson's limits; with half of one the limits lie between these and Jeffreys' (Brown, Cai and DasGupta 2001). The half
+  stands for what was not seen. Where all scores are nearly 1, the interval is about as wide as that of so many right
+  items, however little they vary. Clusters enter by their variance, and as Kish's number of units.
+  ``simulations.intervals`` has the coverage.
 - **Macro mean** of G groups: variance = sum of the groups' s^2 / n, divided by G^2; degrees of freedom by
   Satterthwaite (1946, Biometrics 2).
 - **Perplexity** exp(-mean): the t interval of the mean on the log scale, carried over; standard error by the
@@ -51,9 +54,8 @@ class Estimate:
 
 
 def mean_estimate(values: Sequence[float], clusters: Clusters | None = None) -> Estimate:
-    """The mean, with a Wilson interval when every value is 0 or 1, else a t interval.
-
-    Where all values lie within [0, 1], the interval does too: a t interval that would not is a Wilson interval.
+    """The mean, with a Wilson interval when every value is 0 or 1, a beta interval when all lie within [0, 1], else a t
+    interval. The first two stay within [0, 1].
 
     When cluster ids repeat, standard error and interval allow for items of a cluster being alike. Undefined:
     everything for no items; the standard error for one item, with the t interval; standard error and interval when
@@ -74,7 +76,31 @@ def mean_estimate(values: Sequence[float], clusters: Clusters | None = None) -> 
     if binary:
         low, high = _wilson(found.mean, _effective_n(found))
         return Estimate(found.mean, low, high, stderr, f"Wilson, effective n{suffix}")
-    return _student(found.mean, stderr, len(found.totals) - 1, suffix, share=_are_shares(values))
+    if _are_shares(values):
+        low, high = share_limits(found.mean, stderr**2, found.kish)
+        return Estimate(found.mean, low, high, stderr, f"beta{suffix}")
+    return _student(found.mean, stderr, len(found.totals) - 1, suffix)
+
+
+def share_limits(mean: float, variance: float, units: float) -> tuple[float, float]:
+    """The limits of a mean of scores within [0, 1] over so many independent units; ``variance`` is the mean's."""
+    low, high = (_beta_limit(mean, variance, units, end) for end in (0, 1))
+    return min(mean, low), max(mean, high)
+
+
+def _beta_limit(mean: float, variance: float, units: float, end: int) -> float:
+    from scipy.special import betaincinv
+
+    more = 0.5
+    middle = (units * mean + more * end) / (units + more)
+    apart = middle * (1 - middle)
+    square = units * (units - 1) * variance + units * (mean - middle) ** 2 + more * (end - middle) ** 2
+    spread = min(square / (units + more), apart)
+    if not spread:  # all are at this end
+        return middle
+    weight = apart / spread * (units + more + 1) - 1
+    chance = (1 + LEVEL) / 2 if end else (1 - LEVEL) / 2
+    return float(betaincinv(middle * weight, (1 - middle) * weight, chance))
 
 
 def perplexity_estimate(logprobs: Sequence[float], clusters: Clusters | None = None) -> Estimate:
@@ -120,16 +146,17 @@ def macro_estimate(groups: Sequence[Sequence[float]]) -> Estimate:
     variance = math.fsum(parts) if len(parts) == count else None
     why = None if variance is not None else "a group has one item: no standard error"
     stderr = None if variance is None else math.sqrt(variance)
+    most = count**2 / math.fsum(1 / len(group) for group in groups)
     if all(is_binary(group) for group in groups):
-        most = count**2 / math.fsum(1 / len(group) for group in groups)
         share = value * (1 - value)
         low, high = _wilson(value, min(most, share / variance) if variance else most)
         return Estimate(value, low, high, stderr, f"Wilson, effective n, {count} groups", why)
     if stderr is None:
         return _value_only(value, why)
-    freedom = _satterthwaite(parts, [one.n - 1 for one in found])
-    share = all(_are_shares(group) for group in groups)
-    return _student(value, stderr, freedom, f", {count} groups", share=share)
+    if all(_are_shares(group) for group in groups):
+        low, high = share_limits(value, stderr**2, most)
+        return Estimate(value, low, high, stderr, f"beta, {count} groups")
+    return _student(value, stderr, _satterthwaite(parts, [one.n - 1 for one in found]), f", {count} groups")
 
 
 def composite_estimate(parts: Sequence[tuple[float, Estimate]]) -> Estimate:
@@ -167,17 +194,9 @@ def _are_shares(values: Sequence[float]) -> bool:
     return all(0 <= value <= 1 for value in values)
 
 
-def _student(value: float, stderr: float, freedom: float, suffix: str, *, share: bool) -> Estimate:
-    """Return a t interval; of a ``share`` one that stays within [0, 1]."""
-    quantile = t_quantile(freedom, LEVEL)
-    low, high = value - quantile * stderr, value + quantile * stderr
-    if not share or (low >= 0 and high <= 1):
-        return Estimate(value, low, high, stderr, f"t{suffix}")
-    apart, spread = value * (1 - value), stderr**2
-    if not (apart and spread):  # so near 0 or 1 that floats do not tell
-        return Estimate(value, max(0.0, low), min(1.0, high), stderr, f"t{suffix}")
-    low, high = _wilson(value, apart / spread * (z_quantile(LEVEL) / quantile) ** 2)
-    return Estimate(value, low, high, stderr, f"Wilson, effective n{suffix}")
+def _student(value: float, stderr: float, freedom: float, suffix: str) -> Estimate:
+    margin = t_quantile(freedom, LEVEL) * stderr
+    return Estimate(value, value - margin, value + margin, stderr, f"t{suffix}")
 
 
 def _value_only(value: float | None, why: str | None) -> Estimate:

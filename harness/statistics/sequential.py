@@ -32,7 +32,7 @@ from typing import Final, cast
 
 from harness.statistics.alpha_spending import Boundaries, two_boundaries, upper_boundaries
 from harness.statistics.comparison import Comparison
-from harness.statistics.verdicts import ALPHA, MARGIN, Kind
+from harness.statistics.verdicts import ALPHA, MARGIN, ROUNDING, Kind
 
 FRACTIONS: Final = (0.2, 0.4, 0.6, 0.8, 1.0)
 BETA: Final = 0.02
@@ -156,7 +156,7 @@ def _settled(plan: Plan, analysis: int, comparison: Comparison) -> tuple[Kind, s
     if difference is None:
         return None
     certain = p is not None and p / 2 <= _NORMAL.cdf(-plan.worse.upper[analysis])
-    if certain and abs(difference) > plan.margin:
+    if certain and abs(difference) > plan.margin + ROUNDING:
         word, kind = ("loss", "worse") if difference < 0 else ("gain", "better")
         return cast(Kind, kind), f"the {word} is beyond what chance gives at this interim analysis"
     if low is not None and low > -plan.margin:

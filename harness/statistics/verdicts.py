@@ -44,6 +44,9 @@ Key = TypeVar("Key", bound=Hashable)
 
 ALPHA: Final = 0.05
 MARGIN: Final = 0.01
+ROUNDING: Final = 1e-9
+"""The rounding error that a value, or a difference of two, may have: a drop from 0.90 to 0.85 is one of 5 points and
+no more, and 0.45999999999999996 is 0.46."""
 
 Kind = Literal["worse", "better", "not worse", "inconclusive"]
 
@@ -95,9 +98,9 @@ def kind_of(comparison: Comparison, p: float | None, margin: float, alpha: float
     if difference is None:
         return "inconclusive"
     significant = p is not None and p <= alpha
-    if significant and difference < -margin:
+    if significant and difference < -margin - ROUNDING:
         return "worse"
-    if significant and difference > margin:
+    if significant and difference > margin + ROUNDING:
         return "better"
     return "not worse" if low is not None and low > -margin else "inconclusive"
 

@@ -4,36 +4,30 @@ records."""
 from __future__ import annotations
 
 import random
-from typing import Any
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.compare.baselines import BaselineChoice
-from harness.compare.sequential import InterimAnalyses, InterimSchedule, judged
+from harness.compare.candidate import Entry
+from harness.compare.gate.config import GateConfig
+from harness.compare.sequential import InterimAnalyses, draw_schedule, interim_analyses, judged
 from harness.results.records import Record
-from harness.statistics.sequential import cut, item_order, plan_analyses
-from tests.support.entries import entry, right
+from tests.support.entries import entry, right, source
 
 
-def analyses_of(baseline: list[float], **plan: Any) -> InterimAnalyses:
-    """The interim analyses of a benchmark whose baseline has these scores, at the five usual shares of the items."""
-    old = entry(baseline)
-    order = item_order(old.items.examples)
-    course = InterimSchedule(
-        [f"t.py::test_b[{old.items.examples[which]}]" for which in order],
-        [old.items.examples[which] for which in order],
-        [old.items.rows[which] for which in order],
-        cut([None] * len(order)),
-    )
-    new = entry(baseline, checkpoint="new").saved
-    return InterimAnalyses(
-        course,
-        plan_analyses(course.analyses, **plan),
-        new,
-        BaselineChoice(state="chosen", baselines=(old,)),
-        "acc",
-    )
+def analyses_of(*baselines: list[float], mode: str = "plain", kind: str = "best") -> InterimAnalyses:
+    """The interim analyses of a benchmark of a run that finds earlier results with these scores."""
+    earlier: list[Entry] = [
+        entry(scores, checkpoint=f"old-{place}") for place, scores in enumerate(baselines)
+    ]
+    items = earlier[0].items
+    nodes = [f"t.py::test_b[{example}]" for example in items.examples]
+    _, course = draw_schedule(nodes, items.examples, items.rows, items.clusters, seed=0)
+    saved = replace(entry(baselines[0], checkpoint="new", began=2.0).saved, items_sha256="")
+    found = interim_analyses(course, saved, source(*earlier, kind=kind), GateConfig(mode=mode), 1)
+    assert found is not None
+    return found
 
 
 def records_of(analyses: InterimAnalyses, scores: dict[str, float]) -> dict[str, Record]:
@@ -66,6 +60,13 @@ def test_a_large_drop_is_settled_at_an_early_interim_analysis() -> None:
     assert found.text == f"settled after {found.stop.items} of 500 items: worse"
 
 
+def test_the_best_earlier_result_and_the_one_named_stop_a_benchmark_at_the_same_analysis() -> None:
+    best, named = analyses_of(right(400, 500)), analyses_of(right(400, 500), kind="run")
+    scores = by_example(right(100, 500))
+    assert best.course.examples != sorted(best.course.examples)
+    assert best.advance(records_of(best, scores)) == named.advance(records_of(named, scores))
+
+
 def test_no_interim_analysis_is_taken_before_all_its_items_are_scored() -> None:
     analyses = analyses_of(right(400, 500))
     records = records_of(analyses, by_example(right(0, 500)))
@@ -84,7 +85,7 @@ def test_an_item_without_a_score_ends_the_interim_analyses_and_settles_nothing()
 
 
 def test_the_last_interim_analysis_settles_in_any_case() -> None:
-    analyses = analyses_of(right(30, 50), strict=True)
+    analyses = analyses_of(right(30, 50), mode="strict")
     found = analyses.advance(records_of(analyses, by_example(right(30, 50))))
     assert found is not None
     assert (found.stop.kind, found.stop.items) == ("inconclusive", 50)
@@ -92,7 +93,7 @@ def test_the_last_interim_analysis_settles_in_any_case() -> None:
 
 def test_a_strict_gate_does_not_give_up() -> None:
     same = by_example(right(200, 400))
-    plain, strict = analyses_of(right(200, 400)), analyses_of(right(200, 400), strict=True)
+    plain, strict = analyses_of(right(200, 400)), analyses_of(right(200, 400), mode="strict")
     assert plain.advance(records_of(plain, same)).stop.items < 400  # type: ignore[union-attr]
     assert strict.advance(records_of(strict, same)).stop.items == 400  # type: ignore[union-attr]
 
@@ -115,9 +116,7 @@ def test_records_that_come_bit_by_bit_stop_it_where_all_at_once_do(seed: int, n:
 
 
 def test_of_several_baselines_every_interim_analysis_takes_the_one_that_is_best_over_all_items() -> None:
-    analyses = analyses_of(right(250, 500))
-    better = entry([1.0 - one for one in right(200, 500)], checkpoint="better")
-    analyses.found = BaselineChoice(state="chosen", baselines=(*analyses.found.baselines, better))
+    analyses = analyses_of(right(250, 500), [1.0 - one for one in right(200, 500)])
     found = analyses.advance(records_of(analyses, by_example(right(0, 500))))
     assert found is not None
     assert found.compared.chosen == 1

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from harness import Loglikelihood, benchmark
+from harness.core.benchmark import declared
 from harness.core.eval_config import ConfigFileError, EvalConfig, read_eval_config
 from harness.core.lm_eval_names import difference, metrics_named, translated
 
@@ -163,3 +165,16 @@ def test_a_run_names_the_first_fault_and_counts_the_others(tmp_path: Path) -> No
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigFileError, match=r"cannot read .*none\.json: No such file"):
         read_eval_config(tmp_path / "none.json", KNOWN)
+
+
+def test_an_entry_by_name_goes_before_one_by_tag_or_pattern_whatever_their_order(tmp_path: Path) -> None:
+    entries = {"easy": {"limit": 5}, "arc_*": {"limit": 6}, "arc_easy": {"limit": 7}}
+    found = read(tmp_path, {"tasks": entries})
+
+    @benchmark("arc_easy", version=1, data="a/test", asks=Loglikelihood, primary="acc", tags=("easy",))
+    def test_it(example: Any) -> Any:
+        yield
+
+    spec = declared(test_it)
+    assert spec is not None
+    assert found.asking(spec).limit == found.asking_named("arc_easy").limit == 7

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from harness.core.benchmark import declared
+from harness.core.benchmark import Benchmark, declared
 from harness.core.errors import OptionError
 from harness.core.files import load_module
 from harness.core.resources import shipped_evals
 from harness.core.task_groups import shipped_groups, task_groups
-from harness.core.tasks import Tasks
+from harness.core.tasks import TAGS, Tasks, tags_of
+from harness.plugin.shipped import shipped_names
 
 
 def of(text: str, folder: Path) -> dict[str, str]:
@@ -20,9 +22,21 @@ def of(text: str, folder: Path) -> dict[str, str]:
     return task_groups(path)
 
 
-def test_the_shipped_groups_name_benchmarks_that_there_are() -> None:
+def shipped() -> list[Benchmark]:
     modules = [load_module(path, f"grouped_{path.stem}") for path in shipped_evals().glob("test_*.py")]
-    specs = [spec for one in modules for value in vars(one).values() if (spec := declared(value))]
+    return [spec for one in modules for value in vars(one).values() if (spec := declared(value))]
+
+
+def test_no_name_of_a_shipped_benchmark_tag_or_group_is_that_of_another() -> None:
+    specs = shipped()
+    tags = {*TAGS, *(tag for spec in specs for tag in tags_of(spec))}
+    names = [name.casefold() for name in (*(spec.name for spec in specs), *tags, *shipped_groups())]
+    assert len(specs) == len(shipped_names())
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+
+
+def test_the_shipped_groups_name_benchmarks_that_there_are() -> None:
+    specs = shipped()
     known = [(spec, None) for spec in specs]
     for name in shipped_groups():
         assert Tasks.of([name], shipped_groups()).unknown(known) is None

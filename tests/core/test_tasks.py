@@ -33,8 +33,8 @@ BENCHMARKS = (
     one("arc_easy"),
     one("arc_challenge"),
     one("mmlu_stem", group="subject", published_rows=SUBJECTS),
-    one("gsm8k", Generate, tags=("math",)),
-    one("math", Generate, tags=("math",), group="subject", published_rows={"Algebra": 2}),
+    one("gsm8k", Generate, tags=("math", "mathematics")),
+    one("math", Generate, tags=("math", "mathematics"), group="subject", published_rows={"Algebra": 2}),
     one("mbpp", (Generate, RunProgram)),
     one("real_coref", FillMask, tags=("korean",)),
 )
@@ -43,7 +43,7 @@ KNOWN = [(spec, declared_groups(spec, None)) for spec in BENCHMARKS]
 
 
 def chosen(*texts: str) -> list[str]:
-    tasks = Tasks.of(texts)
+    tasks = Tasks.of(texts, names=NAMES)
     return [spec.name for spec in BENCHMARKS if tasks.chosen(spec)]
 
 
@@ -58,7 +58,10 @@ def chosen(*texts: str) -> list[str]:
         ("code", ["mbpp"]),
         ("generation", ["gsm8k", "math", "mbpp"]),
         ("scoring", ["arc_easy", "arc_challenge", "mmlu_stem"]),
-        ("math", ["gsm8k", "math"]),
+        ("math", ["math"]),
+        ("Math", ["math"]),
+        ("mathematics", ["gsm8k", "math"]),
+        ("mathematics,-math", ["gsm8k"]),
         ("math/*", ["math"]),
         ("mmlu_stem/astronomy", ["mmlu_stem"]),
         ("causal,-code,-arc*", ["mmlu_stem", "gsm8k", "math"]),

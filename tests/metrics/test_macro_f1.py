@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from harness.core.aggregation import aggregation_of
 from harness.metrics.macro_f1 import MACRO_F1, macro_f1
@@ -52,6 +55,29 @@ def test_all_right_has_an_interval_with_a_width() -> None:
     assert (found.value, found.stderr) == (1.0, 0.0)
     assert found.low is not None
     assert 0.8 < found.low < 0.9
+
+
+def test_the_limits_are_those_of_the_classes_which_are_wide_for_a_small_one() -> None:
+    items = repeated({(0, 0): 90, (1, 1): 3, (1, 0): 2, (0, 1): 5})
+    down, up, moves = [], [], []
+    for one, (both, union) in enumerate([(90, 97), (3, 10)]):
+        limits = stats.binomtest(both, union).proportion_ci(method="wilson")
+        f1, low, high = (2 * share / (1 + share) for share in (both / union, limits.low, limits.high))
+        down.append(f1 - low)
+        up.append(high - f1)
+        moves.append([2 * (a == b == one) - f1 * ((a == one) + (b == one)) for _, a, b in items])
+    together = np.asarray(np.corrcoef(moves))
+    found = macro_f1(items)
+    assert found.value is not None
+    assert found.value - (found.low or 0) == pytest.approx(math.sqrt(np.dot(down, together @ down)) / 2)
+    assert (found.high or 0) - found.value == pytest.approx(math.sqrt(np.dot(up, together @ up)) / 2)
+
+
+@given(pairs, st.randoms(use_true_random=False))
+def test_the_order_of_the_items_does_not_matter(items: list[tuple[float, int, int]], shuffler: Any) -> None:
+    moved = list(items)
+    shuffler.shuffle(moved)
+    assert macro_f1(moved) == macro_f1(items)
 
 
 def test_items_of_a_cluster_widen_the_interval() -> None:

@@ -33,12 +33,22 @@ def later(project: Project, first: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["-n", "2"], ["-n", "1"], ["--eval-batch-items", "7"]], ids=" ".join
+    ("baseline", "arguments"),
+    [
+        ("named", []),
+        ("best", []),
+        ("best", ["-n", "2"]),
+        ("best", ["-n", "1"]),
+        ("best", ["--eval-batch-items", "7"]),
+    ],
 )
-def test_a_bad_checkpoint_is_stopped_early_with_exit_code_8(project: Project, arguments: list[str]) -> None:
+def test_a_bad_checkpoint_is_stopped_early_with_exit_code_8(
+    project: Project, baseline: str, arguments: list[str]
+) -> None:
     first = begin(project)
     project.write(BAD)
-    result = project.run("--gate", "--baseline", first, "--eval-gate-sequential", *arguments)
+    named = ["--baseline", first] if baseline == "named" else []
+    result = project.run("--gate", *named, "--eval-gate-sequential", *arguments)
     assert result.ret == 8
     gate = gate_of(project.path, later(project, first))
     (line,) = gate["lines"]
@@ -54,15 +64,8 @@ def test_the_verdict_is_the_same_with_and_without_workers(project: Project) -> N
     found: list[Any] = []
     for arguments in ([], ["-n", "2"]):
         name = f"r{len(found)}"
-        project.run(
-            "--gate",
-            "--baseline",
-            first,
-            "--eval-gate-sequential",
-            "--eval-run-id",
-            name,
-            *arguments,
-        )
+        chosen = ["--baseline", first, "--eval-gate-sequential", "--eval-run-id", name]
+        project.run("--gate", *chosen, *arguments)
         (line,) = gate_of(project.path, name)["lines"]
         found.append({key: line[key] for key in ("kind", "n", "difference", "low", "high", "p")})
     assert found[0] == found[1]

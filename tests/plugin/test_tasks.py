@@ -83,6 +83,31 @@ def test_what_is_named_is_scored_and_no_other_row_is_read(
     assert read(folder) == set(found)
 
 
+def tag(folder: Project, file: str, own: str) -> None:
+    """Give a benchmark that has a form of few-shot examples this tag."""
+    path = folder.path / "mine" / file
+    shot = 'prepare=noted, shot=lambda row: row["q"],'
+    path.write_text(path.read_text().replace('"easy"', f'"{own}"').replace("prepare=noted,", shot))
+
+
+@pytest.mark.parametrize(("file", "name"), [("test_one.py", "second"), ("test_two.py", "first")])
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_the_name_of_a_benchmark_is_not_a_tag_whichever_is_collected_first(
+    folder: Project, file: str, name: str, workers: str
+) -> None:
+    tag(folder, file, name)
+    assert folder.run("--eval-tasks", name, "-n", workers, apart=workers == "2").ret == 0
+    assert scored(folder) == {name: 8}
+
+
+@pytest.mark.parametrize("tasks", ["-second", "first,second 3-shot"])
+def test_a_tag_that_is_known_too_late_for_the_name_of_a_benchmark_is_refused(
+    folder: Project, tasks: str
+) -> None:
+    tag(folder, "test_one.py", "second")
+    refused(folder.run(f"--eval-tasks={tasks}"), "first: a tag of it is the name of another benchmark")
+
+
 def test_a_group_of_the_project_gives_its_benchmarks_shots_of_their_own(folder: Project) -> None:
     for path in (folder.path / "mine").glob("test_*.py"):
         text = path.read_text().replace("prepare=noted,", 'prepare=noted, shot=lambda row: row["q"],')

@@ -122,6 +122,12 @@ def test_items_whose_columns_differ_in_length_are_refused(tmp_path: Path) -> Non
         store.items(saved())
 
 
+def test_the_digest_is_the_same_in_whatever_order_the_items_come() -> None:
+    turned = dataclasses.replace(items(), examples=items().examples[::-1], rows=items().rows[::-1])
+    assert turned.examples != items().examples
+    assert turned.digest() == items().digest()
+
+
 def test_the_digest_goes_by_ids_and_rows() -> None:
     assert items().digest() == dataclasses.replace(items(), scores={}).digest()
     assert items().digest() != dataclasses.replace(items(), rows=["r1", "r3"]).digest()

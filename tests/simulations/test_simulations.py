@@ -8,19 +8,20 @@ verdict, so that a difference has the same standard error: 0.15 / 2400 is 0.0625
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from harness.compare import sequential
 from harness.compare.gate.config import BenchmarkRules, GateConfig
 from harness.compare.gate.decide import decide
 from harness.compare.gate.result import GateResult
 from harness.plugin import gate
-from simulations import contest, gates, planned
+from simulations import contest, exact, gates, planned
 from simulations import gate as simulate_gate
+from simulations import intervals as simulate_intervals
 from simulations import selection as simulate_selection
 from simulations import sequential as simulate_sequential
 from simulations import series as simulate_series
@@ -64,7 +65,7 @@ def test_every_simulated_gate_is_decided_by_the_function_that_ends_a_run(
 ) -> None:
     """A gate that always fails, put in the place of the product's, makes every simulation say so."""
     assert vars(gates)["decide"] is vars(gate)["decide"] is decide
-    assert vars(simulate_sequential)["interim_analyses"] is sequential.interim_analyses
+    assert vars(simulate_sequential)["SequentialMonitor"] is vars(gate)["SequentialMonitor"]
 
     def strictest(*arguments: Any) -> GateResult:
         found = decide(*arguments)
@@ -127,6 +128,35 @@ def test_interim_analyses_catch_a_drop_of_three_points_as_the_whole_does() -> No
 def test_interim_analyses_seldom_call_a_loss_of_the_margin_not_worse() -> None:
     found = simulate_sequential.gates(50, 4, (3200,) * 3, (0.01,) * 3, flips=0.02, strict=True)
     assert found.not_worse <= 0.05
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pass@10 of 20, beta(3, 0.5), n = 40",
+        "pass@100 of 200, beta(2, 0.4), n = 164",
+        "one in 50 at 0, n = 40",
+        "skewed, beta(0.5, 5), n = 30",
+        "20 clusters, beta(0.5, 5)",
+        "macro F1, 0.95/0.05, n = 50",
+        "macro F1, 0.9/0.1, n = 100",
+    ],
+)
+def test_intervals_of_skewed_scores_hold_the_true_value(name: str) -> None:
+    """Of 400 intervals of 95 %, fewer than 93 % hold it with chance 0.03."""
+    assert simulate_intervals.simulations(400, 9)[name]().covered >= 0.93
+
+
+def test_the_enumerated_share_of_gates_that_fail_is_the_simulated_one() -> None:
+    drops = (0.0, 0.0, 0.0)
+    exactly = exact.at_end(300, (0.08, 0.0, 0.0), 0.15)
+    found = simulate_sequential.gates(200, 11, (300,) * 3, (0.08, 0.0, 0.0))
+    assert abs(found.failed_at_end - exactly) < 4 * (exactly * (1 - exactly) / 200) ** 0.5
+    assert exact.at_end(300, drops, 0.15) <= 0.025
+    each = [exact.with_analyses(300, drop, 0.15, 3) for drop in (0.08, 0.0, 0.0)]
+    fails = 1 - math.prod(1 - worse for worse, _ in each)
+    assert abs(found.failed - fails) < 4 * (fails * (1 - fails) / 200) ** 0.5
+    assert abs(1 - found.saved - sum(asked for _, asked in each) / 3) < 0.04
 
 
 def test_a_plan_predicts_what_the_shipped_gate_does() -> None:

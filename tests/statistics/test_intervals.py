@@ -18,6 +18,7 @@ from harness.statistics.intervals import (
     macro_estimate,
     mean_estimate,
     perplexity_estimate,
+    share_limits,
 )
 
 hits = st.lists(st.integers(0, 1).map(float), min_size=1, max_size=60)
@@ -66,7 +67,7 @@ def test_the_standard_error_has_divisor_n_minus_one() -> None:
 
 
 def test_the_t_interval_is_scipys() -> None:
-    values = [0.1, 0.4, 0.35, 0.8, 0.95]
+    values = [0.1, 0.4, 0.35, 0.8, 1.95]
     expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
     estimate = mean_estimate(values)
     assert (estimate.low, estimate.high) == pytest.approx((expected.low, expected.high))
@@ -179,7 +180,7 @@ def test_a_perplexity_beyond_floats_is_undefined() -> None:
 
 
 def test_the_macro_mean_counts_groups_not_items() -> None:
-    groups = [[0.2, 0.4], [0.9, 0.5, 0.7, 0.9], [0.1, 0.0, 0.3]]
+    groups = [[0.2, 0.4], [0.9, 0.5, 0.7, 1.9], [0.1, 0.0, 0.3]]
     estimate = macro_estimate(groups)
     assert estimate.value == pytest.approx(np.mean([np.mean(group) for group in groups]))
     parts = [stats.sem(group) ** 2 / 9 for group in groups]
@@ -194,7 +195,7 @@ def test_the_macro_mean_counts_groups_not_items() -> None:
 
 
 def test_two_groups_have_the_degrees_of_freedom_of_welchs_test() -> None:
-    first, second = [0.2, 0.4, 0.9], [0.1, 0.3, 0.35, 0.8, 0.2]
+    first, second = [0.2, 0.4, 1.9], [0.1, 0.3, 0.35, 0.8, 0.2]
     welch = stats.ttest_ind(first, [-value for value in second], equal_var=False).confidence_interval(0.95)
     estimate = macro_estimate([first, second])
     assert (estimate.low, estimate.high) == pytest.approx((welch.low / 2, welch.high / 2))
@@ -342,16 +343,41 @@ def test_limits_of_scores_within_0_and_1_stay_there_and_enclose_the_value(
             assert 0 <= low <= value <= high <= 1
 
 
-def test_a_t_interval_that_would_leave_0_and_1_is_a_wilson_interval_of_the_same_variance() -> None:
+@pytest.mark.parametrize("right", [0, 1, 7, 19, 20])
+def test_the_limits_of_shares_lie_between_jeffreys_and_clopper_pearsons(right: int) -> None:
+    n, share = 20, right / 20
+    low, high = share_limits(share, share * (1 - share) / (n - 1), n)
+    exact = stats.binomtest(right, n).proportion_ci(method="exact")
+    jeffreys = stats.beta(right + 0.5, n - right + 0.5).ppf([0.025, 0.975])
+    assert exact.low - 1e-9 <= low <= min(share, jeffreys[0]) + 1e-9
+    assert max(share, jeffreys[1]) - 1e-9 <= high <= exact.high + 1e-9
+    assert low == pytest.approx(stats.beta(right, n - right + 0.5).ppf(0.025) if right else 0.0)
+    assert high == pytest.approx(stats.beta(right + 0.5, n - right).ppf(0.975) if right < n else 1.0)
+
+
+def test_a_limit_is_about_the_quantile_of_the_bootstrap_with_half_an_item_more() -> None:
     values = [0.0] * 17 + [0.2, 0.5, 1.0]
-    found, share = mean_estimate(values), float(np.mean(values))
+    found, generator = mean_estimate(values), np.random.default_rng(0)
+    weights = generator.dirichlet([1.0] * 20 + [0.5], 200_000)
+    assert found.method == "beta"
     assert found.stderr == pytest.approx(float(stats.sem(values)))
-    quantile = stats.t.ppf(0.975, 19)
-    assert share - quantile * float(stats.sem(values)) < 0
-    expected = wilson(share, share * (1 - share) / float(stats.sem(values)) ** 2 * (Z / quantile) ** 2)
-    assert limits(found) == pytest.approx((expected[0], share, expected[1]), abs=1e-9)
-    assert found.method == "Wilson, effective n"
-    inside = mean_estimate([0.4, 0.5, 0.6, 0.45])
-    assert inside.method == "t"
+    assert found.low == pytest.approx(np.quantile(weights @ [*values, 0.0], 0.025), abs=0.005)
+    assert found.high == pytest.approx(np.quantile(weights @ [*values, 1.0], 0.975), abs=0.005)
     free = mean_estimate([*values, 1.5])
     assert (free.method, (free.low or 0.0) < 0) == ("t", True)
+
+
+@pytest.mark.parametrize("n", [20, 40, 164])
+def test_scores_near_1_do_not_claim_more_than_as_many_right_items(n: int) -> None:
+    low, _, high = limits(mean_estimate([1.0] * (n - 1) + [0.99994]))
+    least = stats.beta(n, 0.5).ppf(0.025)
+    assert stats.beta(n, 1).ppf(0.025) < low < least + 1e-3
+    assert high > 0.999999
+    clusters = [str(number // 2) for number in range(n)]
+    assert limits(mean_estimate([1.0] * (n - 1) + [0.99994], clusters))[0] < low
+
+
+@given(st.floats(0, 1), st.floats(0, 0.25), st.floats(1, 1e6))
+def test_limits_of_shares_are_there_for_any_moments(mean: float, variance: float, units: float) -> None:
+    low, high = share_limits(mean, variance, units)
+    assert 0 <= low <= mean <= high <= 1

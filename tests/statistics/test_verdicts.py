@@ -44,6 +44,8 @@ def kind(comparison: Comparison, **settings_: Any) -> Kind:
         (-0.03, 0.04, 0.14, "inconclusive"),
         (-0.008, 0.006, 0.01, "inconclusive"),  # certain, yet perhaps within the margin
         (-0.005, 0.003, 0.001, "not worse"),  # certain, and certainly within the margin
+        (0.89 - 0.9, 0.005, 0.001, "inconclusive"),  # the margin, but for rounding: -0.010000000000000009
+        (0.9 - 0.89, 0.005, 0.001, "not worse"),
         (0.0, 0.009, 1.0, "not worse"),
         (0.0, 0.011, 1.0, "inconclusive"),
         (0.005, 0.003, 0.001, "not worse"),

@@ -39,7 +39,7 @@ from harness.core.errors import GateError
 from harness.core.files import shown_path
 from harness.core.text import did_you_mean, listed
 from harness.results.summary import base_name
-from harness.statistics.verdicts import ALPHA, MARGIN
+from harness.statistics.verdicts import ALPHA, MARGIN, ROUNDING
 
 MODES: Final = ("plain", "strict")
 KEYS: Final = ("mode", "baseline", "metric", "metrics", "allow", "margin", "alpha", "pooled", "benchmarks")
@@ -53,6 +53,7 @@ OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
+DIGITS: Final = 4
 _FLOOR: Final = re.compile(
     r"\s*(?P<metric>\S+?)\s*(?P<how>>=|<=|>|<)\s*(?P<bound>[-+]?\d*\.?\d+(e[-+]?\d+)?%?)\s*"
 )
@@ -72,11 +73,17 @@ class Floor:
     @property
     def text(self) -> str:
         """The bound as a person writes it."""
-        return f"{self.metric} {self.how} {self.bound:g}"
+        return f"{self.metric} {self.how} {self.bound:.12g}"
 
     def holds(self, value: float) -> bool:
-        """Return whether the value keeps it."""
-        return OPERATORS[self.how](value, self.bound)
+        """Return whether the value keeps it; one that misses the bound by no more than rounding is at it."""
+        at_bound = math.isclose(value, self.bound, rel_tol=ROUNDING, abs_tol=ROUNDING)
+        return OPERATORS[self.how](self.bound if at_bound else value, self.bound)
+
+    def shown(self, value: float) -> str:
+        """The value with as many digits as tell it from the bound."""
+        digits = (n for n in range(DIGITS, 12) if f"{value:.{n}g}" != f"{self.bound:.{n}g}")
+        return f"{value:.{next(digits, DIGITS)}g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

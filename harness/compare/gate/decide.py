@@ -37,6 +37,7 @@ from harness.core.text import listed
 from harness.results.store_entry import StoredResult, composites_of
 from harness.results.summary import base_name
 from harness.statistics.power import design_of_comparison
+from harness.statistics.verdicts import ROUNDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,10 +322,6 @@ SHOWN: Final = "shown only: with `pooled = true` it can fail the gate"
 
 FIRST: Final = "no baseline yet: this result is the first"
 
-ROUNDING: Final = 1e-9
-"""The rounding error that the difference of two shares may have: a drop from 0.90 to 0.85 is one of 5 points, and no
-more."""
-
 
 @dataclass(slots=True)
 class Reasons:
@@ -428,7 +425,7 @@ def hold_floors(
         if value is None:
             reasons.invalid.append(f"floor {floor.text}: the metric is undefined in this run")
         elif not floor.holds(value):
-            reasons.fails.append(f"floor {floor.text}: it is {value:.4g}")
+            reasons.fails.append(f"floor {floor.text}: it is {floor.shown(value)}")
 
 
 def _reasoned(line: GateLine, reasons: Reasons) -> GateLine:

@@ -9,10 +9,8 @@ from typing import Any, Final
 from harness.core.aggregation import Aggregation
 from harness.core.grade import Graded
 from harness.metrics.ifeval.instructions import follows
-from harness.statistics.comparison import LEVEL, z_quantile
-from harness.statistics.intervals import Estimate
-from harness.statistics.moments import moments_of, t_quantile
-from harness.statistics.proportions import wilson_limits
+from harness.statistics.intervals import Estimate, share_limits
+from harness.statistics.moments import moments_of
 
 
 def pooled_share(
@@ -21,9 +19,8 @@ def pooled_share(
     """Return the share of all parts, of items (share of its parts, number of its parts), with its interval.
 
     It is the ratio of two sums over the items, whose variance is that of share - pooled share, weighted by the parts
-    (Cochran 1977, "Sampling Techniques", section 6.3: linearisation). The interval is Wilson's with the number of items
-    that gives this error, as for graded scores (``harness.statistics.intervals``): the parts of an item are not
-    independent.
+    (Cochran 1977, "Sampling Techniques", section 6.3: linearisation). The interval is that of graded scores
+    (``harness.statistics.intervals``): the parts of an item are not independent. Items count by their parts.
     """
     if not items:
         return Estimate(None, None, None, None, "none", "no items were scored")
@@ -32,11 +29,8 @@ def pooled_share(
     found = moments_of([(share - value) * parts * len(items) / total for share, parts in items], clusters)
     if found.variance is None:
         return Estimate(value, None, None, None, "none", f"{found.one_unit}: no standard error")
-    apart, held = value * (1 - value), found.kish
-    if apart and found.variance:
-        held = apart / found.variance * (z_quantile(LEVEL) / t_quantile(len(found.totals) - 1, LEVEL)) ** 2
-    low, high = wilson_limits(value, held, z_quantile(LEVEL))
-    return Estimate(value, low, high, math.sqrt(found.variance), "Wilson, effective n")
+    low, high = share_limits(value, found.variance, found.kish)
+    return Estimate(value, low, high, math.sqrt(found.variance), "beta")
 
 
 IFEVAL_METRICS: Final = (

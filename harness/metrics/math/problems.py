@@ -54,7 +54,7 @@ MATH: Final[dict[str, Any]] = {
     "asks": Generate,
     "primary": "math_verify",
     "metrics": _METRICS,
-    "tags": ("math",),
+    "tags": ("mathematics",),
     "num_fewshot": 4,
     "shots_pick": "first",
     "shots_for_all": True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -239,6 +240,31 @@ def test_a_floor_is_read_as_it_is_written(metric: str, how: str, bound: float) -
     assert parse_floor(floor.text, "x") == floor
     assert parse_floor(floor.text.replace(" ", ""), "x") == floor
     assert floor.holds(bound) == ("=" in how)
+
+
+@pytest.mark.parametrize(
+    ("values", "bound"),
+    [
+        ([0.2] * 3 + [0.4] * 3 + [0.8] * 2, "0.425"),
+        ([0.1] * 3, "10%"),
+        ([2.3 * 3], "6.9"),
+        ([0.7] * 10, "0.7"),
+    ],
+)
+@pytest.mark.parametrize("off", [-4, 0, 4])
+def test_a_value_that_misses_the_bound_by_rounding_is_at_it(
+    values: list[float], bound: str, off: int
+) -> None:
+    value = math.fsum(values) / len(values) * (1 + off * 2.0**-52)
+    kept = {how: parse_floor(f"acc {how} {bound}", "x").holds(value) for how in (">=", "<=", ">", "<")}
+    assert kept == {">=": True, "<=": True, ">": False, "<": False}
+
+
+def test_a_value_just_below_the_bound_is_shown_as_what_it_is() -> None:
+    floor = parse_floor("acc >= 0.46", "x")
+    assert not floor.holds(0.459996)
+    assert floor.shown(0.459996) == "0.459996"
+    assert floor.shown(0.4512345) == "0.4512"
 
 
 def test_a_message_lists_the_first_of_many_names() -> None:
