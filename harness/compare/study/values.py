@@ -45,6 +45,8 @@ def with_limits(metric: Metric, benchmark: str) -> Metric:
     if metric.n and is_share(metric):
         low, high = wilson_limits(value, metric.n, z_quantile(LEVEL))
         error = math.sqrt(value * (1 - value) / (metric.n - 1)) if metric.n > 1 else None
+        if error == 0:  # all right or all wrong: not without noise, which few items did not show
+            error = (high - low) / z_quantile(LEVEL)
         return replace(metric, low=low, high=high, stderr=error, method="Wilson, from the number of items")
     if metric.stderr:
         known = metric.n > 1
