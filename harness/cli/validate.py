@@ -19,7 +19,7 @@ from harness.core.tasks import Known, Tasks, declared_groups
 from harness.core.text import count
 from harness.plugin.configured import faults_of, faults_of_unused
 from harness.plugin.listing import find_benchmarks
-from harness.plugin.shipped import shipped_names
+from harness.core.declared import shipped_names
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,8 @@ from harness.core.lm_eval_names import metrics_named
 from harness.core.tasks import Known, Tasks, declared_groups
 from harness.core.text import alike, listed
 from harness.plugin.collection import checkpoint_of, given_items
-from harness.plugin.shipped import shipped_names, shipped_specs
+from harness.core.declared import shipped_names
+from harness.plugin.shipped import shipped_specs
 
 
 def faults_of(file: EvalConfig, known: Sequence[Known]) -> list[str]:

@@ -195,7 +195,7 @@ def _file_of(sources: Sources) -> EvalConfig | None:
     if (name := sources.values().get("config")) is None:
         return None
     from harness.core.eval_config import read_eval_config
-    from harness.plugin.shipped import shipped_names
+    from harness.core.declared import shipped_names
 
     file = read_eval_config(Path(name), shipped_names())
     shown = shown_path(file.path)
