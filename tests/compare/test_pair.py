@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.compare.candidate import NO_ITEMS, Candidate
-from harness.compare.pair import Pair, by_group, compare_pair
+from harness.compare.groups import by_group
+from harness.compare.pair import Pair, compare_pair
 from harness.core.errors import DataError
 from harness.reports import comparison
 from harness.reports.comparison import pair_facts

@@ -93,7 +93,9 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Candidate:
         entries[entry.saved.benchmark] = entry
     if lacking:
         notes.append(f"{path.name}: no metric that is better when higher, left out: {listed(lacking)}")
-    return Candidate(name=name, origin=path.name, about=_about(content, path), entries=entries, notes=tuple(notes))
+    return Candidate(
+        name=name, origin=path.name, about=_about(content, path), entries=entries, notes=tuple(notes)
+    )
 
 
 def _wholes(content: Mapping[str, Any]) -> set[str]:
@@ -189,8 +191,8 @@ def _items(path: Path, benchmark: str, names: Container[str], found: TaskMetrics
     metrics = dict.fromkeys(name for number in ids for name in scores[number])
     for name in metrics.keys() & set(found.per_cent):
         if any(abs(own.get(name, 0.0)) > 1 for own in scores.values()):
-            for own in scores.values():
-                own |= {name: own[name] / PER_CENT} if name in own else {}
+            for kept in scores.values():
+                kept |= {name: kept[name] / PER_CENT} if name in kept else {}
     return ItemScores(
         examples=[f"{benchmark}/{number}" for number in ids],
         rows=[rows[number] for number in ids],

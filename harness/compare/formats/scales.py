@@ -54,7 +54,7 @@ def divisor_of(one: Written, *, mixed: bool = False, lm_eval: bool = False) -> i
         return PER_CENT if value <= PER_CENT else None
     if lm_eval and (_TEXTS_OF_LM_EVAL.fullmatch(name) or _is_squad(one)):
         return PER_CENT
-    if one.error and one.n > 1 and 0 < value:
+    if one.error and one.n > 1 and value > 0:
         binary = math.sqrt(value * (1 - value) / (one.n - 1))
         return PER_CENT if one.error > _OTHERWISE * binary else SHARE
     return None if mixed and value else SHARE

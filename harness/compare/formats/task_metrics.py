@@ -60,7 +60,9 @@ _NO_METRICS: Final = (
     *("samples", "of", "mark", "template", "alias", "sample_len", "name"),
     *("not_valid", "unsandboxed", "weak_tests"),
 )
-_COUNTS: Final = re.compile(r"(num|n|count)(_.*)?|total|solved(_avg)?|.*_(num|count|total|std|std_err|stddev)")
+_COUNTS: Final = re.compile(
+    r"(num|n|count)(_.*)?|total|solved(_avg)?|.*_(num|count|total|std|std_err|stddev)"
+)
 """Numbers beside the metrics: how many, and the spread of repeats, which is no error over items (Evalchemy)."""
 
 
@@ -146,9 +148,7 @@ def metrics_of(
                 metrics[name] = published(name, one.value, stderr=one.error, n=items)
                 aggregate[name] = {"by": "perplexity", "of": mean}
         elif one.name not in less_is_better and one.name not in _LESS_IS_BETTER:
-            divisor = (
-                divisor_of(one, mixed=one.name in scales.mixed, lm_eval=scales.lm_eval) if scales else 1
-            )
+            divisor = divisor_of(one, mixed=one.name in scales.mixed, lm_eval=scales.lm_eval) if scales else 1
             if divisor is None:
                 unknown.append(f"{name} {one.value:g}")
                 continue

@@ -57,9 +57,9 @@ NO_GAIN: Final = (
 class Chosen:
     """The checkpoint to go on from: the one measured best of ``rivals`` + 1 that cannot be told apart.
 
-    ``highest``: it is also the one measured best of all. ``expected`` is what further items would give; None where nothing is known of the noise. ``vetoed`` are rivals that
-    another one beats on the measure beside them. ``earliest`` is the rival with the least training in its own
-    series, where that is less than the chosen one's.
+    ``highest``: it is also the one measured best of all. ``expected`` is what further items would give; None where
+    nothing is known of the noise. ``vetoed`` are rivals that another one beats on the measure beside them. ``earliest``
+    is the rival with the least training in its own series, where that is less than the chosen one's.
     """
 
     point: Point
@@ -341,7 +341,7 @@ def _command(entries: Sequence[Entry], given: str) -> str:
     """The command that scores checkpoints on these benchmarks: of the shipped ones, or of the files here; empty
     where somebody's file names a benchmark that there is none of."""
     shipped = shipped_names()
-    terms = {}
+    terms: dict[str, bool] = {}
     for entry in entries:
         saved = entry.saved
         names = translated(saved.benchmark, shipped, theirs=saved.published)

@@ -1,4 +1,4 @@
-"""Benchmarks that the results of a study asked in several ways: with 0 and with 5 examples, with a chat template or not.
+"""Benchmarks that the results of a study asked in several ways: with 0 and with 5 examples, by a chat template or not.
 
 Each way is a measure of its own, and results of one way make a series of their own, so that none is tested against
 another. A result that does not say how it was asked is no other way.

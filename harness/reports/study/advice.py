@@ -69,7 +69,11 @@ def _chosen(one: Chosen, names: int = 3) -> Iterable[tuple[str, str]]:
     """The checkpoint and why it is; so many ``names`` of those that cannot be told from it."""
     value = share_text(one.value, share=one.measure.share)
     extreme = "highest" if one.measure.higher_is_better else "lowest"
-    told = f"the {extreme} measured" if one.highest else f"the {extreme} of those that no other one beats elsewhere"
+    told = (
+        f"the {extreme} measured"
+        if one.highest
+        else f"the {extreme} of those that no other one beats elsewhere"
+    )
     yield "go on from", f"{one.point.name}: {one.measure.label} {value}, {told}"
     if one.rivals:
         who = f": {listed((point.name for point in one.rivals), names)}" if names else ""
