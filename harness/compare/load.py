@@ -163,7 +163,10 @@ def result_files(folder: Path, *, deeper: bool = False) -> list[Path]:
 
 
 def place_of(argument: str, output: Path) -> Place | None:
-    """The file or folder of that name, in the current folder or among the runs."""
+    """The file or folder of that name, in the current folder or among the runs; ``last`` is the newest run."""
+    last, sign, name = argument.partition("#")
+    if last == "last" and not Path(argument).exists() and (runs := _runs(output)):
+        return Place(runs[-1], name)
     for sign in ("", "#", ":"):
         path, _, name = argument.rpartition(sign) if sign else (argument, "", "")
         for place in (Path(path), output / path):

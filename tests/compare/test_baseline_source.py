@@ -112,7 +112,7 @@ def test_a_run_whose_folder_was_copied_alone_is_read_from_its_journal(
         ),
         ("nowhere/at/all", r"nowhere/at/all: no run in "),
         ("empty", r"empty is the folder of no finished run \(no summary\.json\), and no results folder"),
-        ("notes.txt", r"notes\.txt is no baseline; name a run's folder, its summary\.json, or a saved"),
+        ("notes.txt", r"notes\.txt is no baseline; name a run's folder, its summary\.json, a saved"),
         ("broken", r"broken/summary\.json: cannot be read"),
     ],
 )

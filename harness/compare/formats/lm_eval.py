@@ -191,8 +191,10 @@ def _items(path: Path, benchmark: str, names: Container[str], found: TaskMetrics
     metrics = dict.fromkeys(name for number in ids for name in scores[number])
     for name in metrics.keys() & set(found.per_cent):
         if any(abs(own.get(name, 0.0)) > 1 for own in scores.values()):
-            for kept in scores.values():
-                kept |= {name: kept[name] / PER_CENT} if name in kept else {}
+            scores = {
+                number: {**own, name: own[name] / PER_CENT} if name in own else own
+                for number, own in scores.items()
+            }
     return ItemScores(
         examples=[f"{benchmark}/{number}" for number in ids],
         rows=[rows[number] for number in ids],
