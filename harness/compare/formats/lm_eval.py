@@ -31,6 +31,7 @@ from harness.compare.formats.task_metrics import (
     metric_name,
     metrics_of,
     primary_of,
+    scale_notes,
     scales_of,
 )
 from harness.core.errors import DataError
@@ -77,7 +78,7 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Candidate:
     name = _model(content) or file_stem(path)
     wholes = _wholes(content)
     read = _Read(path, content, source, name, sizes)
-    entries, notes, lacking = {}, read.notes, list[str]()
+    entries, notes, lacking = {}, list[str](), list[str]()
     for task, values in content["results"].items():
         if task in wholes:
             notes.append(f"{path.name}: {task} is left out, the tasks that it is made of are compared")
@@ -91,6 +92,7 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Candidate:
             notes.append(f"{path.name}: samples of {known} of {n} items of {task}: its totals are compared")
             entry = Entry(saved=entry.saved)
         entries[entry.saved.benchmark] = entry
+    notes += scale_notes(path.name, read.metrics)
     if lacking:
         notes.append(f"{path.name}: no metric that is better when higher, left out: {listed(lacking)}")
     return Candidate(
@@ -117,14 +119,14 @@ def samples_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A results file that is being read, and the notes on it."""
+    """A results file that is being read, and the metrics of its tasks as far as they are."""
 
     path: Path
     content: Mapping[str, Any]
     source: Source
     name: str
     sizes: Mapping[str, int]
-    notes: list[str] = field(default_factory=list)
+    metrics: dict[str, TaskMetrics] = field(default_factory=dict)
 
 
 def _entry(task: str, values: Mapping[str, Any], read: _Read) -> Entry | None:
@@ -142,7 +144,7 @@ def _entry(task: str, values: Mapping[str, Any], read: _Read) -> Entry | None:
         less_is_better=frozenset(metric for metric, more in better.items() if more is False),
         scales=None if "exported_by" in content else scales_of(content["results"], lm_eval=True),
     )
-    read.notes.extend(found.notes(f"{path.name}, {task}"))
+    read.metrics[task] = found
     if not found.metrics:
         return None
     saved = published_entry(

@@ -43,7 +43,7 @@ class Written(NamedTuple):
 
 
 def divisor_of(one: Written, *, mixed: bool = False, lm_eval: bool = False) -> int | None:
-    """What makes a share of the value: 1 or 100; 1 for a metric of another kind that is at most 1.
+    """The number that makes a share of the value, 1 or 100; 1 for a metric of another kind that is at most 1.
 
     ``mixed``: the same metric is above 1 in another task of the file. None where the scale is not known.
     """

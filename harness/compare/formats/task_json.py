@@ -23,7 +23,7 @@ from typing import Any, Final, TypeGuard
 from harness.compare.candidate import Candidate, Entry, Source, published_entry, told_by_path
 from harness.compare.formats.base import Table, json_content, read_json
 from harness.compare.formats.run import about
-from harness.compare.formats.task_metrics import metrics_of, primary_of, scales_of
+from harness.compare.formats.task_metrics import TaskMetrics, metrics_of, primary_of, scale_notes, scales_of
 from harness.core.aggregation import aggregation_of, mean
 from harness.core.files import SCHEMA, file_name
 from harness.results.summary import Result, Summary, finite
@@ -98,7 +98,7 @@ def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Ma
     name = str(content.get("model") or file_stem(path))
     info = table_of(content.get("checkpoint_info"))
     known = told_by_path(str(info.get("path") or name)) | _about(info)
-    entries, left_out = {}, []
+    entries, left_out, read = {}, list[str](), dict[str, TaskMetrics]()
     results, directions = newest(content["results"]), table_of(content.get("higher_is_better"))
     wholes, scales = _wholes(results), None if "schema" in content else scales_of(results)
     for task, values in results.items():
@@ -113,7 +113,7 @@ def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Ma
             default=sizes.get(task),
             scales=scales,
         )
-        left_out += found.notes(f"{path.name}, {task}")
+        read[task] = found
         if not found.metrics:
             left_out.append(f"{path.name}: {task} has no values")
             continue
@@ -130,6 +130,7 @@ def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Ma
             invalid=str(values["not_valid"]) if values.get("not_valid") else None,
         )
         entries[task] = Entry(saved=saved)
+    left_out += scale_notes(path.name, read)
     return Candidate(name=name, origin=path.name, about=known, entries=entries, notes=tuple(left_out))
 
 

@@ -7,9 +7,8 @@
     METRIC,FILTER                   METRIC_FILTER
 
 and METRIC_stderr, METRIC_stderr,FILTER for their errors. Larger must be better: a perplexity gets the mean
-log-probability beside it, -ln(perplexity) with the error by the delta method, and is compared by that; other metrics
-that are better when lower are left out, and so are numbers that count something. What is written in per cent becomes a
-share (``scales``).
+log-probability beside it, -ln(perplexity) with the error by the delta method, and is compared by that. Other metrics
+that are better when lower are left out, and so are numbers that count something. Per cent become shares (``scales``).
 """
 
 from __future__ import annotations
@@ -75,15 +74,9 @@ class TaskMetrics(NamedTuple):
     per_cent: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
-    def notes(self, where: str) -> list[str]:
-        """What a reader must know of their scales; ``where`` names the file and the task."""
-        found = [f"{where}: {listed(self.per_cent)} in per cent, taken as shares"] if self.per_cent else []
-        text = "neither a share nor surely in per cent, left out"
-        return found + ([f"{where}: {listed(self.unknown)} {text}"] if self.unknown else [])
-
 
 class Scales(NamedTuple):
-    """What is known of the scales of a file: the metrics that are above 1 somewhere (``scales.mixed_names``), and
+    """The known facts of a file's scales: the metrics that are above 1 somewhere (``scales.mixed_names``), and
     whether lm-evaluation-harness wrote it."""
 
     mixed: frozenset[str] = frozenset()
@@ -161,10 +154,25 @@ def metrics_of(
 
 
 def scales_of(results: Mapping[str, Mapping[str, Any]], *, lm_eval: bool = False) -> Scales:
-    """What a file of somebody else's tells of its scales."""
+    """The known facts of the scales of a file of somebody else's."""
     return Scales(
         mixed_names(one for task, values in results.items() for _, one in written(task, values)), lm_eval
     )
+
+
+def scale_notes(file: str, found: Mapping[str, TaskMetrics]) -> list[str]:
+    """Notes on the scales of a file's metrics, by task."""
+    texts = {
+        "written in per cent, taken as shares": {task: one.per_cent for task, one in found.items()},
+        "left out, as neither a share nor surely in per cent": {
+            task: one.unknown for task, one in found.items()
+        },
+    }
+    return [
+        f"{file}: {text}: {listed(named)}"
+        for text, by_task in texts.items()
+        if (named := [f"{task} {' '.join(names)}" for task, names in by_task.items() if names])
+    ]
 
 
 def written(task: str, values: Mapping[str, Any], n: int = 0) -> Iterator[tuple[str, Written]]:

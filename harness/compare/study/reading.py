@@ -245,7 +245,7 @@ def _merged(candidates: Iterable[Candidate]) -> tuple[list[_Draft], list[str]]:
 
 
 class _Key(NamedTuple):
-    """What the checkpoints of a series have in common: training, length, and the way in which they were asked."""
+    """The key of a series, which its checkpoints have in common: training, length, and the way in which they were asked."""
 
     training: str
     seq_len: int | None
