@@ -37,8 +37,11 @@ from harness.results.store_entry import StoredResult
 from harness.results.summary import SUMMARY
 
 OF_RUNS: Final = ("run.json", "collected.json")
-_OF_TRAINERS: Final = tuple(f"{name}_results.json" for name in ("all", "train", "eval", "test", "predict"))
-"""Files that Hugging Face's Trainer writes beside its checkpoints."""
+_OF_OTHERS: Final = (
+    "results.json",
+    *(f"{name}_results.json" for name in ("all", "train", "eval", "test", "predict")),
+)
+"""Names that other programs use too, such as Hugging Face's Trainer for files beside its checkpoints."""
 
 
 def find_candidates(
@@ -136,10 +139,13 @@ def _read(path: Path, sizes: Mapping[str, int]) -> list[Candidate]:
 
 
 def _all(path: Path, sizes: Mapping[str, int]) -> Sequence[Candidate]:
-    """The checkpoints of a file that has any; raises ``DataError`` for the first bad row where none can be read."""
+    """The checkpoints of a file that has any; raises ``DataError`` with the first reason where none can be read."""
     table = read_file(path, sizes)
     if not table.candidates and table.bad:
         raise DataError(f"{path}, {table.bad[0]}")
+    if not any(one.entries for one in table.candidates):
+        why = next((note for one in table.candidates for note in one.notes), "it has no results")
+        raise DataError(f"{path}: nothing can be compared; {why}")
     return table.candidates
 
 
@@ -154,7 +160,7 @@ def result_files(folder: Path, *, deeper: bool = False) -> list[Path]:
         path
         for pattern in patterns
         for path in folder.glob(pattern)
-        if path.is_file() and not (path.name in _OF_TRAINERS and format_of(path) is None)
+        if path.is_file() and not (path.name in _OF_OTHERS and format_of(path) is None)
     }
     if deeper and not found:
         others = (*folder.glob("*.json"), *(one for ending in TABLES for one in folder.glob(f"*{ending}")))

@@ -232,7 +232,8 @@ def compare_totals(baseline: Metric, new: Metric, *, benchmark: str, level: floa
                 Total(a, baseline.stderr, baseline.n), Total(b, new.stderr, new.n), level=level
             )
         return _by_errors(a, b, math.hypot(baseline.stderr, new.stderr), level)
-    what = "numbers of items" if _bounded(a) and _bounded(b) else "standard errors"
+    sized = baseline.n and new.n
+    what = "numbers of items" if _bounded(a) and _bounded(b) and not sized else "standard errors"
     remedy = f"; --items {benchmark}=N gives them" if what == "numbers of items" else ""
     return _plain(a, b, level, f"{what} are not known{remedy}")
 

@@ -80,9 +80,13 @@ def read_tables(
             places.setdefault(path.resolve() / name, (path, name))
     tables = [(str(path), _named(read_file(path, sizes), name, path)) for path, name in places.values()]
     tables += more.items()
-    if not any(table.candidates for _, table in tables):
+    if not any(one.entries for _, table in tables for one in table.candidates):
         bad = next((f"{path}, {row}" for path, table in tables for row in table.bad), "")
-        raise DataError(bad or f"no results in {listed(arguments) if arguments else f'{output}/'}")
+        nothing = f"no results in {listed(arguments) if arguments else f'{output}/'}"
+        why = next(
+            (f"{nothing}; {n}" for _, table in tables for one in table.candidates for n in one.notes), ""
+        )
+        raise DataError(bad or why or nothing)
     check_sizes(sizes, dict.fromkeys(n for _, t in tables for one in t.candidates for n in one.entries))
     return Read(tuple(tables), tuple(left_out))
 
@@ -245,7 +249,7 @@ def _merged(candidates: Iterable[Candidate]) -> tuple[list[_Draft], list[str]]:
 
 
 class _Key(NamedTuple):
-    """The key of a series, which its checkpoints have in common: training, length, and the way in which they were asked."""
+    """The key of a series: what its checkpoints have in common. ``way`` is how they were asked (``ways``)."""
 
     training: str
     seq_len: int | None
