@@ -85,7 +85,7 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Candidate:
             continue
         entry = _entry(task, values, read)
         if entry is None:
-            lacking.append(task)
+            lacking += [] if read.metrics[task].unknown else [task]
             continue
         n, known = entry.saved.scored, len(entry.items.examples) if entry.answers else None
         if known is not None and n and known < n:

@@ -115,7 +115,7 @@ def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Ma
         )
         read[task] = found
         if not found.metrics:
-            left_out.append(f"{path.name}: {task} has no values")
+            left_out += [] if found.unknown else [f"{path.name}: {task} has no values"]
             continue
         saved = published_entry(
             task,
