@@ -319,6 +319,15 @@ def test_what_another_file_calls_exact_match_is_the_score_that_ours_has_for_it()
     assert pair.judged[task].metric == "hendrycks_exact"
 
 
+def test_differences_of_values_above_one_are_told_in_their_own_unit() -> None:
+    pair = compare_pair(ran("a", {"b": [20.0, 30.0, 40.0, 50.0]}), ran("b", {"b": [21.0, 31.0, 41.5, 52.0]}))
+    (line,) = pair.lines
+    assert comparison.cells(line).points == "+1.3750"
+    assert line.verdict is not None
+    assert line.verdict.why.startswith("+1.3750 [")
+    assert "point" not in line.verdict.why
+
+
 # Whatever the scores are
 
 BITS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
