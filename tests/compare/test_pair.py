@@ -268,7 +268,7 @@ def test_groups_can_be_compared_as_benchmarks_of_their_own() -> None:
 def of_subjects(name: str, subjects: dict[str, list[float]], benchmark: str = "mmlu") -> Candidate:
     one = ran(name, {benchmark: [score for scores in subjects.values() for score in scores]})
     entry = one.entries[benchmark]
-    groups = [subject for subject, scores in subjects.items() for _ in scores]
+    groups: list[str | None] = [subject for subject, scores in subjects.items() for _ in scores]
     items = replace(entry.items, groups=groups)
     return replace(one, entries={benchmark: replace(entry, items=items)})
 

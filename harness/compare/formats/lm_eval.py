@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.compare.candidate import Candidate, Entry, Source, published_entry, told_by_path
+from harness.compare.candidate import Candidate, Entry, Source, published_entry, told_by_file, told_by_path
 from harness.compare.formats.base import Table, json_content, read_json
 from harness.compare.formats.scales import PER_CENT
 from harness.compare.formats.task_json import averages, file_stem, is_task_file, newest, table_of
@@ -41,9 +41,6 @@ from harness.results.store_entry import ItemScores
 
 _SIGNS: Final = ("config", "configs", "versions", "n-shot")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d.-]+$")
-_STEP_OF_FILE: Final = re.compile(
-    r"(?:.*[_.-])?(?:checkpoint|global_?step|step|iter(?:ation)?)[_-]?(\d+)(?:[_-](?:eval|results))*"
-)
 _OLD_MMLU: Final = "hendrycksTest-"
 OURS: Final = {"lambada_openai": "lambada"}
 
@@ -267,8 +264,7 @@ def _about(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     step = str(given.get("iteration") or "")
     if step.isdecimal():
         return {"series": series, "step": int(step)}
-    named = _STEP_OF_FILE.fullmatch(path.stem)
-    return {"series": series, "step": int(named[1])} if named else {}
+    return told_by_file(path, series)
 
 
 def _model(content: Mapping[str, Any]) -> str | None:

@@ -20,7 +20,7 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-from harness.compare.candidate import Candidate, Entry, Source, published_entry, told_by_path
+from harness.compare.candidate import Candidate, Entry, Source, published_entry, told_by_file, told_by_path
 from harness.compare.formats.base import Table, json_content, read_json
 from harness.compare.formats.run import about
 from harness.compare.formats.task_metrics import TaskMetrics, metrics_of, primary_of, scale_notes, scales_of
@@ -97,7 +97,8 @@ def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Ma
     """The candidate of the content of such a file. Raises as ``read_task_file``."""
     name = str(content.get("model") or file_stem(path))
     info = table_of(content.get("checkpoint_info"))
-    known = told_by_path(str(info.get("path") or name)) | _about(info)
+    told = told_by_path(str(info.get("path") or name)) or told_by_file(path, name)
+    known = told | _about(info)
     entries, left_out, read = {}, list[str](), dict[str, TaskMetrics]()
     results, directions = newest(content["results"]), table_of(content.get("higher_is_better"))
     wholes, scales = _wholes(results), None if "schema" in content else scales_of(results)

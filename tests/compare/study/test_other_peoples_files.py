@@ -162,6 +162,20 @@ def test_steps_are_read_or_there_is_no_order(
     assert len(curves_of(study)) == (1 if found == {"neox": [1000, 2000]} else 0)
 
 
+def test_files_by_task_have_the_step_of_their_names(tmp_path: Path) -> None:
+    for step in (1000, 2000):
+        content = {"model": "neox", "results": {"sciq": {"acc": 0.5, "acc_stderr": 0.01}}}
+        write(tmp_path / f"neox_step{step}_results.json", content)
+    assert shape(study_of([str(tmp_path)], output=tmp_path / "results")) == {"neox": [1000, 2000]}
+
+
+def test_a_checkpoint_that_is_named_by_its_step_alone_is_of_no_known_training(tmp_path: Path) -> None:
+    for name in ("checkpoint-100", "checkpoint-200"):
+        write(tmp_path / f"{name}_results.json", {"model": name, "results": {"sciq": {"acc": 0.5}}})
+    study = study_of([str(tmp_path)], output=tmp_path / "results")
+    assert shape(study) == {"checkpoint-100": [None], "checkpoint-200": [None]}
+
+
 def test_files_of_a_trainer_stop_nothing(tmp_path: Path) -> None:
     shots(tmp_path, "a_results", 0.3, 1000, 0)
     for name in ("all_results", "train_results", "trainer_state", "results"):
