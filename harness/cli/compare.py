@@ -11,8 +11,9 @@ from harness.cli.command import Output, add_items, add_output, terminal
 from harness.compare.answers import Shown, shown_answers
 from harness.compare.candidate import Candidate
 from harness.compare.gate.config import number_of
+from harness.compare.groups import by_group
 from harness.compare.load import find_candidates, only, parse_sizes
-from harness.compare.pair import Pair, by_group, compare_pair
+from harness.compare.pair import Pair, compare_pair
 from harness.core.composite import project_composites
 from harness.core.files import SCHEMA
 from harness.core.settings import integer, read_as

@@ -33,10 +33,9 @@ def run(options: argparse.Namespace) -> Output:
         raise HarnessError(f"{path}: no such file; give a .csv or .json file of results")
     sizes = parse_sizes(options.items)
     table = read_file(path, sizes)
-    if not table.candidates:
-        raise HarnessError(
-            f"{path}: nothing could be read; {table.bad[0] if table.bad else 'it has no results'}"
-        )
+    if not any(one.entries for one in table.candidates):
+        why = [*table.bad, *(note for one in table.candidates for note in one.notes), "it has no results"]
+        raise HarnessError(f"{path}: nothing could be read; {why[0]}")
     benchmarks = dict.fromkeys(name for one in table.candidates for name in one.entries)
     check_sizes(sizes, benchmarks)
     store = ResultStore(options.output)

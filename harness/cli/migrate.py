@@ -15,8 +15,8 @@ from pathlib import Path
 
 from harness.cli.command import Output
 from harness.cli.migrate_flags import Migrated, of_lm_eval, of_served_script
+from harness.core.declared import shipped_names
 from harness.core.errors import HarnessError
-from harness.plugin.shipped import shipped_names
 
 LM_EVAL = ("lm_eval", "lm-eval")
 TASKS = (".yaml", ".yml")

@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.cli.command import Output, terminal
 from harness.core.benchmark import Benchmark
+from harness.core.declared import shipped_names
 from harness.core.errors import OptionError
 from harness.core.eval_config import Choice, ConfigFileError, EvalConfig, read_eval_config
 from harness.core.exit_codes import ExitCode
@@ -19,7 +20,6 @@ from harness.core.tasks import Known, Tasks, declared_groups
 from harness.core.text import count
 from harness.plugin.configured import faults_of, faults_of_unused
 from harness.plugin.listing import find_benchmarks
-from harness.plugin.shipped import shipped_names
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

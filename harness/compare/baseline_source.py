@@ -3,7 +3,8 @@
     best          the saved results of the results folder
     none          nothing
     FOLDER        a run's folder; or another results folder, whose best is meant
-    FILE          a run's summary.json, or one saved result
+    FILE          a run's summary.json, or one saved result; or somebody's results of one checkpoint, of which only
+                  the changes are shown: nothing is judged by them
     RUN_ID        a run of the results folder
     NAME          what `touchstone baseline set` gave that name
 
@@ -16,6 +17,7 @@ import json
 from pathlib import Path
 
 from harness.compare.baselines import BaselineSource
+from harness.compare.load import read_file
 from harness.compare.named_baselines import list_named_baselines, pinned, read_named_baseline
 from harness.core.errors import GateError, HarnessError
 from harness.core.files import shown_path
@@ -53,11 +55,24 @@ def _of_file(text: str, path: Path) -> BaselineSource:
     try:
         saved = saved_from_json(json.loads(path.read_bytes()))
     except (OSError, ValueError, HarnessError):
-        raise GateError(
-            f"{text} is no baseline; name a run's folder, its {SUMMARY}, or a saved result"
-        ) from None
+        return _of_results_file(text, path)
     store = ResultStore(path.parent.parent.parent)
     return BaselineSource(name=text, kind="run", saved=[saved], items=store.items)
+
+
+def _of_results_file(text: str, path: Path) -> BaselineSource:
+    """The checkpoint of a results file of any form."""
+    try:
+        found = read_file(path, {}).candidates
+    except HarnessError:
+        raise GateError(
+            f"{text} is no baseline; name a run's folder, its {SUMMARY}, a saved result, or a file of results"
+        ) from None
+    if len(found) != 1:
+        raise GateError(f"{text} has {len(found)} checkpoints; name a file with the results of one")
+    items = {entry.saved.benchmark: entry.items for entry in found[0].entries.values()}
+    saved = [entry.saved for entry in found[0].entries.values()]
+    return BaselineSource(name=text, kind="run", saved=saved, items=lambda one: items[one.benchmark])
 
 
 def _of_folder(text: str, path: Path) -> BaselineSource:

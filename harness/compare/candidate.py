@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,10 @@ AS_PUBLISHED: Final = "as published"
 
 DIGITS: Final = 6
 """The digits that an error must have for a number of items to be inferred from it."""
+
+_STEP_OF_FILE: Final = re.compile(
+    r"(?:.*[_.-])?(?:checkpoint|global_?step|step|iter(?:ation)?)[_-]?(\d+)(?:[_-](?:eval|results))*"
+)
 
 NO_ITEMS: Final = ItemScores(examples=[], rows=[], groups=[], clusters=[], scores={})
 
@@ -70,6 +75,13 @@ def told_by_path(path: str) -> dict[str, Any]:
     folder, _, name = path.rstrip("/").rpartition("/")
     step = step_in(name)
     return {} if step is None or not folder else {"series": folder, "step": step}
+
+
+def told_by_file(path: Path, series: str) -> dict[str, Any]:
+    """The same by the name of a file of results that ends in a step (``model_step1000_results.json``); nothing where
+    the model's name is that of a step itself, which is of no known training."""
+    named = _STEP_OF_FILE.fullmatch(path.stem)
+    return {"series": series, "step": int(named[1])} if named and step_in(series) is None else {}
 
 
 def source_of(path: Path) -> tuple[Source, bytes]:

@@ -37,6 +37,11 @@ from harness.results.store_entry import StoredResult
 from harness.results.summary import SUMMARY
 
 OF_RUNS: Final = ("run.json", "collected.json")
+_OF_OTHERS: Final = (
+    "results.json",
+    *(f"{name}_results.json" for name in ("all", "train", "eval", "test", "predict")),
+)
+"""Names that other programs use too, such as Hugging Face's Trainer for files beside its checkpoints."""
 
 
 def find_candidates(
@@ -108,6 +113,7 @@ def _several(argument: str, output: Path, sizes: Mapping[str, int]) -> list[Cand
     if place is not None and not place.name:
         own = format_of(place.path) if place.path.is_dir() else None
         files = [place.path] if own is not None else result_files(place.path)
+        files = files or result_files(place.path, deeper=True)
         found = [one for file in files[-2:] for one in read_file(file, sizes).candidates]
         if (own is not None or len(files) > 1) and len(found) > 1:
             return found
@@ -121,16 +127,25 @@ def _read(path: Path, sizes: Mapping[str, int]) -> list[Candidate]:
         return list(_all(path, sizes))
     if files := result_files(path):
         return [one for file in files[-1:] for one in _all(file, sizes)]
+    others = result_files(path, deeper=True)
+    if len(others) > 1:
+        names = listed(str(one.relative_to(path)) for one in others)
+        raise DataError(f"{path} has {len(others)} results files; name one: {names}")
+    if others:
+        return list(_all(others[0], sizes))
     if any((path / name).is_file() for name in OF_RUNS):
         raise DataError(f"{path}: no {SUMMARY}: this run has not ended, or was killed before it could sum up")
     return []
 
 
 def _all(path: Path, sizes: Mapping[str, int]) -> Sequence[Candidate]:
-    """The checkpoints of a file that has any; raises ``DataError`` for the first bad row where none can be read."""
+    """The checkpoints of a file that has any; raises ``DataError`` with the first reason where none can be read."""
     table = read_file(path, sizes)
     if not table.candidates and table.bad:
         raise DataError(f"{path}, {table.bad[0]}")
+    if not any(one.entries for one in table.candidates):
+        why = next((note for one in table.candidates for note in one.notes), "it has no results")
+        raise DataError(f"{path}: nothing can be compared; {why}")
     return table.candidates
 
 
@@ -141,7 +156,12 @@ def result_files(folder: Path, *, deeper: bool = False) -> list[Path]:
         return []
     below = ("", "*/", "*/*/") if deeper else ("",)
     patterns = {f"{one}{pattern}" for form in result_formats() for pattern in form.patterns for one in below}
-    found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    found = {
+        path
+        for pattern in patterns
+        for path in folder.glob(pattern)
+        if path.is_file() and not (path.name in _OF_OTHERS and format_of(path) is None)
+    }
     if deeper and not found:
         others = (*folder.glob("*.json"), *(one for ending in TABLES for one in folder.glob(f"*{ending}")))
         found = {path for path in others if format_of(path) is not None}
@@ -149,7 +169,10 @@ def result_files(folder: Path, *, deeper: bool = False) -> list[Path]:
 
 
 def place_of(argument: str, output: Path) -> Place | None:
-    """The file or folder of that name, in the current folder or among the runs."""
+    """The file or folder of that name, in the current folder or among the runs; ``last`` is the newest run."""
+    last, sign, name = argument.partition("#")
+    if last == "last" and not Path(argument).exists() and (runs := _runs(output)):
+        return Place(runs[-1], name)
     for sign in ("", "#", ":"):
         path, _, name = argument.rpartition(sign) if sign else (argument, "", "")
         for place in (Path(path), output / path):
@@ -175,6 +198,11 @@ def _saved(argument: str, output: Path) -> Candidate:
             f"{argument!r} means {len(found)} checkpoints with saved results; say which by fingerprint: {prints}"
         )
     names = [path.name for path in _runs(output)] + [one.name for one in candidates]
+    if Path(argument).is_dir():
+        raise DataError(
+            f"{argument}: a folder without results: no run that ended, no results file, and no checkpoint with results "
+            f"in {output}/; there are: {nearest(argument, names)}"
+        )
     raise DataError(
         f"{argument}: no such file, run or checkpoint with results in {output}/; there are: "
         f"{nearest(argument, names)}"

@@ -226,23 +226,24 @@ def compare_totals(baseline: Metric, new: Metric, *, benchmark: str, level: floa
         return undefined((new if b is None else baseline).why or "no value", level=level)
     if baseline.n and new.n and is_share(baseline) and is_share(new):
         return compare_rates(a, baseline.n, b, new.n, level=level)
-    if baseline.stderr is not None and new.stderr is not None:
+    if baseline.stderr and new.stderr:  # an error of 0 is of too few items, or of a program that knew none
         if baseline.n and new.n:
             return compare_means(
                 Total(a, baseline.stderr, baseline.n), Total(b, new.stderr, new.n), level=level
             )
         return _by_errors(a, b, math.hypot(baseline.stderr, new.stderr), level)
-    what = "numbers of items" if _bounded(a) and _bounded(b) else "standard errors"
+    sized = baseline.n and new.n
+    what = "numbers of items" if _bounded(a) and _bounded(b) and not sized else "standard errors"
     remedy = f"; --items {benchmark}=N gives them" if what == "numbers of items" else ""
     return _plain(a, b, level, f"{what} are not known{remedy}")
 
 
 def is_share(metric: Metric) -> bool:
-    """Return whether the value may be a share of right items, as far as its error tells."""
+    """Return whether the value may be a share of right items, as far as its error tells; one of 0 tells nothing."""
     value, error = metric.value, metric.stderr
     if value is None or not _bounded(value):
         return False
-    if error is None:
+    if not error:
         return True
     square = value * (1 - value)
     errors = (math.sqrt(square / metric.n), math.sqrt(square / max(1, metric.n - 1)))
@@ -255,8 +256,6 @@ def _bounded(value: float) -> bool:
 
 def _by_errors(a: float, b: float, error: float, level: float) -> Comparison:
     known = _plain(a, b, level, "numbers of items are not known: normal approximation on different items")
-    if not error:
-        return replace(known, why="both standard errors are 0: nothing to test with")
     half = z_quantile(level) * error
     return replace(
         known,

@@ -7,8 +7,6 @@
 - The mean is over the valid benchmarks, each with the same weight, as comparison scripts of fine-tuning studies compute
   their average improvement; its interval adds up the benchmarks' errors as independent ones.
 - All items of all valid benchmarks together have a verdict of their own (``compare.pooled``).
-
-The groups of a benchmark (the subjects of MMLU) as benchmarks of their own, named BENCHMARK/GROUP.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from typing import Final
 
 from harness.compare.candidate import Candidate, Entry
 from harness.compare.formats.task_metrics import primary_of
+from harness.compare.groups import named_alike
 from harness.compare.judge import Compared, compare_composite, judge
 from harness.compare.judge import Weighed as Part
 from harness.compare.metric import (
@@ -36,12 +35,9 @@ from harness.compare.prompts import known_by_prompts
 from harness.core.composite import Composite
 from harness.core.errors import DataError
 from harness.core.text import listed
-from harness.results.aggregate import as_metric
-from harness.results.store_entry import ItemScores, composites_of
-from harness.results.summary import Metric
+from harness.results.store_entry import composites_of
 from harness.statistics.comparison import Comparison
 from harness.statistics.composites import compare_composite_totals
-from harness.statistics.intervals import mean_estimate
 from harness.statistics.verdicts import ALPHA, MARGIN, Kind, Verdict
 
 KINDS: Final[tuple[Kind, ...]] = ("better", "worse", "not worse", "inconclusive")
@@ -98,7 +94,7 @@ def compare_pair(
 
     Raises ``DataError`` where they have nothing in common.
     """
-    baseline, new = known_by_prompts(baseline, new)
+    baseline, new = known_by_prompts(*named_alike(baseline, new))
     lines: list[MetricComparison] = []
     for name in (name for name in baseline.entries if name in new.entries):
         lines += _lines(baseline.entries[name], new.entries[name], metric, every, 1 - alpha)
@@ -303,50 +299,3 @@ def _mean(lines: Sequence[MetricComparison], level: float) -> Mean | None:
 
 def _is_share(one: Comparison) -> bool:
     return one.baseline is not None and one.new is not None and 0 <= one.baseline <= 1 and 0 <= one.new <= 1
-
-
-def by_group(candidate: Candidate) -> Candidate:
-    """The candidate with each benchmark that has groups split into them; of its metrics the means over items stay."""
-    entries: dict[str, Entry] = {}
-    for name, entry in candidate.entries.items():
-        groups = [group for group in dict.fromkeys(entry.items.groups) if group is not None]
-        parts = {f"{name}/{group}": _part(entry, group) for group in groups}
-        entries |= parts or {name: entry}
-    return replace(candidate, entries=entries)
-
-
-def _part(entry: Entry, group: str) -> Entry:
-    items = entry.items
-    places = [place for place, own in enumerate(items.groups) if own == group]
-    part = ItemScores(
-        examples=[items.examples[place] for place in places],
-        rows=[items.rows[place] for place in places],
-        groups=[group] * len(places),
-        clusters=[items.clusters[place] for place in places],
-        scores={name: [values[place] for place in places] for name, values in items.scores.items()},
-    )
-    ways = {name: entry.saved.aggregation(name) for name in entry.saved.metrics}
-    means = {name: how for name, how in ways.items() if how.by == "mean" and how.of in part.scores}
-    metrics = {name: _metric(name, how.of, part) for name, how in means.items()}
-    saved = replace(
-        entry.saved,
-        benchmark=f"{entry.saved.benchmark}/{group}",
-        metrics=metrics,
-        aggregate={name: how.plain() for name, how in means.items() if name in entry.saved.aggregate},
-        collected=len(places),
-        scored=len(places),
-        skipped=0,
-        faults=0,
-        items_sha256=part.digest(),
-    )
-    return replace(entry, saved=saved, items=part)
-
-
-def _metric(name: str, score: str, items: ItemScores) -> Metric:
-    pairs = [
-        (value, cluster)
-        for value, cluster in zip(items.scores[score], items.clusters, strict=True)
-        if value is not None
-    ]
-    found = mean_estimate([value for value, _ in pairs], [cluster for _, cluster in pairs])
-    return as_metric(name, found, len(pairs))

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from harness.core.resources import shipped_evals
+
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 _Fields: TypeAlias = dict[str, ast.expr]
@@ -29,6 +31,14 @@ def declared_in(path: Path) -> Iterator[tuple[str, set[str]]]:
         if isinstance(text, str):
             asks = ast.walk(given["asks"]) if "asks" in given else ()
             yield text, {one.id for one in asks if isinstance(one, ast.Name)}
+
+
+@functools.cache
+def shipped_names() -> frozenset[str]:
+    """The names of the benchmarks that come with the package."""
+    return frozenset(
+        name for path in sorted(shipped_evals().glob("test_*.py")) for name, _ in declared_in(path)
+    )
 
 
 def _read(path: Path) -> ast.Module:

@@ -1,7 +1,8 @@
 """The choice of benchmarks by name: ``--eval-tasks arc_easy,code,'ko_*',mmlu_stem/machine_learning,-mbpp``.
 
-A term is a benchmark's name, a tag, or a pattern of names; ``NAME/GROUP`` takes a group of a benchmark alone, and ``-``
-before a term leaves out what it names. Some tags follow from what a benchmark asks, others are its own. With
+A term is a benchmark's name, a tag, or a pattern of names; ``NAME/GROUP`` takes a group of a benchmark alone, as does
+the name that files of results have for a subject of MMLU (``mmlu_virology``). ``-`` before a term leaves out what it
+names. Some tags follow from what a benchmark asks, others are its own. With
 ``NAME 25-shot`` a benchmark has that many few-shot examples. The name of a group of benchmarks
 (``harness.core.task_groups``) stands for its terms. What is the name of a benchmark is no tag.
 """
@@ -16,6 +17,7 @@ from typing import Final, TypeAlias
 
 from harness.core.benchmark import Benchmark
 from harness.core.dataset import HUB
+from harness.core.lm_eval_names import SUBJECTS
 from harness.core.requests import (
     FillMask,
     Generate,
@@ -40,6 +42,8 @@ Known: TypeAlias = tuple[Benchmark, Sequence[str] | None]
 """A benchmark that there is, and its groups, None where they are not known."""
 
 _TERM: Final = re.compile(r"(-?)((?!-)[^/]+?)(?:/(.+?))?(?:\s+(\d+)-shot)?", re.DOTALL)
+
+_SUBJECTS: Final = frozenset(name for subjects in SUBJECTS.values() for name in subjects.split())
 
 MOST_NAMES: Final = 3
 """Names that are suggested for one that is not known."""
@@ -73,8 +77,17 @@ class Term:
     shots: int | None = None
     tag: bool = True
 
+    @property
+    def subject(self) -> str | None:
+        """The subject of MMLU that it is the name of, as a task."""
+        subject = self.name.casefold().removeprefix("mmlu_")
+        known = self.group is None and self.name.casefold() == f"mmlu_{subject}" and subject in _SUBJECTS
+        return subject if known else None
+
     def names(self, spec: Benchmark) -> bool:
         """Return whether it is about this benchmark, or about a group of it."""
+        if self.subject is not None and spec.name == "mmlu":
+            return True
         tags = tags_of(spec) if self.tag and self.group is None else ()
         return _like(spec.name, self.name) or self.name.casefold() in map(str.casefold, tags)
 
@@ -82,6 +95,8 @@ class Term:
         """Return whether it is about the benchmark's items of this group."""
         if not self.names(spec):
             return False
+        if self.subject is not None and spec.name == "mmlu":
+            return group == self.subject
         return self.group is None or (group is not None and _like(group, self.group))
 
 
@@ -107,7 +122,7 @@ class Tasks:
     def chosen(self, spec: Benchmark) -> bool:
         """Return whether items of the benchmark may be asked."""
         within = [term for term in self.terms if not term.out]
-        without = [term for term in self.terms if term.out and term.group is None]
+        without = [term for term in self.terms if term.out and term.group is None and term.subject is None]
         return (not within or any(term.names(spec) for term in within)) and not any(
             term.names(spec) for term in without
         )

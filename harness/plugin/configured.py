@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from harness.core.asking import PRIORITIES
+from harness.core.declared import shipped_names
 from harness.core.eval_config import Choice, EvalConfig
 from harness.core.files import shown_path
 from harness.core.lm_eval_names import metrics_named
 from harness.core.tasks import Known, Tasks, declared_groups
 from harness.core.text import alike, listed
 from harness.plugin.collection import checkpoint_of, given_items
-from harness.plugin.shipped import shipped_names, shipped_specs
+from harness.plugin.shipped import shipped_specs
 
 
 def faults_of(file: EvalConfig, known: Sequence[Known]) -> list[str]:

@@ -201,7 +201,9 @@ class Controller:
             kept = results.save(summary, records)
             if self._settings.file is not None:
                 self._write_benchmark_files(summary, records)
-            summary = replace(summary, changes=results.changes(kept), leaders=results.leaders(kept))
+            summary = replace(
+                summary, changes=results.changes(kept, self.gate.published), leaders=results.leaders(kept)
+            )
             fault = self._fault_of(summary)
             faulty = (summary.faults or fault) and session.exitstatus in FINE
             status = ExitCode.NOT_VALID if faulty else session.exitstatus

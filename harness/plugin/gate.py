@@ -61,10 +61,12 @@ class GateSession:
         self._only_plans = settings.gate_plan or settings.dry_run
         self._planned: tuple[Plan, int] | None = None
         self._checkpoints: list[str] = []
+        self.published: list[StoredResult] = []  # of somebody's file that is named as the baseline
         try:
             self.plan = _plan(config, settings)
             if self.plan is not None:
-                self.source()
+                source = self.source()
+                self.published = [one for one in source.saved if one.published and source.kind == "run"]
         except HarnessError as error:
             raise pytest.UsageError(str(error)) from None
         except OSError as error:

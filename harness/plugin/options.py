@@ -194,8 +194,8 @@ def _file_of(sources: Sources) -> EvalConfig | None:
     """Return the file that ``--eval-config`` names, whose settings join the ``sources``; raises ``OptionError``."""
     if (name := sources.values().get("config")) is None:
         return None
+    from harness.core.declared import shipped_names
     from harness.core.eval_config import read_eval_config
-    from harness.plugin.shipped import shipped_names
 
     file = read_eval_config(Path(name), shipped_names())
     shown = shown_path(file.path)

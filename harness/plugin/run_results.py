@@ -169,9 +169,11 @@ class RunResults:
                 store.save(saved, items)
         return results
 
-    def changes(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:
-        """Return what the run has changed against the best saved results; a broken one costs this comparison
-        alone."""
+    def changes(
+        self, results: Iterable[tuple[StoredResult, ItemScores]], named: Sequence[StoredResult] = ()
+    ) -> list[dict[str, Any]]:
+        """Return what the run has changed against the best saved results, or those that are ``named``; a broken one
+        costs this comparison alone."""
         mine, store = [saved for saved, _ in results], ResultStore(self._directory.path.parent)
         names = dict.fromkeys(saved.benchmark for saved in mine)
         try:
@@ -179,7 +181,7 @@ class RunResults:
         except HarnessError as error:
             self._directory.log(f"no changes against the best so far: {error}")
             return []
-        return [one._asdict() for one in changes_of(mine, earlier)]
+        return [one._asdict() for one in changes_of(mine, earlier, named)]
 
     def leaders(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:
         """Return the best of the run's checkpoints, by each benchmark and composite where it can be told."""

@@ -1,22 +1,13 @@
-"""The names of the shipped benchmarks, read without importing them, and those that a file names."""
+"""The shipped benchmarks that a file names."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection
 
 from harness.core.benchmark import Benchmark, declared
 from harness.core.declared import declared_in
 from harness.core.files import load_module
 from harness.core.resources import shipped_evals
-
-
-@functools.cache
-def shipped_names() -> frozenset[str]:
-    """Return the names of the benchmarks that come with the package."""
-    return frozenset(
-        name for path in sorted(shipped_evals().glob("test_*.py")) for name, _ in declared_in(path)
-    )
 
 
 def shipped_specs(names: Collection[str]) -> list[Benchmark]:

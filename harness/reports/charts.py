@@ -97,12 +97,12 @@ def line_charts(study: Study) -> list[LineChart]:
 
 
 def line_of(study: Study, series: Series, measure: Measure) -> Line:
-    """Return a series as a line; the place is its order where nothing else is known."""
+    """Return a series as a line; the place is its order where nothing else is known. What is not valid is left out."""
     dots = []
     for number, point in enumerate(series.points, start=1):
-        value = study.value(point, measure)
-        if value is not None and math.isfinite(value.value):
-            place = series.place(point)
+        value, place = study.valid(point, measure), series.place(point)
+        known = place is not None or series.axis == "order"
+        if value is not None and math.isfinite(value.value) and known:
             dots.append(
                 Dot(
                     float(number if place is None else place), value.value, value.low, value.high, point.short
@@ -196,7 +196,8 @@ def _chosen(study: Study, points: Sequence[Point], measure: Measure) -> list[Poi
 
 
 def _value(study: Study, point: Point, measure: Measure) -> Value | None:
-    return study.value(point, measure) or (None if measure.composite else value_of(point.candidate, measure))
+    value = study.value(point, measure) or (None if measure.composite else value_of(point.candidate, measure))
+    return None if value is None or value.invalid else value
 
 
 def _bar(value: Value | None) -> Bar:

@@ -87,8 +87,8 @@ def cells(line: MetricComparison) -> Cells:
         line.metric,
         number(one.baseline),
         number(one.new),
-        points(one.difference),
-        points_interval(one.low, one.high),
+        points(one.difference) if one.in_points else plain_change(one.difference),
+        points_interval(one.low, one.high) if one.in_points else plain_interval(one.low, one.high),
         percent(line.percent),
         p_exact(one.p),
         "/".join(str(n) if n else NOTHING for n in dict.fromkeys(line.sizes)),  # of both, where they differ
@@ -114,6 +114,16 @@ def about_values(pair: Pair, line: MetricComparison) -> str:
 def composite_cells(line: MetricComparison) -> Cells:
     """Return a composite's cells; it has no items."""
     return cells(line)._replace(metric="composite", n="", flips="")
+
+
+def plain_change(difference: float | None) -> str:
+    """Return ``+1.2300``, of values that are no shares."""
+    return NOTHING if difference is None else f"{difference:+.4f}"
+
+
+def plain_interval(low: float | None, high: float | None) -> str:
+    """Return ``[-0.5200, +2.9800]``, or ``-`` when a limit is undefined."""
+    return NOTHING if low is None or high is None else f"[{plain_change(low)}, {plain_change(high)}]"
 
 
 def percent(value: float | None) -> str:
@@ -379,4 +389,4 @@ def _line(pair: Pair, line: MetricComparison, flips: Sequence[Flip] | None) -> d
 
 def _numbers(one: Comparison) -> dict[str, Any]:
     found = {name: getattr(one, name) for name in ("baseline", "new", "difference", "low", "high", "p")}
-    return {**found, "points": None if one.difference is None else 100 * one.difference}
+    return {**found, "points": 100 * one.difference if one.in_points and one.difference is not None else None}

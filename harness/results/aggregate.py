@@ -35,6 +35,9 @@ from harness.statistics.intervals import (
     perplexity_estimate,
 )
 
+BITS: Final = "bits"
+"""The unit of what a text costs per byte."""
+
 LOST: Final = "collected, but no record of it was found: it never ran, or the process that ran it died"
 
 ESTIMATORS: Final[Mapping[str, Function]] = {"mean": mean_estimate, "perplexity": perplexity_estimate}
@@ -307,7 +310,7 @@ def _estimate(
     """
     if how.at is None and how.function is None:
         found: Estimate = function(values, clusters)
-        return found
+        return _from_zero(found, how)
     try:
         if not isinstance(said := function(values, clusters), Estimate):
             said = Estimate(float(said), None, None, None, how.by, "its aggregation gives no interval")
@@ -317,6 +320,13 @@ def _estimate(
     except Exception as error:
         why = f"its aggregation fails: {type(error).__name__}: {error}"
     return Estimate(None, None, None, None, "none", why)
+
+
+def _from_zero(found: Estimate, how: Aggregation) -> Estimate:
+    """Return the estimate; of bits, which are not below 0, with an interval that is not either."""
+    if how.unit != BITS or found.low is None:
+        return found
+    return replace(found, low=max(0.0, found.low))
 
 
 def _macro(
@@ -334,7 +344,7 @@ def _macro(
         if how.by != "mean" or how.at is not None or metric.n < scored:
             continue
         values = [group.having(how.of).values(how.of) for group in ordered]
-        found[name + MACRO] = as_metric(name + MACRO, macro_estimate(values), metric.n)
+        found[name + MACRO] = as_metric(name + MACRO, _from_zero(macro_estimate(values), how), metric.n)
     return found
 
 

@@ -44,6 +44,11 @@ class Comparison:
         return self if self.higher_is_better else self.mirrored()
 
     @property
+    def in_points(self) -> bool:
+        """Return whether differences are told in hundredths: of shares and log-probabilities, not above 1."""
+        return all(value is None or value <= 1 for value in (self.baseline, self.new))
+
+    @property
     def turned(self) -> Comparison:
         """The comparison of the baseline with the new run."""
         return replace(

@@ -131,21 +131,25 @@ def _why(
 ) -> str:
     if comparison.difference is None:
         return comparison.why or "nothing to compare"
-    moved = f"{100 * comparison.difference:+.2f} points"
+    moved, allowed = f"{100 * comparison.difference:+.2f} points", points_text(margin)
+    if not comparison.in_points:
+        moved, allowed = f"{comparison.difference:+.4f}", f"{margin:g}"
     if comparison.low is not None and comparison.high is not None:
-        moved += f" [{100 * comparison.low:+.2f}, {100 * comparison.high:+.2f}]"
+        limits = (comparison.low, comparison.high)
+        low, high = (f"{100 * one:+.2f}" if comparison.in_points else f"{one:+.4f}" for one in limits)
+        moved += f" [{low}, {high}]"
     if kind in ("worse", "better"):
         over = f" after Holm over {family} tests" if family > 1 else ""
-        return f"{moved}, p = {p:.2g}{over}: by more than {points_text(margin)} and by more than chance"
+        return f"{moved}, p = {p:.2g}{over}: by more than {allowed} and by more than chance"
     if kind == "not worse":
-        return f"{moved}: a loss of more than {points_text(margin)} is ruled out"
+        return f"{moved}: a loss of more than {allowed} is ruled out"
     if comparison.low is None:
         return f"{moved}; {comparison.why or 'no interval'}"
     if p is not None and p <= 1 - comparison.level and (comparison.oriented.difference or 0) < 0:
         word = "lower" if comparison.higher_is_better else "higher"
-        return f"{moved}: {word}, but within the margin of {points_text(margin)} or beyond it: inconclusive"
+        return f"{moved}: {word}, but within the margin of {allowed} or beyond it: inconclusive"
     more = f"; about {items} items would tell" if items else ""
-    return f"{moved}: neither no loss nor one of {points_text(margin)} is ruled out{more}"
+    return f"{moved}: neither no loss nor one of {allowed} is ruled out{more}"
 
 
 def points_text(share: float) -> str:

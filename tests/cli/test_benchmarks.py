@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.plugin.shipped import shipped_names
+from harness.core.declared import shipped_names
 from tests.conformance.kit import kits
 from tests.support.installed import touchstone
 from tests.support.places import ROOT

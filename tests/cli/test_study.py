@@ -48,7 +48,7 @@ def test_the_published_study_fits_two_screens_and_ends_with_the_advice_and_the_r
         "noise no measure can decide; too few items: Real@1, LAMBADA@1, score",
         "E entity_ft ? 3,000 ? 3,800 ? 3,000 ? 3,800",
         "go on from entity_ft/2048/checkpoint-1600: score 63.14 %, the highest measured",
-        "type pytest evals/ --checkpoint 'runs/NEW/checkpoint-*' \\ --eval-tasks real_coref,ko_lambada",
+        "type touchstone run --tasks real_coref,ko_lambada \\ --checkpoint 'runs/NEW/checkpoint-*'",
     ):
         assert told in text
     assert "More: -v shows all, -o DIR writes it as files, --section NAME[,NAME] shows one of best," in text

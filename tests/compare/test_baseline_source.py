@@ -112,7 +112,7 @@ def test_a_run_whose_folder_was_copied_alone_is_read_from_its_journal(
         ),
         ("nowhere/at/all", r"nowhere/at/all: no run in "),
         ("empty", r"empty is the folder of no finished run \(no summary\.json\), and no results folder"),
-        ("notes.txt", r"notes\.txt is no baseline; name a run's folder, its summary\.json, or a saved"),
+        ("notes.txt", r"notes\.txt is no baseline; name a run's folder, its summary\.json, a saved"),
         ("broken", r"broken/summary\.json: cannot be read"),
     ],
 )
@@ -178,3 +178,15 @@ def test_a_broken_name_is_said(output: Path, content: str) -> None:
     (output / "baselines" / "main.json").write_text(content)
     with pytest.raises(GateError, match=r"main\.json: cannot be read .*set the baseline again"):
         opened("main", output)
+
+
+def test_a_results_file_of_one_checkpoint_is_a_baseline_of_totals(output: Path) -> None:
+    row = {"checkpoint": "checkpoint-655", "real1": 0.65, "coref_samples": 2400}
+    path = output.parent / "checkpoint-655_eval_results.json"
+    path.write_text(json.dumps(row), encoding="utf-8")
+    source = opened(path.name, output)
+    assert (source.kind, [one.metrics["real@1"].value for one in source.saved]) == ("run", [0.65])
+    assert source.load(source.saved[0]).items.examples == []
+    path.write_text(json.dumps([row, {**row, "checkpoint": "b"}]), encoding="utf-8")
+    with pytest.raises(GateError, match="has 2 checkpoints; name a file with the results of one"):
+        opened(path.name, output)

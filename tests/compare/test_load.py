@@ -239,3 +239,30 @@ def test_a_number_of_items_of_an_unknown_benchmark_is_refused(tmp_path: Path) ->
     table = write(tmp_path / "t.csv", row("a", 1), row("b", 1))
     with pytest.raises(DataError, match="--items: no benchmark 'dorp' in these results; there are: "):
         find_candidates([f"{table}#a", f"{table}#b"], output=tmp_path, sizes={"dorp": 5})
+
+
+def test_a_folder_with_one_results_file_of_any_name_is_that_file(tmp_path: Path) -> None:
+    content = {"results": {"t": {"acc": 0.5}}, "config": {"model_args": "pretrained=org/m"}}
+    for folder, names in {"a": ["results"], "b": ["old"], "two": ["x", "y"], "none": []}.items():
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    folders = [str(tmp_path / name) for name in ("a", "b")]
+    assert [one.entries.keys() for one in find_candidates(folders, output=tmp_path / "r")] == [{"t"}, {"t"}]
+    with pytest.raises(DataError, match=r"two has 2 results files; name one: x\.json, y\.json"):
+        find_candidates([folders[0], str(tmp_path / "two")], output=tmp_path / "r")
+    with pytest.raises(DataError, match=r"none: a folder without results"):
+        find_candidates([folders[0], str(tmp_path / "none")], output=tmp_path / "r")
+
+
+def test_a_file_of_which_nothing_can_be_read_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "a_results.json"
+    path.write_text(json.dumps({"results": {"t": {"judge": 7.8}}}), encoding="utf-8")
+    with pytest.raises(DataError, match=r"neither a share nor surely in per cent: t judge 7\.8"):
+        find_candidates([str(path), str(path)], output=tmp_path / "r")
+
+
+def test_the_newest_run_is_called_last(results: Path) -> None:
+    names = [one.name for one in find_candidates(["last"], output=results)]
+    assert len(names) > 1
+    assert find_candidates([f"last#{names[0]}", f"last#{names[1]}"], output=results)[1].name == names[1]

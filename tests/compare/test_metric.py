@@ -46,6 +46,15 @@ def test_errors_without_sizes_make_a_normal_approximation() -> None:
     assert "numbers of items are not known" in (found.why or "")
 
 
+@pytest.mark.parametrize("value", [0.0, 0.3, 1.0])
+def test_an_error_of_0_tells_nothing(value: float) -> None:
+    assert "two shares" in compared(of(0.6, n=60), of(value, 0.0, 4)).method
+    unsized = compared(of(0.6, 0.02), of(value, 0.0, 4))
+    assert (unsized.p, unsized.low) == (None, None)
+    assert unsized.why == "numbers of items are not known; --items b=N gives them"
+    assert compared(of(0.6, 0.3, 60), of(value, 0.0, 4)).why == "standard errors are not known"
+
+
 def test_a_value_alone_gives_the_difference_alone_and_says_what_is_missing() -> None:
     found = compared(of(0.3), of(0.4, 0.01, 100))
     assert found.difference == pytest.approx(0.1)

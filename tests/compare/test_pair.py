@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.compare.candidate import NO_ITEMS, Candidate
-from harness.compare.pair import Pair, by_group, compare_pair
+from harness.compare.groups import by_group
+from harness.compare.pair import Pair, compare_pair
 from harness.core.errors import DataError
 from harness.reports import comparison
 from harness.reports.comparison import pair_facts
@@ -262,6 +263,69 @@ def test_groups_can_be_compared_as_benchmarks_of_their_own() -> None:
     assert list(pair.judged) == ["mmlu/algebra", "mmlu/physics"]
     assert [line.comparison.n for line in pair.lines] == [30, 30]
     assert [round(line.comparison.difference or 0, 4) for line in pair.lines] == [0.6667, 0.3333]
+
+
+def of_subjects(name: str, subjects: dict[str, list[float]], benchmark: str = "mmlu") -> Candidate:
+    one = ran(name, {benchmark: [score for scores in subjects.values() for score in scores]})
+    entry = one.entries[benchmark]
+    groups: list[str | None] = [subject for subject, scores in subjects.items() for _ in scores]
+    items = replace(entry.items, groups=groups)
+    return replace(one, entries={benchmark: replace(entry, items=items)})
+
+
+def test_each_group_has_its_own_number_of_items() -> None:
+    one = of_subjects("a", {"algebra": right(10, 20), "physics": right(5, 40)})
+    entry = one.entries["mmlu"]
+    marked = replace(entry, saved=replace(entry.saved, of=14042, mark="60 of 14,042 items"))
+    entries = by_group(replace(one, entries={"mmlu": marked})).entries
+    assert [(one.saved.scored, one.saved.of, one.saved.mark) for one in entries.values()] == [
+        (20, 0, "part of the items"),
+        (40, 0, "part of the items"),
+    ]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_subjects_of_a_run_pair_with_the_tasks_of_a_file(turned: bool) -> None:
+    run = of_subjects("run", {"virology": right(30, 60), "marketing": right(20, 40)})
+    file = printed("file", {"mmlu_virology": (0.6, None, 166), "mmlu_marketing": (0.5, None, 234)})
+    pair = compare_pair(run, file) if turned else compare_pair(file, run)
+    assert {name: line.comparison.n for name, line in pair.judged.items()} == {
+        "mmlu_virology": 60,
+        "mmlu_marketing": 40,
+    }
+    assert pair.only_in(pair.baseline, pair.new) == pair.only_in(pair.new, pair.baseline) == []
+
+
+@pytest.mark.parametrize("task", ["minerva_math_counting_and_prob", "math_5000_Counting_&_Probability"])
+def test_subjects_of_math_pair_by_every_name_that_they_have(task: str) -> None:
+    run = of_subjects("run", {"Counting_&_Probability": right(30, 60)}, "math_5000")
+    assert list(compare_pair(printed("file", {task: (0.6, None, 474)}), run).judged) == [task]
+    ours = printed("ours", {"math_5000_Counting_&_Probability": (0.5, None, 474)})
+    assert list(compare_pair(printed("file", {task: (0.6, None, 474)}), ours).judged) == [task]
+
+
+def test_what_another_file_calls_exact_match_is_the_score_that_ours_has_for_it() -> None:
+    task = "hendrycks_math_algebra"
+    run = of_subjects("run", {"Algebra": right(30, 60)}, "math_5000")
+    entry = run.entries["math_5000"]
+    saved = replace(
+        entry.saved,
+        primary="hendrycks_exact",
+        metrics={"hendrycks_exact": replace(entry.saved.metrics["acc"], name="hendrycks_exact")},
+    )
+    items = replace(entry.items, scores={"hendrycks_exact": entry.items.scores["acc"]})
+    run = replace(run, entries={"math_5000": replace(entry, saved=saved, items=items)})
+    pair = compare_pair(printed("file", {task: (0.6, None, 1187)}, metric="exact_match"), run)
+    assert pair.judged[task].metric == "hendrycks_exact"
+
+
+def test_differences_of_values_above_one_are_told_in_their_own_unit() -> None:
+    pair = compare_pair(ran("a", {"b": [20.0, 30.0, 40.0, 50.0]}), ran("b", {"b": [21.0, 31.0, 41.5, 52.0]}))
+    (line,) = pair.lines
+    assert comparison.cells(line).points == "+1.3750"
+    assert line.verdict is not None
+    assert line.verdict.why.startswith("+1.3750 [")
+    assert "point" not in line.verdict.why
 
 
 # Whatever the scores are

@@ -88,6 +88,23 @@ def test_of_a_benchmark_only_the_named_groups_are_taken() -> None:
     assert not within.takes(BENCHMARKS[0], None)
 
 
+def test_a_subject_of_mmlu_is_meant_by_its_name_as_a_task_too() -> None:
+    mmlu = one("mmlu", group="subject", published_rows={"virology": 2, "marketing": 3})
+    tasks = Tasks.of(["mmlu_virology"])
+    assert tasks.unknown([(mmlu, ("virology", "marketing"))]) is None
+    assert (tasks.chosen(mmlu), tasks.takes(mmlu, "virology"), tasks.takes(mmlu, "marketing")) == (
+        True,
+        True,
+        False,
+    )
+    without = Tasks.of(["mmlu", "-mmlu_virology"])
+    assert (without.chosen(mmlu), without.takes(mmlu, "virology"), without.takes(mmlu, "marketing")) == (
+        True,
+        False,
+        True,
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

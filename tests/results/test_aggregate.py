@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from harness.core.errors import BenchmarkError, HarnessError
 from harness.core.marks import Extent
 from harness.metrics import MACRO_F1
+from harness.metrics.multiple_choice import BITS
 from harness.results.aggregate import summarize
 from harness.results.records import STATUSES, Record
 from harness.results.store_entry import STUDIED, saved_of
@@ -126,6 +127,19 @@ def test_an_aggregation_adds_a_metric():
     metrics = only(summarised(records, items)).metrics
     assert metrics["perplexity"].value == pytest.approx(7)
     assert metrics["logprob"].value == pytest.approx(-math.log(7))
+
+
+def test_an_interval_of_bits_is_not_below_zero():
+    items = collect(["winogrande"], ["c"], 4)
+    records = [
+        record(one, {"acc": 0.0, "bits_per_byte": value})
+        for one, value in zip(items, (0, 0, 0, 3.0), strict=True)
+    ]
+    plain = only(summarised(records, items)).metrics["bits_per_byte"]
+    told = declaration("winogrande", aggregate={"bits_per_byte": BITS["bits_per_byte"].plain()})
+    bits = only(summarised(records, items, winogrande=told)).metrics["bits_per_byte"]
+    assert known(plain.low) < 0
+    assert (bits.low, bits.high) == (0.0, plain.high)
 
 
 def test_an_aggregation_replaces_the_mean_of_the_same_name():

@@ -20,14 +20,16 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-from harness.compare.candidate import Candidate, Entry, Source, published_entry, told_by_path
+from harness.compare.candidate import Candidate, Entry, Source, published_entry, told_by_file, told_by_path
 from harness.compare.formats.base import Table, json_content, read_json
 from harness.compare.formats.run import about
-from harness.compare.formats.task_metrics import metrics_of, primary_of
+from harness.compare.formats.task_metrics import TaskMetrics, metrics_of, primary_of, scale_notes, scales_of
 from harness.core.aggregation import aggregation_of, mean
 from harness.core.files import SCHEMA, file_name
 from harness.results.summary import Result, Summary, finite
 
+_AVERAGE: Final = re.compile(r"all|overall|average|avg|mean|(.*[|:])?_average([|:].*)?", re.IGNORECASE)
+_DATED: Final = re.compile(r"\d{4}-\d\d-\d\d")
 MMLU_GROUPS: Final = ("mmlu_stem", "mmlu_humanities", "mmlu_social_sciences", "mmlu_other")
 """Tasks that are named like a subject of MMLU, and are several."""
 
@@ -60,6 +62,22 @@ def table_of(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def newest(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The results by task; of those that are nested by the date of a run, the newest run's."""
+    found = dict(results)
+    for task, values in results.items():
+        if values and all(_DATED.match(key) and isinstance(one, Mapping) for key, one in values.items()):
+            found[task] = values[max(values)]
+    return found
+
+
+def averages(results: Iterable[str]) -> set[str]:
+    """The tasks that are averages by their names, such as ``all`` and ``mmlu:_average``, of others in the file."""
+    names = list(results)
+    found = {name for name in names if _AVERAGE.fullmatch(name)}
+    return found if len(found) < len(names) else set()
+
+
 def is_task_file(content: object) -> TypeGuard[Mapping[str, Any]]:
     """Return whether this is the content of a file by task, or of lm-evaluation-harness."""
     return (
@@ -79,16 +97,26 @@ def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Ma
     """The candidate of the content of such a file. Raises as ``read_task_file``."""
     name = str(content.get("model") or file_stem(path))
     info = table_of(content.get("checkpoint_info"))
-    known = told_by_path(str(info.get("path") or name)) | _about(info)
-    entries, left_out = {}, []
-    wholes, directions = _wholes(content["results"]), table_of(content.get("higher_is_better"))
-    for task, values in content["results"].items():
+    told = told_by_path(str(info.get("path") or name)) or told_by_file(path, name)
+    known = told | _about(info)
+    entries, left_out, read = {}, list[str](), dict[str, TaskMetrics]()
+    results, directions = newest(content["results"]), table_of(content.get("higher_is_better"))
+    wholes, scales = _wholes(results), None if "schema" in content else scales_of(results)
+    for task, values in results.items():
         if task in wholes:
             left_out.append(f"{path.name}: {task} is left out, {wholes[task]} are compared")
             continue
-        found = metrics_of(values, where=f"{path}, {task}", n=values.get("samples"), default=sizes.get(task))
+        found = metrics_of(
+            values,
+            where=f"{path}, {task}",
+            task=task,
+            n=values.get("samples", values.get("num_total")),
+            default=sizes.get(task),
+            scales=scales,
+        )
+        read[task] = found
         if not found.metrics:
-            left_out.append(f"{path.name}: {task} has no values")
+            left_out += [] if found.unknown else [f"{path.name}: {task} has no values"]
             continue
         saved = published_entry(
             task,
@@ -103,6 +131,7 @@ def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Ma
             invalid=str(values["not_valid"]) if values.get("not_valid") else None,
         )
         entries[task] = Entry(saved=saved)
+    left_out += scale_notes(path.name, read)
     return Candidate(name=name, origin=path.name, about=known, entries=entries, notes=tuple(left_out))
 
 
@@ -128,7 +157,7 @@ def file_stem(path: Path) -> str:
 
 def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """The tasks whose items are those of several other tasks together, with words for these."""
-    found = {}
+    found = dict.fromkeys(averages(results), "the others")
     for task, values in results.items():
         stem = "mmlu" if task.startswith("mmlu") else task
         parts = [

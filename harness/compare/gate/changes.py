@@ -41,8 +41,9 @@ class _Earlier:
     """The results of earlier runs. Checkpoints of a series that were asked alike share one search: there may be
     hundreds of either."""
 
-    def __init__(self, results: Sequence[StoredResult]) -> None:
+    def __init__(self, results: Sequence[StoredResult], named: Sequence[StoredResult]) -> None:
         self._results = results
+        self._named = named
         self._alike: dict[str, list[StoredResult]] = {}
         self._best: dict[tuple[str, str], tuple[StoredResult, int] | None] = {}
         self._composites: dict[tuple[str, ...], tuple[float, StoredResult, int] | None] = {}
@@ -75,7 +76,8 @@ class _Earlier:
     def _comparable(self, saved: StoredResult) -> list[StoredResult]:
         way = _way(saved)
         if way not in self._alike:
-            self._alike[way] = comparable(saved, self._results)
+            named = [one for one in self._named if one.benchmark == saved.benchmark]
+            self._alike[way] = named or comparable(saved, self._results)
         return self._alike[way]
 
 
@@ -85,13 +87,16 @@ def _way(saved: StoredResult) -> str:
     return json.dumps([*named, saved.conditions], sort_keys=True)
 
 
-def changes_of(results: Iterable[StoredResult], earlier: Sequence[StoredResult]) -> list[Change]:
-    """The changes of every metric and composite of a run, where there is anything to compare with."""
+def changes_of(
+    results: Iterable[StoredResult], earlier: Sequence[StoredResult], named: Sequence[StoredResult] = ()
+) -> list[Change]:
+    """The changes of every metric and composite of a run, where there is anything to compare with. ``named`` are
+    results of somebody's file, which stand for the best so far of their benchmarks."""
     mine: dict[str, dict[str, StoredResult]] = {}
     for saved in results:
         if saved.complete:
             mine.setdefault(saved.checkpoint, {})[saved.benchmark] = saved
-    known = _Earlier(earlier)
+    known = _Earlier(earlier, named)
     found = []
     for checkpoint, same in mine.items():
         changes = [_of_metric(saved, metric, known) for saved in same.values() for metric in saved.metrics]

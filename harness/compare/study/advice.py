@@ -2,7 +2,7 @@
 
 Everything rests on numbers of this study. Where it holds none, the advice is "no evidence", with the reason.
 
-- **The checkpoint**: by the first composite, else the first benchmark's primary metric. Of the checkpoints that cannot
+- **The checkpoint**: by a composite, else the primary metric that most checkpoints have. Of the checkpoints that cannot
   be told from the best of it, the one measured best that no other of them beats on another primary metric (Holm over
   these tests). The earliest of them in its series is named too.
 - **Expected** of it on further items of the kind: its value after allowing for the choice, with the interval that its
@@ -19,11 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from harness.compare.candidate import Entry
 from harness.compare.load import select
 from harness.compare.study.bests import Duel
 from harness.compare.study.between import Between, gain
 from harness.compare.study.points import Measure, Point, Study
 from harness.compare.study.pool import Pool
+from harness.core.declared import shipped_names
+from harness.core.lm_eval_names import translated
 from harness.core.text import place_text
 from harness.statistics.best_of_many import best_of
 from harness.statistics.comparison import z_quantile
@@ -54,14 +57,15 @@ NO_GAIN: Final = (
 class Chosen:
     """The checkpoint to go on from: the one measured best of ``rivals`` + 1 that cannot be told apart.
 
-    ``expected`` is what further items would give; None where nothing is known of the noise. ``vetoed`` are rivals that
-    another one beats on the measure beside them. ``earliest`` is the rival with the least training in its own
-    series, where that is less than the chosen one's.
+    ``highest``: it is also the one measured best of all. ``expected`` is what further items would give; None where
+    nothing is known of the noise. ``vetoed`` are rivals that another one beats on the measure beside them. ``earliest``
+    is the rival with the least training in its own series, where that is less than the chosen one's.
     """
 
     point: Point
     measure: Measure
     value: float
+    highest: bool
     of: int
     rivals: tuple[Point, ...]
     expected: Contrast | None
@@ -109,17 +113,23 @@ class Advice:
 
 def advice(study: Study, pools: Mapping[str, Pool], found: Sequence[Between]) -> Advice:
     """The advice that the study supports."""
-    main = _main(found)
+    main = _main(found, pools)
     chosen = None if main is None else choose(study, pools, main.measure)
     why = "" if chosen else "no evidence: no measure with two checkpoints whose noise is known"
     more = [] if main is None else _more_items(main, study.level)
     return Advice(chosen=chosen, why=why, more=tuple(more), plan=tuple(_plan(study, pools, chosen, more)))
 
 
-def _main(found: Sequence[Between]) -> Between | None:
-    """The measure that decides: the first composite, else the first primary metric."""
-    composites = [one for one in found if one.measure.composite is not None]
-    return next(iter([*composites, *found]), None)
+def _main(found: Sequence[Between], pools: Mapping[str, Pool]) -> Between | None:
+    """The measure that decides, in whatever order files have them: a composite before others, one whose noise is known,
+    the one of most checkpoints, the first by name."""
+
+    def order(one: Between) -> tuple[bool, bool, int, str]:
+        pool = pools[one.measure.key]
+        known = len(pool.points) > 1 and pool.noise(range(len(pool.points))) is not None
+        return not known, one.measure.composite is None, -len(pool.points), one.measure.key
+
+    return min(found, key=order, default=None)
 
 
 def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen | None:
@@ -141,6 +151,7 @@ def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen 
         point=pool.points[best],
         measure=measure,
         value=sign * pool.means[best],
+        highest=best == choice.place,
         of=len(places),
         rivals=kept,
         expected=_expected(pool, best, choice.measured - choice.shrunk, study.level),
@@ -155,7 +166,10 @@ def _expected(pool: Pool, place: int, luck: float, level: float) -> Contrast | N
     if one.low is None or one.high is None:
         return None
     found = replace(one, value=one.value - luck, low=one.low - luck, high=one.high - luck, p=None)
-    return found if pool.measure.higher_is_better else found.opposite
+    found = found if pool.measure.higher_is_better else found.opposite
+    if not pool.measure.share or found.low is None or found.high is None:
+        return found
+    return replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
 
 
 def _vetoed(
@@ -243,10 +257,10 @@ def _plan(
 
 
 def _go_on(study: Study, pool: Pool, chosen: Chosen) -> Planned:
-    tasks = ",".join(_benchmarks(chosen.measure))
+    entries = [chosen.point.candidate.entries[name] for name in _benchmarks(chosen.measure)]
     return Planned(
         aim=f"after training on from {chosen.point.name}: score the new checkpoints",
-        command=f"pytest evals/ --checkpoint 'runs/NEW/checkpoint-*' --eval-tasks {tasks}",
+        command=_command(entries, "--checkpoint 'runs/NEW/checkpoint-*'"),
         expected=_gains(study, pool) or NO_GAIN,
     )
 
@@ -280,16 +294,19 @@ def _difference(value: float | None, low: float | None, high: float | None, meas
 def _decide(one: MoreItems, level: float) -> Planned:
     first, second = one.duel.first.point, one.duel.second.point
     names = _benchmarks(one.measure)
-    again = f"pytest evals/ {_given(first)} {_given(second)} --eval-tasks {','.join(names)}"
     aim = f"decide {first.name} against {second.name} by {one.measure.label}"
     entries = [point.candidate.entries[name] for point in (first, second) for name in names]
+    given = [_given(first), _given(second)]
+    again = _command(entries, " ".join(given)) if all(given) else ""
     if not all(entry.items.examples for entry in entries):
         return Planned(aim=aim, command=again, expected=PAIRED)
     room = min(max(entry.saved.of, entry.saved.scored) / entry.saved.scored for entry in entries)
     if one.times is None or one.times > room:
         return Planned(aim=aim, command="", expected=_too_few(one, room))
     limit = "all" if len(names) > 1 else f"{one.needed}"
-    return Planned(aim=aim, command=f"{again} --eval-limit {limit}", expected=_range(one, level))
+    return Planned(
+        aim=aim, command=f"{again} --eval-limit {limit}" if again else "", expected=_range(one, level)
+    )
 
 
 def _too_few(one: MoreItems, room: float) -> str:
@@ -314,6 +331,25 @@ def _benchmarks(measure: Measure) -> list[str]:
 
 
 def _given(point: Point) -> str:
-    """The option that names the checkpoint: its path where a run knew it, else its name to be replaced."""
+    """The option that names the checkpoint; empty where no run knew its path."""
     paths = (entry.saved.path for entry in point.candidate.entries.values())
-    return f"--checkpoint {shlex.quote(next(filter(None, paths), f'PATH_OF/{point.name}'))}"
+    path = next(filter(None, paths), "")
+    return f"--checkpoint {shlex.quote(path)}" if path else ""
+
+
+def _command(entries: Sequence[Entry], given: str) -> str:
+    """The command that scores checkpoints on these benchmarks: of the shipped ones, or of the files here; empty
+    where somebody's file names a benchmark that there is none of."""
+    shipped = shipped_names()
+    terms: dict[str, bool] = {}
+    for entry in entries:
+        saved = entry.saved
+        names = translated(saved.benchmark, shipped, theirs=saved.published)
+        known = all(name.partition("/")[0] in shipped for name in names)
+        if saved.published and not known:
+            return ""
+        terms |= {name if known else saved.benchmark: known for name in names}
+    tasks = shlex.quote(",".join(terms))
+    if all(terms.values()):
+        return f"touchstone run --tasks {tasks} {given}"
+    return f"pytest {given} --eval-tasks {tasks}"

@@ -87,8 +87,8 @@ def curves_of(study: Study) -> list[Curve]:
 
 
 def curve_of(study: Study, series: Series, measure: Measure) -> Curve | None:
-    """The curve of a measure along a series; None with fewer than two points that have it."""
-    found = study.measured(series, measure)
+    """The curve of a measure along a series; None with fewer than two points that have it at a known place."""
+    found = study.ordered(series, measure)
     if len(found) < LEAST:
         return None
     points, values = tuple(point for point, _ in found), tuple(value for _, value in found)
@@ -117,10 +117,7 @@ def _tested(study: Study, plain: Curve, known: Together) -> Curve:
         drop = known.best(range(plain.last), plain.last, sample)
     if plain.at(plain.start) != plain.at(plain.peak):
         rise = known.best(range(1, len(plain.points)), 0, sample)
-    places = [plain.series.place(point) for point in plain.points]
-    at = [float(place) if place is not None else float(number) for number, place in enumerate(places)]
-    if any(place is None for place in places):
-        at = [float(number) for number in range(len(places))]
+    at = [float(place) for point in plain.points if (place := plain.series.place(point)) is not None]
     return replace(
         plain,
         drop=drop,

@@ -94,11 +94,7 @@ def forgetting(study: Study, examples: int = EXAMPLES) -> list[Forgetting]:
 
 def forgotten_in(study: Study, series: Series, measure: Measure) -> Forgetting | None:
     """The changes within a series; None where fewer than two of its points have items in common."""
-    points = [
-        point
-        for point, value in study.measured(series, measure)
-        if study.has_items(point, measure) and not value.invalid
-    ]
+    points = [point for point, _ in study.ordered(series, measure) if study.has_items(point, measure)]
     scores = aligned(study, points, measure) if len(points) > 1 else None
     if scores is None or not measure.share:
         return None

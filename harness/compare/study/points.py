@@ -190,10 +190,19 @@ class Study:
         """The measure at the point; None where it was not measured."""
         return self.values.get((point.name, measure.key))
 
+    def valid(self, point: Point, measure: Measure) -> Value | None:
+        """The measure at the point; None also where it is not to be believed."""
+        value = self.value(point, measure)
+        return None if value is None or value.invalid else value
+
     def measured(self, series: Series, measure: Measure) -> list[tuple[Point, Value]]:
-        """The points of a series that have the measure, in order, each with its value."""
-        found = ((point, self.value(point, measure)) for point in series.points)
+        """The points of a series that have a valid value of the measure, in order, each with it."""
+        found = ((point, self.valid(point, measure)) for point in series.points)
         return [(point, value) for point, value in found if value is not None]
+
+    def ordered(self, series: Series, measure: Measure) -> list[tuple[Point, Value]]:
+        """The same of those whose place in the training is known, which alone have an order."""
+        return [one for one in self.measured(series, measure) if series.place(one[0]) is not None]
 
     def series_of(self, point: Point) -> Series:
         """The series that the point is in."""

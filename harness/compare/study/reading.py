@@ -8,13 +8,14 @@ series are named ``TRAINING/LENGTH``. Checkpoints without any place in a trainin
 from __future__ import annotations
 
 import glob
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from harness.compare.candidate import Candidate
 from harness.compare.formats import format_of
@@ -26,6 +27,7 @@ from harness.compare.metric import by_score, condition_text, conditions_apart
 from harness.compare.study.points import Measure, Point, Series, Study, Value
 from harness.compare.study.series import about_series, steps_per_epoch
 from harness.compare.study.values import value_of
+from harness.compare.study.ways import by_way
 from harness.core.composite import COMPOSITE, Composite
 from harness.core.errors import DataError
 from harness.core.text import count, listed
@@ -78,9 +80,13 @@ def read_tables(
             places.setdefault(path.resolve() / name, (path, name))
     tables = [(str(path), _named(read_file(path, sizes), name, path)) for path, name in places.values()]
     tables += more.items()
-    if not any(table.candidates for _, table in tables):
+    if not any(one.entries for _, table in tables for one in table.candidates):
         bad = next((f"{path}, {row}" for path, table in tables for row in table.bad), "")
-        raise DataError(bad or f"no results in {listed(arguments) if arguments else f'{output}/'}")
+        nothing = f"no results in {listed(arguments) if arguments else f'{output}/'}"
+        why = next(
+            (f"{nothing}; {n}" for _, table in tables for one in table.candidates for n in one.notes), ""
+        )
+        raise DataError(bad or why or nothing)
     check_sizes(sizes, dict.fromkeys(n for _, t in tables for one in t.candidates for n in one.entries))
     return Read(tuple(tables), tuple(left_out))
 
@@ -181,6 +187,7 @@ class _Draft:
     """A point before it has a series and a name."""
 
     candidate: Candidate
+    way: str = ""
     began: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -218,10 +225,10 @@ def _merged(candidates: Iterable[Candidate]) -> tuple[list[_Draft], list[str]]:
     """A draft for each checkpoint, with the newest result of each benchmark; and notes on older ones."""
     found: dict[Any, _Draft] = {}
     older: Counter[str] = Counter()
-    for one in candidates:
-        draft = _Draft(replace(one, entries={}, composites={}))
+    for one, way in by_way(list(candidates)):
+        draft = _Draft(replace(one, entries={}, composites={}), way)
         fresh = _Draft(one)
-        key = (fresh.training, one.name, fresh.seq_len, fresh.fingerprint or id(one))
+        key = (fresh.training, one.name, fresh.seq_len, fresh.fingerprint or id(one), way)
         kept = found.setdefault(key, draft)
         for name, entry in one.entries.items():
             if name in kept.began:
@@ -241,28 +248,42 @@ def _merged(candidates: Iterable[Candidate]) -> tuple[list[_Draft], list[str]]:
     return list(found.values()), notes
 
 
+class _Key(NamedTuple):
+    """The key of a series: what its checkpoints have in common. ``way`` is how they were asked (``ways``)."""
+
+    training: str
+    seq_len: int | None
+    way: str
+
+
 def _series(drafts: Sequence[_Draft], told: Mapping[str, Mapping[str, str]]) -> list[Series]:
     """The series in the order in which they were named, their points in the order of the training."""
-    groups: dict[tuple[str, int | None], list[_Draft]] = {}
+    groups: dict[_Key, list[_Draft]] = {}
     for one in drafts:
-        groups.setdefault((one.training, one.seq_len), []).append(one)
-    kept: dict[tuple[str, int | None], list[_Draft]] = {}
-    for (training, length), members in groups.items():
-        if training and any(one.placed for one in members):
-            kept[training, length] = members
+        groups.setdefault(_Key(one.training, one.seq_len, one.way), []).append(one)
+    kept: dict[_Key, list[_Draft]] = {}
+    for key, members in groups.items():
+        if key.training and any(one.placed for one in members):
+            kept[key] = members
         elif placed := [one for one in members if one.placed]:
-            kept[training, length] = placed
+            kept[key] = placed
         for one in members:
-            if (training, length) not in kept or one not in kept[training, length]:
-                kept.setdefault((f"\0{one.candidate.name}", length), []).append(one)
-    names = _training_names(dict.fromkeys(training for training, _ in kept))
-    lengths = Counter(training for training, _ in kept)
+            if one not in kept.get(key, ()):  # without a place it has no order among others, even of one name
+                alone = key._replace(training=f"\0{one.candidate.name}")
+                again = itertools.count(2)
+                while alone in kept:
+                    alone = key._replace(training=f"\0{one.candidate.name} [{next(again)}]")
+                kept[alone] = [one]
+    names = _training_names(dict.fromkeys(key.training for key in kept))
+    lengths = {one: {key.seq_len for key in kept if key.training == one} for one in names}
+    ways = {one: {key.way for key in kept if key.training == one} for one in names}
     taken: Counter[str] = Counter(one.candidate.name for one in drafts)
     found = []
     used: Counter[str] = Counter()
-    for (training, length), members in kept.items():
-        several = lengths[training] > 1 and length is not None
+    for (training, length, way), members in kept.items():
+        several = len(lengths[training]) > 1 and length is not None
         name = f"{names[training]}/{length}" if several else names[training]
+        name += f" {way}" if way and len(ways[training]) > 1 else ""
         points = [_point(one, name, taken, used) for one in sorted(members, key=_order)]
         notes = [one.info for one in members]
         found.append(
@@ -331,22 +352,22 @@ def _point(one: _Draft, series: str, taken: Counter[str], used: Counter[str]) ->
 
 def _measures(points: Sequence[Point], more: Iterable[Composite], every: bool) -> list[Measure]:
     """The primary metrics with the parts of composites, by benchmark, then the composites."""
-    entries = [entry for point in points for entry in point.candidate.entries.values()]
-    composites = composites_of((entry.saved for entry in entries), more)
+    entries = [entry for point in points for entry in point.candidate.entries.items()]
+    composites = composites_of((entry.saved for _, entry in entries), more)
     parts = {(part.benchmark, part.metric) for one in composites for part in one.parts}
     found: dict[str, dict[str, Measure]] = {}
-    for entry in entries:
+    for benchmark, entry in entries:
         saved = entry.saved
-        own = found.setdefault(saved.benchmark, {})
+        own = found.setdefault(benchmark, {})
         first = by_score(entry, saved.primary)
         for metric in dict.fromkeys((first, *saved.metrics)):
-            wanted = metric == first or every or (saved.benchmark, metric) in parts
+            wanted = metric == first or every or (benchmark, metric) in parts
             if not wanted or metric in own or metric not in saved.metrics:
                 continue
             own[metric] = Measure(
-                benchmark=saved.benchmark,
+                benchmark=benchmark,
                 metric=metric,
-                label=_LABELS.get((saved.benchmark, metric), f"{saved.benchmark} {metric}"),
+                label=_LABELS.get((benchmark, metric), f"{benchmark} {metric}"),
                 higher_is_better=saved.aggregation(metric).higher_is_better,
                 primary=metric == first,
             )

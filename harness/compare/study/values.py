@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from harness.compare.candidate import AS_PUBLISHED, Candidate, Entry
 from harness.compare.metric import is_share, metric_of
@@ -24,6 +25,9 @@ from harness.results.summary import Metric
 from harness.statistics.comparison import LEVEL, z_quantile
 from harness.statistics.moments import t_quantile
 from harness.statistics.proportions import wilson_limits
+
+_POSITIVE: Final = ("perplexity", "bits_per_byte")
+"""Parts of the names of metrics that are not below 0."""
 
 
 def value_of(candidate: Candidate, measure: Measure) -> Value | None:
@@ -45,11 +49,16 @@ def with_limits(metric: Metric, benchmark: str) -> Metric:
     if metric.n and is_share(metric):
         low, high = wilson_limits(value, metric.n, z_quantile(LEVEL))
         error = math.sqrt(value * (1 - value) / (metric.n - 1)) if metric.n > 1 else None
+        if error == 0:  # all right or all wrong: not without noise, which few items did not show
+            error = (high - low) / z_quantile(LEVEL)
         return replace(metric, low=low, high=high, stderr=error, method="Wilson, from the number of items")
     if metric.stderr:
         known = metric.n > 1
         half = (t_quantile(metric.n - 1, LEVEL) if known else z_quantile(LEVEL)) * metric.stderr
-        return replace(metric, low=value - half, high=value + half, method="t" if known else "normal")
+        low = value - half
+        if any(name in metric.name for name in _POSITIVE) and value >= 0:
+            low = max(0.0, low)
+        return replace(metric, low=low, high=value + half, method="t" if known else "normal")
     lacking = f"the number of items is not known (--items {benchmark}=N gives it)"
     return replace(metric, why=lacking if 0 <= value <= 1 else "its standard error is not known")
 

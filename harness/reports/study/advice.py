@@ -68,7 +68,13 @@ def _capital(text: str) -> str:
 def _chosen(one: Chosen, names: int = 3) -> Iterable[tuple[str, str]]:
     """The checkpoint and why it is; so many ``names`` of those that cannot be told from it."""
     value = share_text(one.value, share=one.measure.share)
-    yield "go on from", f"{one.point.name}: {one.measure.label} {value}, the highest measured"
+    extreme = "highest" if one.measure.higher_is_better else "lowest"
+    told = (
+        f"the {extreme} measured"
+        if one.highest
+        else f"the {extreme} of those that no other one beats elsewhere"
+    )
+    yield "go on from", f"{one.point.name}: {one.measure.label} {value}, {told}"
     if one.rivals:
         who = f": {listed((point.name for point in one.rivals), names)}" if names else ""
         yield (
@@ -83,7 +89,7 @@ def _chosen(one: Chosen, names: int = 3) -> Iterable[tuple[str, str]]:
     if one.earliest is not None:
         yield "earlier", f"{one.earliest.name} had less training and cannot be told from it"
     if one.expected is not None:
-        yield "expect", f"on further items of this kind {_range(one)}: the highest of {one.of} is partly luck"
+        yield "expect", f"on further items of this kind {_range(one)}: the best of {one.of} is partly luck"
 
 
 def _range(one: Chosen) -> str:

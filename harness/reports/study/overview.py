@@ -217,7 +217,7 @@ def checkpoints(study: Study) -> Section:
 
 
 def _tables(study: Study, series: Series) -> Iterator[Table]:
-    measured = [one for one in study.measures if study.measured(series, one)]
+    measured = [one for one in study.measures if any(study.value(point, one) for point in series.points)]
     losses = any(point.val_loss is not None for point in series.points)
     for place in range(0, len(measured), COLUMNS):
         measures = measured[place : place + COLUMNS]
@@ -259,7 +259,7 @@ def _cell(study: Study, point: Point, measure: Measure) -> str:
 
 def _peaks(study: Study, series: Series, measure: Measure) -> Sequence[int]:
     """Return the rows with the best value, none where all are equal."""
-    found = [study.value(point, measure) for point in series.points]
+    found = [study.valid(point, measure) for point in series.points]
     known = [value.value for value in found if value is not None]
     if len(set(known)) < 2:
         return []

@@ -11,12 +11,12 @@ that it is not more than noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from harness.compare.study.curves import Curve, judged_curves
-from harness.compare.study.points import Axis, Measure, Series, Study
+from harness.compare.study.points import Axis, Measure, Point, Series, Study
 from harness.core.text import place_text
 from harness.reports.charts import best_of, ticks
 from harness.reports.formatting import NOTHING, cell_width
@@ -38,7 +38,7 @@ FEWEST: Final = 6
 SHOWN: Final = 6
 """The measures that a terminal shows without ``-v``."""
 
-NEAR: Final = 0.4
+NEAR: Final = 0.2
 """The part of a column by which a number on the axis may stand beside its place."""
 
 LINES: Final = 24
@@ -139,11 +139,11 @@ def bar(value: float | None, low: float, high: float) -> str:
     return BARS[min(len(BARS) - 1, int((value - low) / (high - low) * len(BARS) + 1e-9))]
 
 
-def scale(grid: Grid) -> str:
-    """Return the numbers below which columns stand, as many as fit."""
+def scale(grid: Grid, places: Iterable[float] = ()) -> str:
+    """Return the numbers below which columns stand, as many as fit: round ones, then those of checkpoints."""
     last = grid.first + grid.step * (grid.columns - 1)
     cells = [" "] * (2 * grid.columns + 9)
-    for place in [grid.first, last, *ticks(grid.first, last, 9)]:
+    for place in [grid.first, last, *ticks(grid.first, last, 9), *sorted(places)]:
         text, start = place_text(place), 2 * grid.column(place) + 1
         inside = grid.first <= place <= last and grid.stands_at(place)
         around = cells[start - 1 : start + len(text) + 1]
@@ -203,23 +203,25 @@ def _spark(
     signs: Mapping[tuple[str, str], str],
     intervals: bool,
 ) -> Spark:
-    places, values = [], []
+    places, values, shown = [], [], []
     for order, point in enumerate(series.points):
-        place, found = series.place(point), study.value(point, measure)
+        place, found = series.place(point), study.valid(point, measure)
+        if place is None and series.axis != "order":
+            continue
         places.append(float(order if place is None else place))
+        shown.append(point)
         values.append(found.value if found is not None and math.isfinite(found.value) else None)
     sign = signs.get((series.name, measure.key), "")
     spark = Spark(series.name, tuple(places), tuple(values), measure.higher_is_better, sign)
     return (
         spark
         if spark.best is None
-        else replace(spark, peak=_peak(study, series, measure, spark.best, intervals))
+        else replace(spark, peak=_peak(study, series, measure, shown[spark.best], intervals))
     )
 
 
-def _peak(study: Study, series: Series, measure: Measure, best: int, interval: bool) -> str:
+def _peak(study: Study, series: Series, measure: Measure, point: Point, interval: bool) -> str:
     """Return the value and its place: ``66.04 % at 3``, or ``66.04 [64.12, 67.91] at 3``."""
-    point = series.points[best]
     place, value = series.place(point), study.value(point, measure)
     where = point.short if place is None else place_text(place)
     if value is None:
@@ -245,7 +247,7 @@ def _block(
     told = [f"{spark.peak} {spark.sign}".rstrip() for spark in own]
     room = (WIDTH - width - max(map(cell_width, told)) - len("   ") - 1) // 2
     grid = grid_of(own, max(FEWEST, min(MOST, room)))
-    numbers = "" if axis == "order" else scale(grid)
+    numbers = "" if axis == "order" else scale(grid, {place for one in own for place in one.places})
     lines = [f"{_fit(title, width)} {numbers}"] if numbers else []
     if head:
         by = "" if axis == "order" else f"by {axis}, "
@@ -274,7 +276,7 @@ def glance(study: Study) -> Section | None:
         return None
     about = [f"[ ] the best of a series; {BARS[0]} the lowest, {BARS[-1]} the highest value of the measure"]
     about += [f"{sign}   {SIGNS[sign]}" for sign in SIGNS if sign in signs.values()]
-    lacking = f"{LACKING}   a checkpoint without a value"
+    lacking = f"{LACKING}   a checkpoint without a value, or with one that is NOT VALID"
     about += [lacking] if any(LACKING in line for block in blocks for line in block) else []
     parts = [Verbatim(tuple(block)) for block in blocks]
     brief = [*_brief(study, signs), "\n".join(about)]

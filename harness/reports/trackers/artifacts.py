@@ -18,6 +18,7 @@ from harness.compare.study.reading import study_of
 from harness.core.files import file_name
 from harness.reports.trackers.payload import Found, Place
 from harness.reports.trackers.secrets import Secrets
+from harness.reports.validity import token_limit
 from harness.results.journal import latest, places, read_at, read_journal
 from harness.results.records import Record, to_json
 from harness.results.summary import SUMMARY, Summary, wholes
@@ -150,8 +151,9 @@ def _asked(records: Iterable[Record]) -> dict[str, float] | None:
     found: dict[str, set[float]] = {}
     known = list(records)
     for record in known:
-        for request in (one["request"] for one in record.exchanges if one["kind"] == "Generate"):
+        for one in (one for one in record.exchanges if one["kind"] == "Generate"):
+            request = one["request"]
             found.setdefault("num_samples", set()).add(request["samples"] if request["temperature"] else 1)
-            for name in ("temperature", "max_new_tokens"):
-                found.setdefault(name, set()).add(request[name])
+            found.setdefault("temperature", set()).add(request["temperature"])
+            found.setdefault("max_new_tokens", set()).add(token_limit(one) or request["max_new_tokens"])
     return {name: values.pop() for name, values in found.items() if len(values) == 1} if known else None

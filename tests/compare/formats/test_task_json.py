@@ -370,6 +370,61 @@ def test_groups_are_left_out_where_their_tasks_are_there(tmp_path: Path) -> None
     assert "mmlu is left out" in one.notes[0]
 
 
+def test_groups_of_0_4_0_are_left_out_where_tasks_are_told_as_parts(tmp_path: Path) -> None:
+    results = {
+        "mmlu": {"acc,none": 0.3, "alias": "mmlu"},
+        "mmlu_stem": {"acc,none": 0.3, "alias": " - stem"},
+        "mmlu_anatomy": {"acc,none": 0.3, "alias": "  - anatomy"},
+        "arc_easy": {"acc,none": 0.6},
+    }
+    groups = {name: results[name] for name in ("mmlu", "mmlu_stem")}
+    assert list(read_lm_eval(lm_eval(tmp_path, results, groups=groups), {}).entries) == [
+        "mmlu_anatomy",
+        "arc_easy",
+    ]
+    alone = {name: results[name] for name in ("mmlu", "arc_easy")}
+    assert list(read_lm_eval(lm_eval(tmp_path, alone, groups={"mmlu": {}}), {}).entries) == [
+        "mmlu",
+        "arc_easy",
+    ]
+
+
+def test_averages_are_left_out_beside_the_tasks_that_they_are_of(tmp_path: Path) -> None:
+    names = ("all", "leaderboard|mmlu:_average|5", "leaderboard|mmlu:anatomy|5", "leaderboard|gsm8k|5")
+    path = lm_eval(tmp_path, {name: {"acc": 0.5} for name in names})
+    assert list(read_lm_eval(path, {}).entries) == [*names[2:]]
+    own = dumped(
+        tmp_path / "a_results.json", {"results": {name: {"acc": 0.5} for name in ("average", "arc")}}
+    )
+    assert list(read_task_file(own, {}).entries) == ["arc"]
+    assert list(read_lm_eval(lm_eval(tmp_path, {"all": {"acc": 0.5}}), {}).entries) == ["all"]
+
+
+def test_a_list_of_shots_has_one_number_for_each_task(tmp_path: Path) -> None:
+    results = {"arc_easy": {"acc": 0.5}, "piqa": {"acc": 0.5}}
+    for shots, expected in (([2, 3], [2, 3]), ([2, 3, 4], [None, None]), ("many", [None, None])):
+        path = dumped(tmp_path / "old.json", {"results": results, "config": {"num_fewshot": shots}})
+        entries = read_lm_eval(path, {}).entries.values()
+        assert [entry.saved.conditions.get("shots") for entry in entries] == expected
+
+
+def test_of_results_nested_by_the_date_of_a_run_the_newest_count(tmp_path: Path) -> None:
+    dates = {"2022-07-07-20-56-53": {"acc": 0.7}, "2022-08-01-00-00-00": {"acc": 0.8}}
+    one = read_task_file(dumped(tmp_path / "a_results.json", {"results": {"arc_easy": dates}}), {})
+    assert one.entries["arc_easy"].saved.metrics["acc"].value == 0.8
+
+
+@pytest.mark.parametrize("values", [(0, 1), (False, True), (0.0, 1.0)])
+def test_scores_of_samples_count_whatever_kind_of_number_they_are(tmp_path: Path, values: Any) -> None:
+    path = lm_eval(tmp_path, {"t": {"exact_match,none": 0.5}}, **{"n-samples": {"t": {"effective": 2}}})
+    lines = [
+        json.dumps({"doc_id": n, "doc_hash": f"h{n}", "filter": "none", "target": 1, "exact_match": value})
+        for n, value in enumerate(values)
+    ]
+    (tmp_path / f"samples_t_{DATE}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert read_lm_eval(path, {}).entries["t"].items.scores == {"exact_match": [0.0, 1.0]}
+
+
 def test_complete_samples_beside_the_results_are_its_items(tmp_path: Path) -> None:
     results = {"gsm8k": {"exact_match,strict-match": 0.5, "exact_match,flexible-extract": 1.0}}
     path = lm_eval(tmp_path, results, **{"n-samples": {"gsm8k": {"effective": 2}}})

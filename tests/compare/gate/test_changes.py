@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.compare.baselines import comparable
+from harness.compare.candidate import Source, published, published_entry
 from harness.compare.gate import changes
 from harness.compare.gate.changes import changes_of
 from harness.compare.ranking import rank
@@ -139,3 +140,15 @@ def test_a_series_looks_through_the_saved_results_once(monkeypatch: pytest.Monke
     assert {
         (one.against, one.of) for one in found if one.checkpoint != "shots" and one.metric == "real@1"
     } == {("old2", 3)}
+
+
+def test_results_of_a_named_file_stand_for_the_best_so_far() -> None:
+    metrics = {"real@1": published("real@1", 0.6, n=400), "real@5": published("real@5", 0.7, n=400)}
+    named = published_entry(
+        "real_coref", metrics, primary="real@1", source=Source("f.json", "0"), name="checkpoint-655"
+    )
+    found = changes_of([NEW], [saved(64, 70, "a")], [named])
+    assert [(one.metric, one.best, round(one.change, 2), one.against) for one in found] == [
+        ("real@1", 0.6, 6.0, "checkpoint-655"),
+        ("real@5", 0.7, 10.0, "checkpoint-655"),
+    ]

@@ -39,6 +39,11 @@ def test_no_number_between_two_columns_stands_on_the_axis() -> None:
     assert scale(grid_of([Spark("a", (1, 2, 3, 4, 5), (1, 2, 3, 4, 5))])) == " 1 2 3 4 5"
 
 
+def test_numbers_on_the_axis_are_those_of_the_columns_that_they_stand_at() -> None:
+    spark = Spark("a", (5, 10, 15, 20), (1, 2, 3, 4))
+    assert scale(grid_of([spark]), spark.places) == " 5 10  20"
+
+
 def test_what_was_not_measured_is_a_gap_with_a_point() -> None:
     assert drawn(Spark("a", (1, 2, 3), (1.0, None, 2.0))) == " ▁ ·[█]"
 

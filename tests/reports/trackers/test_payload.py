@@ -69,6 +69,15 @@ def test_a_result_has_the_parameters_of_its_checkpoint_and_how_texts_were_asked_
     assert [params[name] for name in ("checkpoint_epoch", "checkpoint_val_loss")] == [1.0, 1.25]
 
 
+def test_the_limit_of_new_tokens_is_the_one_that_was_used() -> None:
+    run = series_of(1)
+    run.manifest.setdefault("settings", {})["max_new_tokens"] = 64
+    place = Place("checkpoint-100", "winogrande")
+    asked = {"num_samples": 1, "temperature": 0.0, "max_new_tokens": 512}
+    found = by_name(tracked_runs(run, {}, {place: Found({}, asked)}))["eval_winogrande_checkpoint-100"].params
+    assert found["max_new_tokens"] == 64
+
+
 def test_where_no_text_was_asked_for_nothing_is_said_of_samples() -> None:
     run = series_of(1)
     place = Place("checkpoint-100", "winogrande")
