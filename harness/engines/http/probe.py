@@ -26,6 +26,7 @@ from harness.engines.http.calls import Failure, Malformed
 from harness.engines.http.replies import choices, logprob, token_number
 from harness.engines.http.retry import AWAY
 from harness.engines.http.scoring import Read, next_tokens, whole
+from harness.engines.http.texts import Wanted, check_end, check_new, check_uncut, fewest_tokens
 from harness.engines.http.tokens import KNOWN, Tokens, find_tokens
 from harness.engines.transformers.scoring.plan import Score, TokenWork
 
@@ -110,7 +111,7 @@ class Probe:
     def _identify(self, wanted: str | None) -> None:
         said = self._ask(f"{self._address.api}/models", None)
         if isinstance(said, Failure):
-            _raise_fatal(self._address, said)
+            _raise_fatal(self._address, said, named=wanted is not None)
         rows = _rows(said)
         self._found.model = model = choose_model(self._address, wanted, [str(row["id"]) for row in rows])
         row = next((row for row in rows if row["id"] == model), {})
@@ -144,21 +145,53 @@ class Probe:
         why = []
         if only != "chat":
             said = self._post("completions", {"prompt": KNOWN, "max_tokens": 1, "temperature": 0.0})
-            if lack := _lack(said):
+            if lack := _lack(said) or self._unsound(said, "completions", KNOWN):
                 why.append(f"completions: {lack}")
             else:
-                can = replace(can, completions=True, answers_as=_names(said))
+                can = replace(can, completions=True, answers_as=_names(said), ends=self._ends(said))
                 self._found.fingerprint = _text(said, "system_fingerprint") or None
         if only != "completions":
             said, limit = self._chat()
-            if lack := _lack(said):
+            if lack := _lack(said) or self._unsound(said, "chats", HELLO):
                 why.append(f"chats: {lack}")
             else:
                 named = tuple(dict.fromkeys((*can.answers_as, *_names(said))))
                 can = replace(can, chat=True, limit=limit, answers_as=named, continues=can.family == "vllm")
+                can = replace(can, ends=tuple(dict.fromkeys((*can.ends, *self._ends(said)))))
                 self._found.fingerprint = _text(said, "system_fingerprint") or self._found.fingerprint
                 self._found.template = _prompt_tokens(said)
         self._found.abilities = replace(can, why="; ".join(why))
+
+    def _unsound(self, said: Any, endpoint: str, prompt: str) -> str:
+        """Return, and note, why the texts of an endpoint cannot be believed; nothing where they can.
+
+        Raises ``CheckpointError`` where the server cuts prompts, which it would do at any endpoint.
+        """
+        try:
+            check_uncut(said, fewest_tokens(prompt))
+        except Malformed as error:
+            raise CheckpointError(f"{self._address.url}: a known text was sent, and {error}") from None
+        (choice,) = said["choices"][:1]
+        text = choice.get("text")
+        try:
+            check_end(choice, said)
+            check_new(text if isinstance(text, str) else "", Wanted(prompt=prompt), None)
+        except Malformed as error:
+            self._found.notes.append(f"{endpoint} are not asked for: {error}")
+            return str(error)
+        return ""
+
+    def _ends(self, said: Any) -> tuple[str, ...]:
+        """Return, and note, the name of an end that no API is known to have, if there is one in a sound reply."""
+        if (name := check_end(said["choices"][0], said)) is None:
+            return ()
+        note = (
+            f"the server ends texts with finish_reason {name}, which says nothing: a text counts as cut off where it "
+            "has as many tokens as it may have"
+        )
+        if note not in self._found.notes:
+            self._found.notes.append(note)
+        return (name,)
 
     def _chat(self) -> tuple[Any, str]:
         """Return the reply to a greeting, and the name of the limit with which it was asked."""
@@ -346,7 +379,7 @@ class Probe:
         ids = self._post("completions", {**drawn, "return_token_ids": True}) if can.family == "vllm" else {}
         self._found.abilities = replace(
             can,
-            several=_choice_count(several) == 2,
+            several=_choice_count(several) == 2 and not can.ends,  # their tokens are counted together
             stops=len(_STOPS) - 1 if isinstance(stops, Failure) else None,
             token_ids=_choice_count(ids) == 1 and isinstance(ids["choices"][0].get("token_ids"), list),
         )
@@ -415,8 +448,9 @@ def _read(read: Read, said: Any) -> list[Score] | str:
         return str(error)
 
 
-def _raise_fatal(address: Address, failure: Failure) -> None:
-    """Raise ``CheckpointError`` where nothing more need be asked: nobody answers, now or at all, or a key is wanted."""
+def _raise_fatal(address: Address, failure: Failure, *, named: bool) -> None:
+    """Raise ``CheckpointError`` where nothing more need be asked: nobody answers, now or at all, or a key is wanted;
+    or no model is ``named``, and the list of them cannot be read."""
     if failure.status in (401, 403):
         raise CheckpointError(
             f"{address.url}: {failure.reason}; the key is taken from OPENAI_API_KEY or TOUCHSTONE_API_KEY"
@@ -425,6 +459,11 @@ def _raise_fatal(address: Address, failure: Failure) -> None:
         raise CheckpointError(f"{address.url}: {failure.reason}; start the server, or check the address")
     if _busy(failure):
         raise CheckpointError(f"{address.url}: {failure.reason}; try again later")
+    if failure.kind in ("malformed", "refused") and failure.status is None and not named:
+        raise CheckpointError(
+            f"{address.url}: {failure.reason}; check the address, or name the model with --eval-model-name if there is "
+            "no list of them"
+        )
 
 
 def _rows(said: Any) -> list[Mapping[str, Any]]:
