@@ -90,9 +90,10 @@ def check_uncut(data: Any, least: int) -> None:
     """Raise ``Malformed`` where a server counts fewer tokens in a prompt than it must have."""
     said = _counted(data, "prompt_tokens")
     if said and said < least:
+        told = count(said, "token")
         raise Malformed(
-            f"the server counts {count(said, 'token')} in a prompt that has {least} at the least, so it has cut the prompt; "
-            "let it take longer ones",
+            f"the server counts {told} in a prompt that has {least} at the least, so it has cut the prompt; let it take "
+            "longer ones",
             final=True,
         )
 
