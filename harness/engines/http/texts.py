@@ -92,8 +92,8 @@ def check_uncut(data: Any, least: int) -> None:
     if said and said < least:
         told = count(said, "token")
         raise Malformed(
-            f"the server counts {told} in a prompt that has {least} at the least, so it has cut the prompt; let it take "
-            "longer ones",
+            f"the server counts {told} in a prompt that has {least} at the least, so it has cut the prompt; let it "
+            "take longer ones",
             final=True,
         )
 
