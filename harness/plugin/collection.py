@@ -476,7 +476,11 @@ def wrong_fixture(items: list[pytest.Item]) -> str | None:
             # Private: nothing public has the scopes of fixtures.
             definitions = item._fixtureinfo.name2fixturedefs.get(name)  # type: ignore[attr-defined]
             if definitions and definitions[-1].scope == "function":
-                ours = f", or ask for {CHECKPOINT_FIXTURE!r}, which nobody overrides" if name == "checkpoint" else ""
+                ours = (
+                    f", or ask for {CHECKPOINT_FIXTURE!r}, which nobody overrides"
+                    if name == "checkpoint"
+                    else ""
+                )
                 return (
                     f"benchmark {given.loaded.spec.name}: fixture {name!r} is function-scoped, but items run together; "
                     f"give the fixture scope='module' or wider{ours}"

@@ -77,7 +77,7 @@ def find_run(target: str | Path, output: Path, *files: str) -> Path:
             return folder
         if (folder / "run.json").is_file():
             raise HarnessError(
-                f"{target}: has no {files[0]}: the run goes on, or was killed; the same command goes on from there, and "
+                f"{target}: has no {files[0]}: the run goes on, or was killed; the same command goes on from there; "
                 f"`touchstone report {target}` shows what is scored"
             )
     paths = [path for file in files for path in output.glob(f"*/{file}")]

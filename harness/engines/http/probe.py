@@ -23,7 +23,17 @@ from harness.core.text import count
 from harness.engines.http.abilities import HELLO, NEUTRAL, Abilities, Family, Way
 from harness.engines.http.address import Address, choose_model
 from harness.engines.http.calls import Failure, Malformed
-from harness.engines.http.replies import choices, logprob, token_number
+from harness.engines.http.replies import (
+    choice_count,
+    choices,
+    limit_of,
+    logprob,
+    model_rows,
+    names_in,
+    prompt_tokens,
+    text_of,
+    token_number,
+)
 from harness.engines.http.retry import AWAY
 from harness.engines.http.scoring import Read, next_tokens, whole
 from harness.engines.http.texts import Wanted, check_end, check_new, check_uncut, fewest_tokens
@@ -112,24 +122,24 @@ class Probe:
         said = self._ask(f"{self._address.api}/models", None)
         if isinstance(said, Failure):
             _raise_fatal(self._address, said, named=wanted is not None)
-        rows = _rows(said)
+        rows = model_rows(said)
         self._found.model = model = choose_model(self._address, wanted, [str(row["id"]) for row in rows])
         row = next((row for row in rows if row["id"] == model), {})
         family, name = self._family(str(row.get("owned_by", "")))
         self._found.server = name
         self._found.abilities = Abilities(family=family)
         self._found.names = tuple(text for text in (row.get("root"),) if isinstance(text, str) and text)
-        self._found.limit = _limit(row) or self._found.limit
+        self._found.limit = limit_of(row) or self._found.limit
 
     def _family(self, owner: str) -> tuple[Family, str]:
         """Return what kind of server it is, and note its version and limit where it says them."""
         family, name = _FAMILIES.get(owner, ("other", ""))
         if family == "vllm":
             said = self._ask("/version", None)
-            self._found.version = _text(said, "version")
+            self._found.version = text_of(said, "version")
         elif family == "llama.cpp" or not name:
             said = self._ask("/props", None)
-            if not isinstance(said, Failure) and (build := _text(said, "build_info")):
+            if not isinstance(said, Failure) and (build := text_of(said, "build_info")):
                 self._found.version = build
                 settings = said.get("default_generation_settings")
                 size = settings.get("n_ctx") if isinstance(settings, Mapping) else None
@@ -148,18 +158,18 @@ class Probe:
             if lack := _lack(said) or self._unsound(said, "completions", KNOWN):
                 why.append(f"completions: {lack}")
             else:
-                can = replace(can, completions=True, answers_as=_names(said), ends=self._ends(said))
-                self._found.fingerprint = _text(said, "system_fingerprint") or None
+                can = replace(can, completions=True, answers_as=names_in(said), ends=self._ends(said))
+                self._found.fingerprint = text_of(said, "system_fingerprint") or None
         if only != "completions":
             said, limit = self._chat()
             if lack := _lack(said) or self._unsound(said, "chats", HELLO):
                 why.append(f"chats: {lack}")
             else:
-                named = tuple(dict.fromkeys((*can.answers_as, *_names(said))))
+                named = tuple(dict.fromkeys((*can.answers_as, *names_in(said))))
                 can = replace(can, chat=True, limit=limit, answers_as=named, continues=can.family == "vllm")
                 can = replace(can, ends=tuple(dict.fromkeys((*can.ends, *self._ends(said)))))
-                self._found.fingerprint = _text(said, "system_fingerprint") or self._found.fingerprint
-                self._found.template = _prompt_tokens(said)
+                self._found.fingerprint = text_of(said, "system_fingerprint") or self._found.fingerprint
+                self._found.template = prompt_tokens(said)
         self._found.abilities = replace(can, why="; ".join(why))
 
     def _unsound(self, said: Any, endpoint: str, prompt: str) -> str:
@@ -244,7 +254,7 @@ class Probe:
             self._no_scores(f"takes no prompt as token ids: {reason}")
             return
         assert isinstance(ids, tuple)
-        if (counted := _prompt_tokens(said)) is not None and counted != len(ids):
+        if (counted := prompt_tokens(said)) is not None and counted != len(ids):
             self._no_scores(_miscounted(counted, len(ids), tokens))
             return
         self._found.abilities = replace(can, tokens=True)
@@ -379,9 +389,9 @@ class Probe:
         ids = self._post("completions", {**drawn, "return_token_ids": True}) if can.family == "vllm" else {}
         self._found.abilities = replace(
             can,
-            several=_choice_count(several) == 2 and not can.ends,  # their tokens are counted together
+            several=choice_count(several) == 2 and not can.ends,  # their tokens are counted together
             stops=len(_STOPS) - 1 if isinstance(stops, Failure) else None,
-            token_ids=_choice_count(ids) == 1 and isinstance(ids["choices"][0].get("token_ids"), list),
+            token_ids=choice_count(ids) == 1 and isinstance(ids["choices"][0].get("token_ids"), list),
         )
 
     def _post(self, endpoint: str, body: Mapping[str, Any]) -> Any:
@@ -466,33 +476,6 @@ def _raise_fatal(address: Address, failure: Failure, *, named: bool) -> None:
         )
 
 
-def _rows(said: Any) -> list[Mapping[str, Any]]:
-    rows = said.get("data") if isinstance(said, Mapping) else None
-    found = rows if isinstance(rows, list) else []
-    return [row for row in found if isinstance(row, Mapping) and isinstance(row.get("id"), str)]
-
-
-def _limit(row: Mapping[str, Any]) -> int | None:
-    size = row.get("max_model_len")
-    return size if isinstance(size, int) and size > 0 else None
-
-
-def _text(said: Any, name: str) -> str:
-    found = said.get(name) if isinstance(said, Mapping) else None
-    return found if isinstance(found, str) else ""
-
-
-def _names(said: Any) -> tuple[str, ...]:
-    """Return the name under which a model answers, as far as it says one."""
-    return (name,) if (name := _text(said, "model")) else ()
-
-
-def _prompt_tokens(said: Any) -> int | None:
-    usage = said.get("usage") if isinstance(said, Mapping) else None
-    found = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
-    return found if isinstance(found, int) else None
-
-
 def _busy(failure: Failure) -> bool:
     return failure.kind in ("deadline", "limited") or failure.status in AWAY
 
@@ -501,10 +484,4 @@ def _lack(said: Any) -> str:
     """Return why a reply shows that an endpoint is not there, nothing where it is."""
     if isinstance(said, Failure):
         return said.reason
-    return "" if _choice_count(said) else "the reply has no choices"
-
-
-def _choice_count(said: Any) -> int:
-    found = said.get("choices") if isinstance(said, Mapping) else None
-    sound = isinstance(found, list) and all(isinstance(one, Mapping) for one in found)
-    return len(found) if sound and isinstance(found, list) else 0
+    return "" if choice_count(said) else "the reply has no choices"

@@ -1,7 +1,7 @@
 """Replies -> texts, each of which is an answer of the model to the whole prompt; else it is ``Malformed``.
 
-A server may reply with 200 and a text that says nothing about the model: an empty one where all of it went into a
-reasoning, one that begins with the prompt, or one to a prompt that it cut. None of these is scored.
+A server may reply with 200 and a text that says nothing about the model. All of it went into a reasoning, it begins
+with the prompt, or the prompt was cut. None of these is scored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thi
 """The parts of a message that hold a reasoning, beside an answer that may be missing."""
 
 _SPECIAL: Final = re.compile(r"\s*(<[^<>\s]{1,40}>\s*)*")
-"""What servers that decode whole sequences put before the prompt."""
+"""The tokens that servers which decode whole sequences put before the prompt."""
 
 _SHORT: Final = 16
 """The characters of a prompt that a text may begin with by chance."""
@@ -54,7 +54,7 @@ _LONG_WORD: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What was asked for: ``count`` texts of at most ``limit`` tokens, each to be cut before the earliest of the
+    """A wish for texts: ``count`` of them, of at most ``limit`` tokens, each to be cut before the earliest of the
     ``stops``.
 
     ``prompt`` is the text that they follow, the last turn of a ``chat``. ``least`` is the number of tokens that a

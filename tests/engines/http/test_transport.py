@@ -211,49 +211,6 @@ def test_an_exhausted_quota_is_not_waited_for() -> None:
     assert "quota is used up" in end.reason
 
 
-@pytest.mark.parametrize(
-    ("error", "requests", "reason"),
-    [
-        (
-            {"message": f"up\n {SECRET} \x1b[31m", "code": 429},
-            2,
-            "(code 429) in place of an answer, after 2 attempts",
-        ),
-        (
-            {"message": f"{'long ' * 999}", "code": 404},
-            1,
-            "(code 404) in place of an answer; not asked again",
-        ),
-        ("no money", 2, "HTTP 200 with an error in place of an answer, after 2 attempts"),
-    ],
-)
-def test_an_error_with_status_200_is_no_answer_and_its_words_are_passed_on(
-    error: Any, requests: int, reason: str
-) -> None:
-    choice = {"index": 0, "text": "", "finish_reason": "stop"}
-    told = {"choices": [choice], "error": error}
-    with (
-        FaultServer(always=lambda *_: "400", replies={"400": (200, told)}) as server,
-        transport(server, Limits(attempts=2), key_of({"OPENAI_API_KEY": SECRET})) as asking,
-    ):
-        end = asking.one(question())
-        assert asking.stats.requests == requests
-    assert isinstance(end, Failure)
-    assert reason in end.reason
-    assert "; the server says: " in end.reason
-    assert len(end.reason) < 500
-    assert end.reason.isprintable()
-    assert SECRET not in end.reason
-
-
-def test_a_byte_order_mark_before_json_is_passed_over() -> None:
-    good = b'HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\n\xef\xbb\xbf{"choices": [5]}'
-    with scripted(good) as server, transport(server.base) as asking:
-        end = asking.one(Call("/v1/completions", {}, lambda found: found["choices"][0]))
-    assert isinstance(end, Reply)
-    assert end.value == 5
-
-
 def test_a_redirect_is_not_followed_and_the_key_stays_with_its_host() -> None:
     key = key_of({"OPENAI_API_KEY": SECRET})
     with FaultServer() as other, FaultServer(redirect=f"{other.base}/v1/completions") as server:
