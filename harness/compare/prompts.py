@@ -50,7 +50,7 @@ def other_prompts(baseline: Entry, new: Entry) -> OtherPrompts | None:
     if same or not all(folder is not None and folder.is_dir() for folder in folders):
         return None
     before, after = (
-        _requests_of(folder, saved.benchmark, saved.checkpoint)
+        _requests_of(folder.resolve(), _size(folder), saved.benchmark, saved.checkpoint)
         for folder, saved in zip(folders, sides, strict=True)
         if folder is not None
     )
@@ -74,9 +74,14 @@ def changed_text(baseline: Entry, new: Entry) -> str:
     )
 
 
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("items-*.jsonl"))
+
+
 @functools.lru_cache(maxsize=16)
-def _requests_of(folder: Path, benchmark: str, checkpoint: str) -> Mapping[tuple[str, str], str]:
-    """Return the hash of the first request of each item, by the item's id and the hash of its row."""
+def _requests_of(folder: Path, _size: int, benchmark: str, checkpoint: str) -> Mapping[tuple[str, str], str]:
+    """Return the hash of the first request of each item, by the item's id and the hash of its row; ``_size`` is that of
+    the journal, which may grow."""
     having = {"benchmark": [benchmark], "checkpoint": [checkpoint]}
     found: dict[tuple[str, str], str] = {}
     for record in each_record(folder, having=having):
