@@ -1,4 +1,4 @@
-"""The words of a server about its own failure, whatever the form: that of OpenAI, of FastAPI, of a web page, or any text.
+"""The words of a server about its own failure, in the form of OpenAI, of FastAPI, of a web page, or any text.
 
 An error may come with the status 200, beside a text or in place of it, where a proxy has begun its reply before the
 model failed. Such a text is no answer.
