@@ -20,7 +20,7 @@ composite("score", {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3, "ko_lamb
     source="thunder-research-group/SNU_Ko-LAMBADA",
     **KO_LAMBADA,
 )
-def test_ko_lambada(example: KoLambadaRow, checkpoint: CheckpointInfo) -> Scores:
+def test_ko_lambada(example: KoLambadaRow, touchstone_checkpoint: CheckpointInfo) -> Scores:
     """Ko-LAMBADA: a missing noun of a literary text. Published numbers are over 600 of 2255 rows (seed 42).
 
     If the text ends with the target, the end is masked; else the target's first occurrence; else a mask is appended
@@ -32,4 +32,4 @@ def test_ko_lambada(example: KoLambadaRow, checkpoint: CheckpointInfo) -> Scores
     - ``lambada@1_strict``: the answer is the target.
     - ``reachable``: the target is one token of this tokenizer; a strict hit is possible for these only.
     """
-    return (yield from ask_noun(example, checkpoint.seq_len))
+    return (yield from ask_noun(example, touchstone_checkpoint.seq_len))

@@ -17,10 +17,10 @@ composite(
     source="Paragraphs of Korean Wikipedia; rules in fixtures/build/korean_rules.py",
     **KO_LAMBADA,
 )
-def test_ko_lambada_wiki(example: KoLambadaRow, checkpoint: CheckpointInfo) -> Scores:
+def test_ko_lambada_wiki(example: KoLambadaRow, touchstone_checkpoint: CheckpointInfo) -> Scores:
     """The last noun of a paragraph of Korean Wikipedia, asked for and scored as in Ko-LAMBADA.
 
     The paragraph is cut off after its last noun, which is masked. Its scores are named as Ko-LAMBADA's are, but the
     texts are of another kind: never compare or combine the two.
     """
-    return (yield from ask_noun(example, checkpoint.seq_len))
+    return (yield from ask_noun(example, touchstone_checkpoint.seq_len))

@@ -36,7 +36,7 @@ class Mention(TypedDict):
     needs={"kiwipiepy": "pip install 'pytest-touchstone[korean]'"},
     source="Korean texts without pronouns; rules in fixtures/build/korean_rules.py",
 )
-def test_real_coref(example: Mention, checkpoint: CheckpointInfo) -> Scores:
+def test_real_coref(example: Mention, touchstone_checkpoint: CheckpointInfo) -> Scores:
     """Real@k, coreference without pronouns: the model is to name a noun whose second mention is masked.
 
     The text is clipped to 200 characters on each side of the mask, times max(1, seq_len / 512). Of the 50
@@ -53,7 +53,7 @@ def test_real_coref(example: Mention, checkpoint: CheckpointInfo) -> Scores:
 
     Rows of several sources (field ``source``) are also reported by source.
     """
-    text = cloze.clip_around_mask(example["text"], checkpoint.seq_len)
+    text = cloze.clip_around_mask(example["text"], touchstone_checkpoint.seq_len)
     answer = yield FillMask(text, top_k=cloze.TOP_K, target=example["target"])
     shown = [noun.form for noun in KOREAN.nouns(cloze.visible(text))]
     return cloze.real_scores(example["target"], answer, KOREAN.is_noun, shown)

@@ -102,9 +102,9 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-def run_folder(options: argparse.Namespace, file: str) -> Path:
-    """Return the folder of the run that is named, by path, by id, or as ``last``; it has ``file``.
+def run_folder(options: argparse.Namespace, *files: str) -> Path:
+    """Return the folder of the run that is named, by path, by id, or as ``last``; it has one of the ``files``.
 
     Raises ``HarnessError``.
     """
-    return find_run(options.target, options.output, file)
+    return find_run(options.target, options.output, *files)

@@ -11,7 +11,8 @@ from typing import Any, Final
 from harness.cli.command import Output, add_output, add_run, run_folder, terminal
 from harness.core.text import count, listed
 from harness.results.rows import results_csv
-from harness.results.summary import SUMMARY, Summary, load_summary, summary_json, wholes
+from harness.results.summary import SUMMARY, Summary, summary_json, totals, wholes
+from harness.results.unfinished import COLLECTED, ended, summary_so_far
 
 NAMED: Final = 2
 """The most checkpoints or benchmarks of a run that are named."""
@@ -27,22 +28,35 @@ def report_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_run(options: argparse.Namespace) -> Output:
-    """Print a row per run that ended, the newest last."""
-    found = [load_summary(path.parent) for path in sorted(options.output.glob(f"*/{SUMMARY}"))]
+    """Print a row per run, the newest last."""
+    paths = [path for file in (SUMMARY, COLLECTED) for path in options.output.glob(f"*/{file}")]
+    found = [summary_so_far(folder) for folder in sorted({path.parent for path in paths})]
     nothing = f"no runs in {options.output}/"
     return Output([_row(one) for one in found], lambda: _table(found) if found else nothing)
 
 
 def report_run(options: argparse.Namespace) -> Output:
-    """Print the report that the end of the run printed, in the width of today's terminal."""
-    summary = load_summary(run_folder(options, SUMMARY))
+    """Print the report that the end of the run printed, in the width of today's terminal; of a run that was killed,
+    that of what it has scored."""
+    folder = run_folder(options, SUMMARY, COLLECTED)
+    summary = summary_so_far(folder)
 
     def text() -> str:
         from harness.reports.terminal import render
 
-        return render(summary, *terminal(), details=options.verbose)
+        shown = render(summary, *terminal(), details=options.verbose)
+        return shown if ended(folder) else f"{shown}\n{_unfinished(summary)}"
 
     return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
+
+
+def _unfinished(summary: Summary) -> str:
+    """Return a line about a run that has not summed up."""
+    counts = totals(summary)
+    return (
+        f"unfinished  {counts['scored']:,} of {count(counts['collected'], 'item')} scored: the run goes on, or was "
+        "killed; the same command goes on from there"
+    )
 
 
 def _row(summary: Summary) -> dict[str, Any]:
@@ -62,7 +76,7 @@ def _row(summary: Summary) -> dict[str, Any]:
 
 def _began(summary: Summary) -> float:
     began = summary.manifest.get("began")
-    return float(began) if began else (Path(summary.directory) / SUMMARY).stat().st_mtime
+    return float(began) if began else Path(summary.directory).stat().st_mtime
 
 
 def _counted(names: Sequence[str]) -> str:
@@ -74,6 +88,8 @@ def _counted(names: Sequence[str]) -> str:
 def _outcome(summary: Summary) -> str:
     """Return the gate's decision, and what went wrong."""
     gate = summary.gate or {}
+    if not ended(Path(summary.directory)):
+        return "unfinished"
     wrong = [count(len(summary.faults), "fault")] if summary.faults else []
     wrong += [f"{len(summary.failed_to_load)} failed to load"] if summary.failed_to_load else []
     return ", ".join([*([f"gate {gate['decision']}"] if gate.get("mode") else []), *wrong])

@@ -26,6 +26,7 @@ from harness.compare.candidate import Entry
 from harness.compare.formats.task_metrics import primary_of
 from harness.compare.items import AlignedScores, columns, rows_of, score_name
 from harness.compare.judge import Compared, compare
+from harness.compare.prompts import other_prompts
 from harness.core.conditions import asked_otherwise, differing
 from harness.core.errors import GateError
 from harness.results.summary import Metric
@@ -127,7 +128,10 @@ def conditions_apart(baseline: Entry, new: Entry) -> dict[str, tuple[Any, Any]]:
         both = both - {"version"}
     if "shots" in found:  # another number of examples has other examples
         both = both - {"few_shot"}
-    return {name: values for name, values in found.items() if name in both}
+    apart = {name: values for name, values in found.items() if name in both}
+    if not apart and (prompts := other_prompts(baseline, new)) is not None:
+        apart["prompts"] = prompts.hashes
+    return apart
 
 
 def _seq_len(entry: Entry) -> Any:

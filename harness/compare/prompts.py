@@ -1,22 +1,96 @@
-"""The items of published samples that a run has asked too: the same place in the file, and the same prompt.
+"""The prompts of items, by which those of other harnesses are known, and by which a changed benchmark is found out.
 
-Another harness hashes its rows in its own way. By their prompts items are known all the same, so that they can be
-compared in pairs.
+Another harness hashes its rows in its own way. By its place in the file and its prompt an item is known all the same,
+so that results can be compared in pairs. Two runs may have asked the same items by other prompts, though the benchmark
+has kept its version: its file was edited.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from harness.compare.candidate import Candidate, Entry
 from harness.compare.formats.lm_eval import samples_of
+from harness.compare.formats.run import answers_of
+from harness.core.text import count
 from harness.results.journal import each_record, latest
 
 _PROMPTS: Final = {"Loglikelihood": "context", "Generate": "prompt", "RollingLoglikelihood": "text"}
 """The field of a request that is its prompt, by kind."""
+
+_TEXTS: Final = ("context", "continuation", "prompt", "turns", "text")
+"""The fields of a request that a checkpoint reads, each in full or as its hash."""
+
+
+OTHER: Final = "other prompts than the baseline's"
+
+
+class OtherPrompts(NamedTuple):
+    """The number of items that two results have both ``asked``, and of those whose prompts ``differ``; with a hash of
+    each side's."""
+
+    differ: int
+    asked: int
+    hashes: tuple[str, str]
+
+
+def other_prompts(baseline: Entry, new: Entry) -> OtherPrompts | None:
+    """Return how many items two runs have asked otherwise; None where there is none, or nobody knows.
+
+    Runs by the same code ask the same, so their journals are not read.
+    """
+    sides = [one.saved for one in (baseline, new)]
+    folders = [answers_of(saved) for saved in sides]
+    same = sides[0].code is not None and sides[0].code == sides[1].code
+    if same or not all(folder is not None and folder.is_dir() for folder in folders):
+        return None
+    before, after = (
+        _requests_of(folder.resolve(), _size(folder), saved.benchmark, saved.checkpoint)
+        for folder, saved in zip(folders, sides, strict=True)
+        if folder is not None
+    )
+    both = sorted(before.keys() & after.keys())
+    differ = sum(before[item] != after[item] for item in both)
+    if not differ:
+        return None
+    hashes = (hashlib.sha256("".join(side[item] for item in both).encode()) for side in (before, after))
+    first, second = (one.hexdigest() for one in hashes)
+    return OtherPrompts(differ, len(both), (first, second))
+
+
+def changed_text(baseline: Entry, new: Entry) -> str:
+    """Return the note on a benchmark whose prompts have changed, though it has kept its version; else nothing."""
+    found = other_prompts(baseline, new)
+    if found is None:
+        return ""
+    return (
+        f"{OTHER} in {found.differ:,} of {count(found.asked, 'item')}: the benchmark has changed and kept its version, "
+        "so this is no comparison of checkpoints alone"
+    )
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("items-*.jsonl"))
+
+
+@functools.lru_cache(maxsize=16)
+def _requests_of(folder: Path, _size: int, benchmark: str, checkpoint: str) -> Mapping[tuple[str, str], str]:
+    """Return the hash of the first request of each item, by the item's id and the hash of its row; ``_size`` is that of
+    the journal, which may grow."""
+    having = {"benchmark": [benchmark], "checkpoint": [checkpoint]}
+    found: dict[tuple[str, str], str] = {}
+    for record in each_record(folder, having=having):
+        if record.exchanges:
+            request = record.exchanges[0]["request"]
+            texts = [request.get(name) for field in _TEXTS for name in (field, f"{field}_sha256")]
+            digest = hashlib.sha256(repr(texts).encode("utf-8", "backslashreplace")).hexdigest()
+            found[record.example, record.row] = digest[:16]
+    return found
 
 
 def known_by_prompts(baseline: Candidate, new: Candidate) -> tuple[Candidate, Candidate]:

@@ -94,7 +94,7 @@ class Siblings:
         self._before = "".join(f"{one}-" for one in self._ids[0])
         self._after = "".join(f"-{one}" for one in self._ids[1])
         self._node = template.nodeid.removesuffix(f"[{callspec.id}]")
-        self._last = _Names(None, "", "")
+        self._last = self._running = _Names(None, "", "")
         path, line, domain = template.location
         self.location = path, line, domain.removesuffix(template.name)
         known = (template.name, callspec.id)
@@ -121,14 +121,25 @@ class Siblings:
 
     def id_of(self, example: Example) -> str:
         """Return the parameters of an example's item as node ids have them."""
-        return (self._last if example is self._last.example else self._names(example)).id
+        return self._names(example).id
 
     def nodeid(self, example: Example) -> str:
         """Return the node id of an example's item."""
-        return (self._last if example is self._last.example else self._names(example)).nodeid
+        return self._names(example).nodeid
+
+    def runs(self, example: Example) -> None:
+        """Keep the names of an example's item until another runs.
+
+        allure-pytest knows an item by its node id as an object, however often the ids of others are asked for
+        meanwhile.
+        """
+        self._running = self._names(example)
 
     def _names(self, example: Example) -> _Names:
         """Return the names of an example's item, of which one is asked for again and again while it runs."""
+        for known in (self._running, self._last):
+            if known.example is example:
+                return known
         own = _escaped(example.id, self.template.config)
         name = f"{self._before}{own}{self._after}" if self._before or self._after else own
         self._last = _Names(example, name, f"{self._node}[{name}]")
@@ -185,10 +196,12 @@ class BenchmarkItem(pytest.Function):
     @property
     def nodeid(self) -> str:
         """The node id, as pytest writes it, or as another plugin has set it."""
+        made = self.siblings.nodeid(self.example)
         try:
-            return str(object.__getattribute__(self, NODE_ID))
+            found = str(object.__getattribute__(self, NODE_ID))
         except AttributeError:
-            return self.siblings.nodeid(self.example)
+            return made
+        return made if found == made else found
 
     def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
         """Yield the item's marks and its parents', without making a list of its own."""

@@ -201,7 +201,7 @@ class Given:
     """The parameter ``example`` of an item: what the driver needs to start it."""
 
     example: Example
-    loaded: Loaded
+    loaded: Loaded = field(repr=False)  # with all rows, which reports would show with each of their items
 
     @property
     def few_shot(self) -> FewShot:
@@ -477,8 +477,13 @@ def wrong_fixture(items: list[pytest.Item]) -> str | None:
             # Private: nothing public has the scopes of fixtures.
             definitions = item._fixtureinfo.name2fixturedefs.get(name)  # type: ignore[attr-defined]
             if definitions and definitions[-1].scope == "function":
+                ours = (
+                    f", or ask for {CHECKPOINT_FIXTURE!r}, which nobody overrides"
+                    if name == "checkpoint"
+                    else ""
+                )
                 return (
                     f"benchmark {given.loaded.spec.name}: fixture {name!r} is function-scoped, but items run together; "
-                    "give the fixture scope='module' or wider"
+                    f"give the fixture scope='module' or wider{ours}"
                 )
     return None

@@ -203,6 +203,7 @@ class SmallReports:
         if not isinstance(item, BenchmarkItem):
             return (yield)
         self._item = item
+        item.siblings.runs(item.example)
         try:
             return (yield)
         finally:

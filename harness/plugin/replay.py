@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import info_from_plain
-from harness.core.benchmark import declared, generator_function
+from harness.core.benchmark import CHECKPOINT_FIXTURE, declared, generator_function
 from harness.core.dataset import Example
 from harness.core.draws import TOUCHSTONE
 from harness.core.errors import BenchmarkError, DataError, HarnessError
@@ -166,9 +166,10 @@ class _Benchmarks:
             raise BenchmarkError("its row is not in the data any more, or has changed")
         given, function = Given(example, known.loaded), known.function
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
-        if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, "checkpoint")]:
+        infos = ("checkpoint", CHECKPOINT_FIXTURE)
+        if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, *infos)]:
             raise BenchmarkError(f"takes {foreign[0]!r}, which only a run of pytest can give it")
-        wanted = {name: info if name == "checkpoint" else OWN_ARGUMENTS[name](given) for name in names}
+        wanted = {name: info if name in infos else OWN_ARGUMENTS[name](given) for name in names}
         spec = replace(known.loaded.spec, name=record.benchmark)
         return Job(record.item, spec, example, record.checkpoint, partial(function, **wanted))
 

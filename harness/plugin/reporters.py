@@ -302,7 +302,9 @@ class Calls:
         if reporter is None or self._config.option.verbose < 0 or not total:
             return None
         # With -s or live logs others also write on the terminal at any time: then plain lines, as for a file.
-        alone = self._config.option.capture != "no" and not self._config.getoption("log_cli_level", None)
+        alone = self._config.getoption("capture", "no") != "no" and not self._config.getoption(
+            "log_cli_level", None
+        )
         writer = self._config.get_terminal_writer()
         progress = Progress(
             directory,

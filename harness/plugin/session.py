@@ -269,7 +269,7 @@ class EvalSession:
         if self._sequential is not None:
             self._sequential.begin(self.directory, declarations)
         self._execution = self._prepared(own, self._batch_size(len(items)))
-        if not self.config.option.setupshow:
+        if not self.config.getoption("setupshow", False):
             from harness.plugin.item_batches import give_arguments
 
             give_arguments(own)

@@ -67,15 +67,21 @@ LAST: Final = "last"
 """The name that stands for the newest run."""
 
 
-def find_run(target: str | Path, output: Path, file: str) -> Path:
-    """Return the folder of a run by its path or id, or that of the newest one by ``last``; it has ``file``.
+def find_run(target: str | Path, output: Path, *files: str) -> Path:
+    """Return the folder of a run by its path or id, or that of the newest one by ``last``; it has one of the ``files``.
 
-    Raises ``HarnessError`` naming the nearest ids.
+    Raises ``HarnessError`` naming the nearest ids, or saying that the run has not ended.
     """
     for folder in (Path(target), output / target):
-        if (folder / file).is_file():
+        if any((folder / file).is_file() for file in files):
             return folder
-    runs = sorted((path.stat().st_mtime, path.parent) for path in output.glob(f"*/{file}"))
+        if (folder / "run.json").is_file():
+            raise HarnessError(
+                f"{target}: has no {files[0]}: the run goes on, or was killed; the same command goes on from there; "
+                f"`touchstone report {target}` shows what is scored"
+            )
+    paths = [path for file in files for path in output.glob(f"*/{file}")]
+    runs = sorted((path.stat().st_mtime, path.parent) for path in paths)
     if str(target) == LAST and runs:
         return runs[-1][1]
     known = did_you_mean(str(target), (folder.name for _, folder in runs)) if str(target) != LAST else ""

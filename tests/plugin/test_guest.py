@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.project import ALONE
+from tests.support.places import ROOT
+from tests.support.project import ALONE, Project
 
 REPORT = """
 import gc, sys
@@ -145,6 +146,68 @@ def test_fixtures_of_others_keep_their_names(pytester: pytest.Pytester, where: s
     pytester.syspathinsert()
     early = ["-p", "own_fixtures"] if where == "plugin" else []
     run(pytester, *early, "--eval-checkpoint", "fake:causal").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("plugin", ["capture", "setuponly", "setupplan", "skipping", "cacheprovider"])
+def test_a_plugin_of_pytest_may_be_missing(project: Project, plugin: str) -> None:
+    result = project.run("-p", f"no:{plugin}", apart=True)
+    assert result.ret == 0
+    result.assert_outcomes(passed=20)
+
+
+def test_shipped_benchmarks_run_beside_a_fixture_of_their_arguments_name(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(OWN_FIXTURES)
+    shipped = str(ROOT / "evals" / "test_real_coref.py")
+    result = run(pytester, shipped, "--checkpoint", "fake:masked", "--eval-limit", "2")
+    assert result.ret == 0
+    assert result.parseoutcomes()["passed"] > 0
+
+
+IDENTITIES = """
+import pytest
+
+class Listener:
+    "Knows items by their node ids as objects, as allure-pytest does."
+
+    def __init__(self):
+        self.uuids, self.results = {}, {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item):
+        self.results[self.uuids.setdefault(id(item.nodeid), object())] = item.name
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item):
+        yield
+        assert self.results[self.uuids.get(id(item.nodeid))] == item.name
+        assert all(len(repr(value)) < 2000 for value in item.callspec.params.values())
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item):
+        uuid = self.uuids.get(id(item.nodeid))
+        report = yield
+        assert self.results[uuid] == item.name
+        return report
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_logfinish(self, nodeid):
+        del self.results[self.uuids.pop(id(nodeid))]
+        return (yield)
+
+    def pytest_sessionfinish(self):
+        assert not self.results
+
+def pytest_configure(config):
+    config.pluginmanager.register(Listener())
+"""
+
+
+def test_a_plugin_may_know_items_by_the_identity_of_their_node_ids(project: Project) -> None:
+    (project.path / "conftest.py").write_text(IDENTITIES, encoding="utf-8")
+    result = project.run(apart=True)
+    assert result.ret == 0
+    result.assert_outcomes(passed=20)
 
 
 def test_a_name_of_the_public_api_is_found_by_whoever_looks() -> None:

@@ -31,6 +31,7 @@ from harness.compare.gate.result import STRICT, BaselineRef, GateLine, GateResul
 from harness.compare.items import score_name
 from harness.compare.judge import Compared, Judged, Weighed, compare, compare_composite, judge
 from harness.compare.pooled import POOLED, Part, Pooled, pool
+from harness.compare.prompts import OTHER, changed_text
 from harness.core.composite import COMPOSITE, Composite
 from harness.core.errors import GateError
 from harness.core.text import listed
@@ -92,7 +93,7 @@ def decide(
         alpha=plan.alpha,
         lines=tuple(lines),
         pooled=tuple(line for _, line in judged if line is not None),
-        notes=tuple(_left_out(cases, source, lines)),
+        notes=(*_left_out(cases, source, lines), *_other_prompts(lines)),
         fault=f"{source.name} has no result of any benchmark of this run" if nothing else None,
     )
 
@@ -303,6 +304,12 @@ def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
     ]
 
 
+def _other_prompts(lines: Sequence[GateLine]) -> Iterable[str]:
+    """The notes on prompts that have changed, which a short report shows too."""
+    notes = (f"{line.benchmark}: {note}" for line in lines for note in line.notes if note.startswith(OTHER))
+    return dict.fromkeys(notes)
+
+
 def _left_out(cases: Sequence[Case], source: BaselineSource, lines: Sequence[GateLine]) -> list[str]:
     """Benchmarks that the baselines have and this run has not."""
     run = {name for case in cases for name in case.entries}
@@ -372,6 +379,7 @@ def benchmark_line(
         *([f"values are means of {how.of}, by which {metric} is compared"] * (how.by != "mean")),
         *([] if how.higher_score_is_better else [f"lower is better for {metric}"]),
         *_without(saved, plan),
+        *dict.fromkeys(filter(None, (changed_text(one, entry) for one in found.baselines))),
     )
     line = GateLine(
         checkpoint=saved.checkpoint,

@@ -39,7 +39,8 @@ class Abilities:
     sequences that it takes, None where no limit was met; ``limit`` is its name for the limit of new tokens.
     ``continues``: a chat may go on from a text that the assistant has begun.
 
-    ``answers_as`` are the names under which the model answers.
+    ``answers_as`` are the names under which the model answers. ``ends`` are names for the end of a text that no API is
+    known to have.
     """
 
     family: Family = "other"
@@ -59,6 +60,7 @@ class Abilities:
     limit: str = "max_tokens"
     continues: bool = False
     answers_as: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
 
     @property
     def serves(self) -> tuple[type[Request], ...]:
@@ -81,4 +83,4 @@ class Abilities:
 def abilities_of(row: Mapping[str, Any]) -> Abilities:
     """Return the abilities that ``Abilities.plain`` described, now or in an earlier version."""
     known = {one.name: row[one.name] for one in fields(Abilities) if one.name in row}
-    return Abilities(**{**known, "answers_as": tuple(known.get("answers_as", ()))})
+    return Abilities(**{**known, **{name: tuple(known.get(name, ())) for name in ("answers_as", "ends")}})

@@ -25,8 +25,13 @@ Kind: TypeAlias = Literal["refused", "gone", "deadline", "malformed", "limited",
 class Malformed(Exception):  # noqa: N818
     """A reply is not what was asked for; the text says in what, in a few words without a full stop.
 
-    Raised by ``Call.read``. The call is asked again, as after a 5xx.
+    Raised by ``Call.read``. The call is asked again, as after a 5xx, unless it is ``final``: the server would reply
+    with the same.
     """
+
+    def __init__(self, text: str, *, final: bool = False) -> None:
+        super().__init__(text)
+        self.final = final
 
 
 @dataclass(frozen=True, slots=True)

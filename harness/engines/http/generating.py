@@ -1,4 +1,4 @@
-"""Requests for texts -> calls, and replies -> answers.
+"""Requests for texts -> calls, and their texts -> answers.
 
 Where the tokenizer is known, a prompt is sent as the token ids that the model would be given in this process. A
 conversation is sent as its turns, which the server puts through the chat template. A text ends before its earliest stop
@@ -7,30 +7,26 @@ sequence, whatever the server has cut off; where token ids come with it they are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.core.requests import (
-    FinishReason,
-    Generate,
-    GenerateAnswer,
-    Generated,
-    Refusal,
-    earliest_stop,
-)
+from harness.core.requests import Generate, GenerateAnswer, Generated, Refusal
 from harness.engines.http.abilities import NEUTRAL, Abilities
-from harness.engines.http.calls import Call, Malformed
-from harness.engines.http.replies import Json, check_prompt, choices
+from harness.engines.http.calls import Call
+from harness.engines.http.replies import check_prompt
 from harness.engines.http.scoring import Asked
+from harness.engines.http.texts import Wanted, fewest_tokens, read_texts
 from harness.engines.transformers.prompts import ChatMode, in_form, prepare
 from harness.engines.transformers.tokenizer import TextTokenizer
 
 _SEEDS: Final = 2**31
 """Some servers take no larger seed."""
 
-_REASONING: Final = ("reasoning_content", "reasoning")
-"""The parts of a message that hold a reasoning, beside an answer that may be missing."""
+_SAME_SHARE: Final = 0.9
+_TEMPLATE: Final = 64
+"""The share of our tokens that a server counts at the least if it cuts nothing, less those that its template may lack:
+the tokenizer here may be of another version."""
 
 TAKES: Final = "and the server takes"
 """Words of each refusal of what is too long."""
@@ -57,7 +53,7 @@ class Prompted:
 class TextCall:
     """A call for samples of a prompt."""
 
-    call: Call[list[Generated] | Refusal]
+    call: Call[list[Generated]]
     prompted: Prompted
 
 
@@ -157,9 +153,7 @@ def text_calls(one: Prompted, owner: int, asking: Asking) -> list[TextCall]:
     return [TextCall(_call(one, 1, one.request.seed + number, owner, asking), one) for number in range(count)]
 
 
-def _call(
-    one: Prompted, count: int, seed: int, owner: int, asking: Asking
-) -> Call[list[Generated] | Refusal]:
+def _call(one: Prompted, count: int, seed: int, owner: int, asking: Asking) -> Call[list[Generated]]:
     can, request, chat = asking.asked.abilities, one.request, one.prompt is None
     stops = request.stop if can.stops is None else request.stop[: can.stops]
     body: dict[str, Any] = {
@@ -184,90 +178,36 @@ def _call(
         if request.turns[-1].role == "assistant":
             body |= {"add_generation_prompt": False, "continue_final_message": True}
     tokens = None if chat or isinstance(one.prompt, str) else one.tokens
+    texts = [turn.text for turn in request.turns] if chat else [request.prompt]
+    wanted = Wanted(
+        count=count,
+        limit=request.max_new_tokens,
+        stops=request.stop,
+        prompt=texts[-1],
+        chat=chat,
+        least=0 if tokens is not None else _fewest(texts, one.tokens),
+        ends=can.ends,
+    )
 
-    def read(data: Any) -> list[Generated] | Refusal:
+    def read(data: Any) -> list[Generated]:
         if tokens is not None:
             check_prompt(data, tokens)
         # The tokens of a chat may be those of a reasoning, too, which is no part of the answer.
         decoder = None if chat or asking.remote else asking.tokenizer
-        return read_texts(data, count, request.stop, decoder)
+        return read_texts(data, wanted, decoder)
 
     return asking.asked.call("chat/completions" if chat else "completions", body, read, owner)
 
 
-def read_texts(
-    data: Any, count: int, stops: Sequence[str], tokenizer: TextTokenizer | None = None
-) -> list[Generated] | Refusal:
-    """Return the texts of a reply, each cut before its earliest stop sequence."""
-    found = [_generated(one, stops, tokenizer, _tokens_of(data, count)) for one in choices(data, count)]
-    refused = next((one for one in found if isinstance(one, Refusal)), None)
-    return refused or [one for one in found if isinstance(one, Generated)]
+def _fewest(texts: Sequence[str], tokens: int | None) -> int:
+    """Return the fewest tokens of a prompt that goes as text: ``tokens`` are those known here."""
+    return max(sum(map(fewest_tokens, texts)), int(_SAME_SHARE * (tokens or 0)) - _TEMPLATE)
 
 
-def _generated(
-    choice: Json, stops: Sequence[str], tokenizer: TextTokenizer | None, tokens: int | None
-) -> Generated | Refusal:
-    said = choice.get("finish_reason")
-    if said == "content_filter":
-        return Refusal("the server's filter withheld the answer (finish_reason content_filter)")
-    if said not in ("stop", "length"):
-        raise Malformed(f"the reply's finish_reason is {said!r}")
-    text, ids = _text_of(choice, said), choice.get("token_ids")
-    reason: FinishReason = "length" if said == "length" else _why_stopped(choice, stops)
-    if isinstance(ids, list) and all(isinstance(one, int) for one in ids):
-        tokens = len(ids)
-        if tokenizer is not None:
-            # As in this process: a server may begin the text with the space that its prompt ended before.
-            text = tokenizer.readable(ids[:-1] if reason == "eos" else ids)
-    at = earliest_stop(text, stops)
-    if at is not None:
-        text, reason = text[:at], "stop"
-    if tokens is None:
-        tokens = max(1, len(text.split())) if text else 0
-    return Generated(text, reason, tokens)
-
-
-def _text_of(choice: Json, said: str) -> str:
-    """Return the text of a choice; one that is missing at the limit of tokens, or after a reasoning, is empty."""
-    message = choice.get("message")
-    text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
-    if isinstance(text, str):
-        return text
-    thought = isinstance(message, Mapping) and any(message.get(name) for name in _REASONING)
-    if text is None and (
-        thought or (said == "length" and ("text" in choice or isinstance(message, Mapping)))
-    ):
-        return ""
-    raise Malformed(f"the reply's text is {text!r}, with finish_reason {said!r}")
-
-
-def _why_stopped(choice: Json, stops: Sequence[str]) -> FinishReason:
-    """Return why a text ended before the limit: the model's own end, unless the server names a stop sequence.
-
-    A server that names no reason may mean either.
-    """
-    if "stop_reason" in choice:
-        return "stop" if isinstance(choice["stop_reason"], str) else "eos"
-    return "stop" if stops else "eos"
-
-
-def _tokens_of(data: Any, count: int) -> int | None:
-    """Return the number of tokens of each text, where the server says it."""
-    usage = data.get("usage") if isinstance(data, Mapping) else None
-    said = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
-    return said if isinstance(said, int) and count == 1 else None
-
-
-def answer_of(
-    one: Prompted, parts: Sequence[list[Generated] | Refusal], said: Sequence[int]
-) -> GenerateAnswer | Refusal:
+def answer_of(one: Prompted, parts: Sequence[list[Generated]], said: Sequence[int]) -> GenerateAnswer:
     """Return the answer to a prompt from the replies to its calls; ``said`` are the prompt tokens that the server
     counts."""
-    samples: list[Generated] = []
-    for part in parts:
-        if isinstance(part, Refusal):
-            return part
-        samples += part
+    samples = [text for part in parts for text in part]
     samples *= one.request.samples // len(samples)
     tokens = one.tokens if one.prompt is not None and one.tokens is not None else next(iter(said), one.tokens)
     return GenerateAnswer(tuple(samples), tokens or 0, one.truncated, one.chat)

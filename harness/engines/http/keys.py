@@ -58,11 +58,13 @@ class Key:
         return {"Authorization": f"Bearer {self._value}"} if self._value else {}
 
     def removed(self, text: str) -> str:
-        """Return a text, on one line, with the variable's name where the key was, and nothing that looks like one."""
+        """Return a text, on one line that a terminal can show, with the variable's name where the key was, and nothing
+        that looks like one."""
         if len(self._value) >= SHORTEST:
             for form in {self._value, quote(self._value, safe=""), quote(self._value)}:
                 text = text.replace(form, f"[{self.name}]")
-        return _BETWEEN.sub(" ", _LIKE_A_KEY.sub("[a key]", text)).strip()
+        shown = "".join(sign if sign.isprintable() else " " for sign in _LIKE_A_KEY.sub("[a key]", text))
+        return _BETWEEN.sub(" ", shown).strip()
 
 
 def key_of(environ: Mapping[str, str]) -> Key:

@@ -219,7 +219,7 @@ class Planned:
 def _answer(state: _Open) -> Answer | Refusal:
     parts = [state.parts[part] for part in range(state.left)]
     if isinstance(state.made, Prompted):
-        texts: list[list[Generated] | Refusal] = parts
+        texts: list[list[Generated]] = parts
         return answer_of(state.made, texts, state.said)
     scores: list[Score] = parts
     return state.made.answer(scores)

@@ -23,9 +23,20 @@ from harness.core.text import count
 from harness.engines.http.abilities import HELLO, NEUTRAL, Abilities, Family, Way
 from harness.engines.http.address import Address, choose_model
 from harness.engines.http.calls import Failure, Malformed
-from harness.engines.http.replies import choices, logprob, token_number
+from harness.engines.http.replies import (
+    choice_count,
+    choices,
+    limit_of,
+    logprob,
+    model_rows,
+    names_in,
+    prompt_tokens,
+    text_of,
+    token_number,
+)
 from harness.engines.http.retry import AWAY
 from harness.engines.http.scoring import Read, next_tokens, whole
+from harness.engines.http.texts import Wanted, check_end, check_new, check_uncut, fewest_tokens
 from harness.engines.http.tokens import KNOWN, Tokens, find_tokens
 from harness.engines.transformers.scoring.plan import Score, TokenWork
 
@@ -110,25 +121,25 @@ class Probe:
     def _identify(self, wanted: str | None) -> None:
         said = self._ask(f"{self._address.api}/models", None)
         if isinstance(said, Failure):
-            _raise_fatal(self._address, said)
-        rows = _rows(said)
+            _raise_fatal(self._address, said, named=wanted is not None)
+        rows = model_rows(said)
         self._found.model = model = choose_model(self._address, wanted, [str(row["id"]) for row in rows])
         row = next((row for row in rows if row["id"] == model), {})
         family, name = self._family(str(row.get("owned_by", "")))
         self._found.server = name
         self._found.abilities = Abilities(family=family)
         self._found.names = tuple(text for text in (row.get("root"),) if isinstance(text, str) and text)
-        self._found.limit = _limit(row) or self._found.limit
+        self._found.limit = limit_of(row) or self._found.limit
 
     def _family(self, owner: str) -> tuple[Family, str]:
         """Return what kind of server it is, and note its version and limit where it says them."""
         family, name = _FAMILIES.get(owner, ("other", ""))
         if family == "vllm":
             said = self._ask("/version", None)
-            self._found.version = _text(said, "version")
+            self._found.version = text_of(said, "version")
         elif family == "llama.cpp" or not name:
             said = self._ask("/props", None)
-            if not isinstance(said, Failure) and (build := _text(said, "build_info")):
+            if not isinstance(said, Failure) and (build := text_of(said, "build_info")):
                 self._found.version = build
                 settings = said.get("default_generation_settings")
                 size = settings.get("n_ctx") if isinstance(settings, Mapping) else None
@@ -144,21 +155,53 @@ class Probe:
         why = []
         if only != "chat":
             said = self._post("completions", {"prompt": KNOWN, "max_tokens": 1, "temperature": 0.0})
-            if lack := _lack(said):
+            if lack := _lack(said) or self._unsound(said, "completions", KNOWN):
                 why.append(f"completions: {lack}")
             else:
-                can = replace(can, completions=True, answers_as=_names(said))
-                self._found.fingerprint = _text(said, "system_fingerprint") or None
+                can = replace(can, completions=True, answers_as=names_in(said), ends=self._ends(said))
+                self._found.fingerprint = text_of(said, "system_fingerprint") or None
         if only != "completions":
             said, limit = self._chat()
-            if lack := _lack(said):
+            if lack := _lack(said) or self._unsound(said, "chats", HELLO):
                 why.append(f"chats: {lack}")
             else:
-                named = tuple(dict.fromkeys((*can.answers_as, *_names(said))))
+                named = tuple(dict.fromkeys((*can.answers_as, *names_in(said))))
                 can = replace(can, chat=True, limit=limit, answers_as=named, continues=can.family == "vllm")
-                self._found.fingerprint = _text(said, "system_fingerprint") or self._found.fingerprint
-                self._found.template = _prompt_tokens(said)
+                can = replace(can, ends=tuple(dict.fromkeys((*can.ends, *self._ends(said)))))
+                self._found.fingerprint = text_of(said, "system_fingerprint") or self._found.fingerprint
+                self._found.template = prompt_tokens(said)
         self._found.abilities = replace(can, why="; ".join(why))
+
+    def _unsound(self, said: Any, endpoint: str, prompt: str) -> str:
+        """Return, and note, why the texts of an endpoint cannot be believed; nothing where they can.
+
+        Raises ``CheckpointError`` where the server cuts prompts, which it would do at any endpoint.
+        """
+        try:
+            check_uncut(said, fewest_tokens(prompt))
+        except Malformed as error:
+            raise CheckpointError(f"{self._address.url}: a known text was sent, and {error}") from None
+        (choice,) = said["choices"][:1]
+        text = choice.get("text")
+        try:
+            check_end(choice, said)
+            check_new(text if isinstance(text, str) else "", Wanted(prompt=prompt), None)
+        except Malformed as error:
+            self._found.notes.append(f"{endpoint} are not asked for: {error}")
+            return str(error)
+        return ""
+
+    def _ends(self, said: Any) -> tuple[str, ...]:
+        """Return, and note, the name of an end that no API is known to have, if there is one in a sound reply."""
+        if (name := check_end(said["choices"][0], said)) is None:
+            return ()
+        note = (
+            f"the server ends texts with finish_reason {name}, which says nothing: a text counts as cut off where it "
+            "has as many tokens as it may have"
+        )
+        if note not in self._found.notes:
+            self._found.notes.append(note)
+        return (name,)
 
     def _chat(self) -> tuple[Any, str]:
         """Return the reply to a greeting, and the name of the limit with which it was asked."""
@@ -211,7 +254,7 @@ class Probe:
             self._no_scores(f"takes no prompt as token ids: {reason}")
             return
         assert isinstance(ids, tuple)
-        if (counted := _prompt_tokens(said)) is not None and counted != len(ids):
+        if (counted := prompt_tokens(said)) is not None and counted != len(ids):
             self._no_scores(_miscounted(counted, len(ids), tokens))
             return
         self._found.abilities = replace(can, tokens=True)
@@ -346,9 +389,9 @@ class Probe:
         ids = self._post("completions", {**drawn, "return_token_ids": True}) if can.family == "vllm" else {}
         self._found.abilities = replace(
             can,
-            several=_choice_count(several) == 2,
+            several=choice_count(several) == 2 and not can.ends,  # their tokens are counted together
             stops=len(_STOPS) - 1 if isinstance(stops, Failure) else None,
-            token_ids=_choice_count(ids) == 1 and isinstance(ids["choices"][0].get("token_ids"), list),
+            token_ids=choice_count(ids) == 1 and isinstance(ids["choices"][0].get("token_ids"), list),
         )
 
     def _post(self, endpoint: str, body: Mapping[str, Any]) -> Any:
@@ -415,8 +458,9 @@ def _read(read: Read, said: Any) -> list[Score] | str:
         return str(error)
 
 
-def _raise_fatal(address: Address, failure: Failure) -> None:
-    """Raise ``CheckpointError`` where nothing more need be asked: nobody answers, now or at all, or a key is wanted."""
+def _raise_fatal(address: Address, failure: Failure, *, named: bool) -> None:
+    """Raise ``CheckpointError`` where nothing more need be asked: nobody answers, now or at all, or a key is wanted;
+    or no model is ``named``, and the list of them cannot be read."""
     if failure.status in (401, 403):
         raise CheckpointError(
             f"{address.url}: {failure.reason}; the key is taken from OPENAI_API_KEY or TOUCHSTONE_API_KEY"
@@ -425,33 +469,11 @@ def _raise_fatal(address: Address, failure: Failure) -> None:
         raise CheckpointError(f"{address.url}: {failure.reason}; start the server, or check the address")
     if _busy(failure):
         raise CheckpointError(f"{address.url}: {failure.reason}; try again later")
-
-
-def _rows(said: Any) -> list[Mapping[str, Any]]:
-    rows = said.get("data") if isinstance(said, Mapping) else None
-    found = rows if isinstance(rows, list) else []
-    return [row for row in found if isinstance(row, Mapping) and isinstance(row.get("id"), str)]
-
-
-def _limit(row: Mapping[str, Any]) -> int | None:
-    size = row.get("max_model_len")
-    return size if isinstance(size, int) and size > 0 else None
-
-
-def _text(said: Any, name: str) -> str:
-    found = said.get(name) if isinstance(said, Mapping) else None
-    return found if isinstance(found, str) else ""
-
-
-def _names(said: Any) -> tuple[str, ...]:
-    """Return the name under which a model answers, as far as it says one."""
-    return (name,) if (name := _text(said, "model")) else ()
-
-
-def _prompt_tokens(said: Any) -> int | None:
-    usage = said.get("usage") if isinstance(said, Mapping) else None
-    found = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
-    return found if isinstance(found, int) else None
+    if failure.kind in ("malformed", "refused") and failure.status is None and not named:
+        raise CheckpointError(
+            f"{address.url}: {failure.reason}; check the address, or name the model with --eval-model-name if there is "
+            "no list of them"
+        )
 
 
 def _busy(failure: Failure) -> bool:
@@ -462,10 +484,4 @@ def _lack(said: Any) -> str:
     """Return why a reply shows that an endpoint is not there, nothing where it is."""
     if isinstance(said, Failure):
         return said.reason
-    return "" if _choice_count(said) else "the reply has no choices"
-
-
-def _choice_count(said: Any) -> int:
-    found = said.get("choices") if isinstance(said, Mapping) else None
-    sound = isinstance(found, list) and all(isinstance(one, Mapping) for one in found)
-    return len(found) if sound and isinstance(found, list) else 0
+    return "" if choice_count(said) else "the reply has no choices"

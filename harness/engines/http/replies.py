@@ -64,3 +64,41 @@ def token_number(text: Any) -> int | None:
     """Return the number in ``token_id:NUMBER``, None for any other text."""
     number = str(text).removeprefix("token_id:")
     return int(number) if isinstance(text, str) and number != text and number.isdecimal() else None
+
+
+def model_rows(said: Any) -> list[Mapping[str, Any]]:
+    """Return the models in a list of them, those that have an id."""
+    rows = said.get("data") if isinstance(said, Mapping) else None
+    found = rows if isinstance(rows, list) else []
+    return [row for row in found if isinstance(row, Mapping) and isinstance(row.get("id"), str)]
+
+
+def limit_of(row: Mapping[str, Any]) -> int | None:
+    """Return the most tokens that a model in the list takes, None where that is not said."""
+    size = row.get("max_model_len")
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def text_of(said: Any, name: str) -> str:
+    """Return a part of a reply that is a text, an empty one where there is none."""
+    found = said.get(name) if isinstance(said, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
+def names_in(said: Any) -> tuple[str, ...]:
+    """Return the name under which a model answers, as far as it says one."""
+    return (name,) if (name := text_of(said, "model")) else ()
+
+
+def prompt_tokens(said: Any) -> int | None:
+    """Return the number of tokens that a server counts in a prompt, None where it does not."""
+    usage = said.get("usage") if isinstance(said, Mapping) else None
+    found = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
+    return found if isinstance(found, int) else None
+
+
+def choice_count(said: Any) -> int:
+    """Return the number of choices of a reply, 0 where they are none."""
+    found = said.get("choices") if isinstance(said, Mapping) else None
+    sound = isinstance(found, list) and all(isinstance(one, Mapping) for one in found)
+    return len(found) if sound and isinstance(found, list) else 0

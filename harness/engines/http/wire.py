@@ -16,11 +16,12 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from harness.core.errors import CheckpointError
+from harness.engines.http import explanations
 from harness.engines.http.calls import TOKENS, Call, Malformed, Server
 from harness.engines.http.clock import Clock
 from harness.engines.http.exchange import Broken, Carrier, Hopeless, Raw
 from harness.engines.http.keys import Key
-from harness.engines.http.retry import Trouble, What, retry_after, status_text
+from harness.engines.http.retry import AGAIN, Trouble, What, retry_after, status_text
 
 T = TypeVar("T")
 
@@ -85,7 +86,11 @@ class Wire:
         if reply.status != 200:
             return self._refused(reply, b"" if encoded else reply.body or b"")
         if encoded:
-            return self._trouble("final", "the reply is compressed, although that was not asked for")
+            return self._trouble(
+                "final",
+                f"the reply is compressed ({reply.headers['content-encoding']}), which was not asked for: switch that "
+                "off at the server, or at the proxy before it",
+            )
         if reply.body is None:
             return self._trouble("final", f"the reply has more than {LARGEST_REPLY >> 20} MiB")
         return self._read(call, reply.body)
@@ -110,13 +115,16 @@ class Wire:
 
     def _read(self, call: Call[T], body: bytes) -> Outcome[T]:
         try:
-            found = body.decode() if call.text else self._parse(body)
+            found = body.decode() if call.text else self._parse(body.removeprefix(explanations.BOM))
         except ValueError as error:
-            return self._trouble("malformed", f"the reply is no JSON ({error})")
+            return self._trouble("malformed", explanations.not_json(body, error))
+        if (told := explanations.within(found)) is not None:
+            return self._failed(told)
         try:
             value = call.read(found)
         except Malformed as error:
-            return self._trouble("malformed", str(error))
+            said = explanations.in_place_of(found)
+            return self._trouble("final" if error.final else "malformed", str(error), said)
         except Exception as error:  # whatever a reader does not expect is not what was asked for
             return self._trouble(
                 "malformed", f"the reply is not as expected ({type(error).__name__}: {error})"
@@ -125,7 +133,7 @@ class Wire:
 
     def _refused(self, reply: Raw, body: bytes) -> Trouble:
         headers, status = reply.headers, reply.status
-        said, code = _explanation(self._parse, body)
+        said, code = explanations.of_refusal(self._parse, body)
         said = self._shown(said)
         if 300 <= status < 400 or status < 200:
             where = self._shown(headers.get("location", "nowhere"))
@@ -139,8 +147,19 @@ class Wire:
         wait = retry_after(headers.get("retry-after"), headers.get("date"), self._clock.wall())
         return Trouble("status", status_text(status), status, said, wait)
 
-    def _trouble(self, what: What, text: str) -> Trouble:
-        return Trouble(what, self._shown(text))
+    def _failed(self, told: explanations.Explanation) -> Trouble:
+        """Return the trouble of a reply with the status 200 that holds an error: final where its code is."""
+        status = int(told.code) if told.code.isdecimal() else 0
+        final = told.code == USED_UP or (400 <= status < 500 and status not in AGAIN)
+        code = f" (code {told.code})" if told.code else ""
+        return self._trouble(
+            "final" if final else "malformed",
+            f"HTTP 200 with an error{code} in place of an answer",
+            told.said,
+        )
+
+    def _trouble(self, what: What, text: str, said: str = "") -> Trouble:
+        return Trouble(what, self._shown(text), said=self._shown(said))
 
     def _shown(self, text: str) -> str:
         # The key goes first: cut, it would not be found.
@@ -182,23 +201,6 @@ def _about(found: Any) -> tuple[dict[str, int], str | None, str | None]:
         fingerprint if isinstance(fingerprint, str) else None,
         model if isinstance(model, str) else None,
     )
-
-
-def _explanation(parse: Callable[[bytes], Any], body: bytes) -> tuple[str, str]:
-    """Return the explanation and the code in the body of a refusal: OpenAI's form, FastAPI's, or any text."""
-    try:
-        found = parse(body)
-    except ValueError:
-        return body[: 4 * LONGEST_SAID].decode("utf-8", "replace"), ""
-    code = ""
-    if isinstance(found, dict):
-        inner = found.get("error", found)
-        if isinstance(inner, dict):
-            code = str(inner.get("code") or inner.get("type") or "")
-            found = inner.get("message", inner.get("detail", inner))
-        else:
-            found = inner
-    return (found if isinstance(found, str) else json.dumps(found)[: 4 * LONGEST_SAID]), code
 
 
 def _proxy(base: str) -> str | None:

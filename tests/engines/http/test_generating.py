@@ -9,7 +9,7 @@ import pytest
 from harness.core.requests import Generate, Generated, Refusal, Turn
 from harness.engines.http.abilities import Abilities
 from harness.engines.http.calls import Malformed
-from harness.engines.http.generating import Asking, Prompted, answer_of, prompted, read_texts, text_calls
+from harness.engines.http.generating import Asking, Prompted, answer_of, prompted, text_calls
 from harness.engines.http.scoring import Asked
 from harness.engines.transformers.prompts import ChatMode
 from harness.engines.transformers.tokenizer import TextTokenizer
@@ -36,11 +36,6 @@ def bodies(request: Generate, how: Asking) -> list[dict[str, Any]]:
     made = prompted(request, how)
     assert isinstance(made, Prompted), made
     return [dict(one.call.body or {}) | {"path": one.call.path} for one in text_calls(made, 0, how)]
-
-
-def reply(*choices: dict[str, Any], tokens: int = 3) -> dict[str, Any]:
-    rows = [{"index": number, "finish_reason": "stop", **one} for number, one in enumerate(choices)]
-    return {"model": "m", "choices": rows, "usage": {"prompt_tokens": 2, "completion_tokens": tokens}}
 
 
 def test_a_prompt_goes_as_token_ids_with_what_servers_do_by_default_switched_off(
@@ -110,71 +105,31 @@ def test_a_draw_from_top_k_tokens_is_refused_where_the_server_may_not_know_it() 
     assert "top_k" in refused.reason
 
 
-def test_a_text_ends_before_its_earliest_stop_whatever_the_server_cut() -> None:
-    (one,) = texts(reply({"text": " 42\nmore", "finish_reason": "length"}), 1, ("more", "\n"))
-    assert one == Generated(" 42", "stop", 3)
-
-
 @pytest.mark.parametrize(
-    ("choice", "stops", "reason"),
-    [
-        ({"stop_reason": None}, ("x",), "eos"),
-        ({"stop_reason": "x"}, ("x",), "stop"),
-        ({"stop_reason": 128009}, ("x",), "eos"),
-        ({}, (), "eos"),
-        ({}, ("x",), "stop"),
-        ({"finish_reason": "length"}, (), "length"),
-    ],
+    "can", [Abilities(completions=True), Abilities(chat=True)], ids=["completions", "chat"]
 )
-def test_the_reason_of_an_end_is_kept(choice: dict[str, Any], stops: tuple[str, ...], reason: str) -> None:
-    assert texts(reply({"text": "a", **choice}), 1, stops)[0].finish_reason == reason
+def test_a_prompt_that_the_server_cut_is_no_answer(can: Abilities) -> None:
+    long = "one two three four five six seven eight nine ten " * 20
+    request = Generate(long, max_new_tokens=8, turns=(Turn("user", long),))
+    how = asking(can, mode=ChatMode(chat=can.chat), limit=None)
+    made = prompted(request, how)
+    assert isinstance(made, Prompted)
+    (one,) = text_calls(made, 0, how)
+    choice = {"index": 0, "text": "11", "message": {"content": "11"}, "finish_reason": "stop"}
+    for counted in (None, 0, 150, 260):
+        assert one.call.read({"choices": [choice], "usage": {"prompt_tokens": counted}})[0].text == "11"
+    with pytest.raises(Malformed, match="counts 100 tokens in a prompt that has 150 at the least"):
+        one.call.read({"choices": [choice], "usage": {"prompt_tokens": 100}})
 
 
-def test_token_ids_are_decoded_as_in_this_process(tokenizer: TextTokenizer) -> None:
-    ids = list(tokenizer.text("the answer"))  # type: ignore[arg-type]
-    choice = {"text": " the answer", "token_ids": [*ids, tokenizer.end], "stop_reason": None}
-    (one,) = texts(reply(choice), 1, (), tokenizer)
-    assert one == Generated("the answer", "eos", len(ids) + 1)
-
-
-def test_a_missing_text_at_the_limit_is_empty_and_elsewhere_no_answer() -> None:
-    for choice in ({"text": None}, {"message": {"role": "assistant", "content": None}}):
-        (one,) = texts(reply({**choice, "finish_reason": "length"}), 1, ())
-        assert one == Generated("", "length", 3)
-        with pytest.raises(Malformed, match="the reply's text is None"):
-            texts(reply(choice), 1, ())
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"choices": []}, "0 choices where 1"),
-        ({"choices": [{"index": 3, "text": "a", "finish_reason": "stop"}]}, "numbered"),
-        ({"choices": [{"text": 4, "finish_reason": "stop"}]}, "text is 4"),
-        ({"choices": [{"text": "a"}]}, "finish_reason is None"),
-        ({"choices": [{"text": "a", "finish_reason": "abort"}]}, "finish_reason is 'abort'"),
-        ([], "no list of choices"),
-    ],
-)
-def test_what_is_no_text_is_malformed(wrong: Any, said: str) -> None:
-    with pytest.raises(Malformed, match=said):
-        read_texts(wrong, 1, ())
-
-
-def test_a_reasoning_without_an_answer_is_an_empty_text() -> None:
-    message = {"role": "assistant", "content": None, "reasoning_content": "Let me see."}
-    assert texts(reply({"message": message}), 1, ())[0].text == ""
-
-
-def test_an_answer_that_a_filter_withheld_is_refused_in_words() -> None:
-    found = read_texts(reply({"text": "", "finish_reason": "content_filter"}), 1, ())
-    assert isinstance(found, Refusal)
-    assert "content_filter" in found.reason
-
-
-def texts(
-    data: Any, count: int, stops: tuple[str, ...], tokenizer: TextTokenizer | None = None
-) -> list[Generated]:
-    found = read_texts(data, count, stops, tokenizer)
-    assert isinstance(found, list)
-    return found
+def test_tokens_that_are_known_here_show_a_smaller_cut(tokenizer: TextTokenizer) -> None:
+    request = Generate("The answer is seven. " * 40, max_new_tokens=8)
+    how = asking(Abilities(completions=True), tokenizer, limit=None)
+    made = prompted(request, how)
+    assert isinstance(made, Prompted)
+    assert made.tokens is not None
+    (one,) = text_calls(made, 0, how)
+    choice = {"index": 0, "text": "11", "finish_reason": "stop"}
+    one.call.read({"choices": [choice], "usage": {"prompt_tokens": made.tokens - 2}})
+    with pytest.raises(Malformed, match="it has cut the prompt"):
+        one.call.read({"choices": [choice], "usage": {"prompt_tokens": made.tokens // 2}})

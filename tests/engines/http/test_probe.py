@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from transformers import AutoTokenizer
 
 from harness.core.errors import CheckpointError
 from harness.core.requests import Generate, Loglikelihood, RollingLoglikelihood
+from harness.engines.http.abilities import abilities_of
 from harness.engines.http.address import parse_address
 from harness.engines.http.calls import Failure
 from harness.engines.http.probe import Found, Probe
-from harness.engines.http.tokens import named_tokens
+from harness.engines.http.tokens import KNOWN, named_tokens
 from harness.engines.transformers.tokenizer import Pair
 from tests.support.model_server import ModelServer
 
@@ -180,7 +182,7 @@ def test_chats_that_begin_twice_are_refused_and_an_address_of_chats_alone_with_t
     def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
         if not path.endswith("/chat/completions"):
             return server.ask(path, body)
-        choice = {"index": 0, "message": {"role": "assistant", "content": "x"}}
+        choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "length"}
         return {"model": "tiny", "choices": [choice], "usage": {"prompt_tokens": tokens}}
 
     found = Probe(parse_address("http://h:8000"), ask).run(None, str(tmp_path))
@@ -190,6 +192,54 @@ def test_chats_that_begin_twice_are_refused_and_an_address_of_chats_alone_with_t
         CheckpointError, match=r"v1: chats are not asked for: .*two beginning-of-sequence tokens"
     ):
         Probe(parse_address("http://h:8000/v1/chat/completions"), ask).run(None, str(tmp_path))
+
+
+def answering(**reply: Any) -> Found:
+    """What is found of a server whose every reply has these parts beside a choice."""
+
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+        if body is None:
+            return (
+                {"data": [{"id": "m"}]} if path.endswith("/models") else Failure("HTTP 404", "refused", 404)
+            )
+        choice = {"index": 0, "text": "x", "message": {"content": "x"}, "finish_reason": "stop"}
+        return {"choices": [choice | dict(reply.get("choice", {}))], "usage": reply.get("usage")}
+
+    return Probe(parse_address("http://h:8000"), ask).run(None, None)
+
+
+@pytest.mark.parametrize("name", [None, "moonphase"])
+def test_the_name_of_an_end_that_says_nothing_is_taken_where_tokens_are_counted(name: str | None) -> None:
+    found = answering(choice={"finish_reason": name}, usage={"completion_tokens": 1})
+    assert found.abilities.ends == (str(name),)
+    assert abilities_of(json.loads(json.dumps(found.abilities.plain()))) == found.abilities
+    (note,) = [note for note in found.notes if "finish_reason" in note]
+    assert f"{name}, which says nothing" in note
+    with pytest.raises(CheckpointError, match=f"finish_reason {name!r} and counts no tokens"):
+        answering(choice={"finish_reason": name})
+
+
+def test_texts_that_begin_with_the_prompt_are_not_asked_for(whole: Path) -> None:
+    found = answering(choice={"text": f"<s> {KNOWN} x"})
+    assert (found.abilities.completions, found.abilities.chat) == (False, True)
+    assert found.notes[0].startswith("completions are not asked for: the reply's text begins with the prompt")
+
+
+def test_a_server_that_cuts_prompts_is_refused_in_one_line() -> None:
+    with pytest.raises(CheckpointError, match="counts 8 tokens in a prompt that has 12 at the least"):
+        answering(usage={"prompt_tokens": 8})
+    assert answering(usage={"prompt_tokens": 20}).abilities.completions
+
+
+def test_a_list_of_models_that_cannot_be_read_is_said_unless_one_is_named() -> None:
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+        if body is None:
+            return Failure("the reply is a web page titled 'Sign in' and no JSON", "malformed")
+        return {"choices": [{"index": 0, "text": "x", "message": {"content": "x"}, "finish_reason": "stop"}]}
+
+    with pytest.raises(CheckpointError, match=r"a web page titled 'Sign in' and no JSON; check the address"):
+        Probe(parse_address("http://h:8000"), ask).run(None, None)
+    assert Probe(parse_address("http://h:8000"), ask).run("m", None).abilities.completions
 
 
 def test_the_texts_of_many_requests_are_tokenized_together_and_each_once() -> None:

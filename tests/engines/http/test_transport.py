@@ -154,12 +154,15 @@ def test_each_fault_that_stays_is_named(fault: str, kind: str, reason: str) -> N
     assert (end.kind, end.reason) == (kind, reason)
 
 
-@pytest.mark.parametrize("fault", ["truncated", "no json"])
-def test_a_reply_that_is_no_json_is_named(fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [("truncated", "the reply is no JSON ("), ("no json", "the reply is a web page and no JSON")],
+)
+def test_a_reply_that_is_no_json_is_named(fault: str, said: str) -> None:
     with FaultServer(always=fault) as server, transport(server) as asking:
         end = asking.one(question(), attempts=2)
     assert isinstance(end, Failure)
-    assert end.reason.startswith("the reply is no JSON (")
+    assert end.reason.startswith(said)
 
 
 def test_what_a_reader_does_not_expect_is_malformed_and_no_answer() -> None:
@@ -236,7 +239,9 @@ def test_a_compressed_reply_is_not_unpacked() -> None:
         end = asking.one(question())
         assert server.headers[0]["accept-encoding"] == "identity"
     assert isinstance(end, Failure)
-    assert end.reason == "the reply is compressed, although that was not asked for; not asked again"
+    assert end.reason.startswith(
+        "the reply is compressed (gzip), which was not asked for: switch that off at the"
+    )
 
 
 def test_a_compressed_refusal_is_waited_for_as_any_other() -> None:

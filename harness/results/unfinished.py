@@ -1,0 +1,46 @@
+"""The numbers of a run that was killed, or still goes on: what its journal has so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from harness.core.errors import HarnessError
+from harness.results.aggregate import summarize
+from harness.results.journal import latest, read_journal
+from harness.results.run_directory import RunDirectory
+from harness.results.summary import SUMMARY, Summary, load_summary
+
+COLLECTED: Final = "collected.json"
+"""A file that every run has before it asks anything."""
+
+
+def ended(folder: Path) -> bool:
+    """Return whether a run has summed up."""
+    return (folder / SUMMARY).is_file()
+
+
+def summary_so_far(folder: Path) -> Summary:
+    """Return the summary of a run's folder, made of the journal where the run has not summed up; nothing is written.
+
+    Items without a record are lost. Raises ``HarnessError`` where the files cannot be read.
+    """
+    if ended(folder):
+        return load_summary(folder)
+    directory = RunDirectory(folder)
+    try:
+        items, declarations, deselected = directory.read_collected()
+        manifest, usage = directory.read_manifest(), directory.read_usage()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HarnessError(f"{folder}: cannot be read: {error}") from None
+    return summarize(
+        latest(read_journal(folder)),
+        declarations,
+        items,
+        run_id=directory.run_id,
+        directory=str(folder),
+        manifest=manifest,
+        checkpoints=manifest.get("checkpoints", []),
+        deselected=deselected,
+        usage=usage,
+    )

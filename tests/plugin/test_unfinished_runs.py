@@ -1,0 +1,63 @@
+"""The reports of a run that was killed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from harness.cli import main
+from harness.core.errors import HarnessError
+from harness.results.summary import totals
+from harness.results.unfinished import ended, summary_so_far
+from tests.support.project import Project
+
+
+def killed(project: Project) -> str:
+    """The id of a run of which half the records were written when it was killed."""
+    project.run()
+    (run,) = project.runs
+    for path in run.iterdir():
+        if path.name not in ("run.json", "collected.json", "run.log") and path.suffix != ".jsonl":
+            path.unlink()
+    (journal,) = run.glob("items-*.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:12]) + lines[12][:40])
+    shutil.rmtree(run.parent / "saved", ignore_errors=True)
+    return run.name
+
+
+def test_a_killed_run_is_reported_listed_and_found_as_the_last(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = killed(project)
+    monkeypatch.chdir(project.path)
+    before = sorted(path.name for path in project.runs[0].iterdir())
+    for target in (name, "last", f"results/{name}"):
+        capsys.readouterr()
+        assert main(["report", target]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert "unfinished 12 of 20 items scored: the run goes on, or was killed" in told
+        assert "12/20 8 lost items" in told
+    assert main(["list"]) == 0
+    assert "unfinished" in capsys.readouterr().out
+    assert main(["report", name, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["totals"]["lost"] == 8
+    assert sorted(path.name for path in project.runs[0].iterdir()) == before, "nothing is written"
+    assert main(["track", name]) != 0
+    assert "the run goes on, or was killed" in capsys.readouterr().err
+
+
+def test_a_run_that_has_ended_is_as_it_summed_up(project: Project) -> None:
+    project.run()
+    (run,) = project.runs
+    assert ended(run)
+    assert totals(summary_so_far(run))["scored"] == 20
+
+
+def test_files_that_cannot_be_read_are_said(project: Project) -> None:
+    run = project.path / "results" / killed(project)
+    (run / "collected.json").write_text("{", encoding="utf-8")
+    with pytest.raises(HarnessError, match="cannot be read"):
+        summary_so_far(run)
