@@ -12,8 +12,8 @@ import json
 import operator
 import os
 import random
-import signal
 import sys
+import time
 import types
 from collections.abc import Callable
 from typing import Any, Final
@@ -27,6 +27,9 @@ MODULE: Final = "program"
 
 _MOST_TEXT: Final = framing.LONGEST // 8
 """Characters of several values in one message; beyond it, the next ones get a message of their own."""
+
+SOON: Final = 0.02
+"""Seconds after which values are sent that are there, before the rest of those asked for."""
 
 BUILTIN_TYPES: Final = frozenset(kind for kind in vars(builtins).values() if isinstance(kind, type))
 """Types that are sent by name."""
@@ -125,7 +128,7 @@ class _ProgramHost:
                 return {"value": [self._looked_up(name) for name in request["names"]]}
             target = self._objects[request["of"]]
             if request["ask"] == "each":
-                return {"each": self._each(target, request["arguments"], request["seconds"])}
+                return {"each": self._each(target, request["arguments"])}
             arguments = self._decoded(request["arguments"])
             if request["ask"] == "call":
                 found = target(*arguments, **self._decoded(request["keywords"]))
@@ -141,32 +144,28 @@ class _ProgramHost:
         except BaseException as error:
             return {"error": self.described(error)}
 
-    def _each(self, target: Any, arguments: list[str], seconds: list[float]) -> list[Any]:
-        """Return the messages of the values of calls, as texts, and the exception of the one that ended them, if any.
+    def _each(self, target: Any, arguments: list[str]) -> list[Any]:
+        """Return the messages of the values of calls, as texts, the exception of the one that ended them, if any, and
+        True.
 
-        Each call has a limit of CPU time. Fewer values than calls without an exception: the rest would be too long.
+        Those that are there ``SOON``, or are long, are sent ahead of the others.
         """
         found: list[str] = []
-        size = 0
-        signal.signal(signal.SIGPROF, _over)
-        for given, limit in zip(arguments, seconds, strict=True):
+        size, began = 0, time.perf_counter()
+        for given in arguments:
+            if size > _MOST_TEXT or (found and time.perf_counter() - began > SOON):
+                self.say({"each": [found, None, False]})
+                found, size, began = [], 0, time.perf_counter()
             try:
-                decoded = self._decoded(json.loads(given))
-                signal.setitimer(signal.ITIMER_PROF, limit)
-                try:
-                    value = target(*decoded)
-                finally:
-                    signal.setitimer(signal.ITIMER_PROF, 0)
-                text = json.dumps(values.encode(value, self._handle), separators=(",", ":"))
+                value = target(*self._decoded(json.loads(given)))
+                text = values.text(value, self._handle)
             except framing.Closed:
                 raise
             except BaseException as error:
-                return [found, self.described(error)]
+                return [found, self.described(error), True]
             found.append(text)
             size += len(text)
-            if size > _MOST_TEXT:
-                break
-        return [found, None]
+        return [found, None, True]
 
     def described(self, error: BaseException) -> dict[str, Any]:
         """Return an exception as data: the names of its types, the line of the program, the text."""
@@ -247,14 +246,6 @@ class _Asked:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self._host.ask_back(self.number, arguments, keywords)
-
-
-class OverTimeError(BaseException):
-    """A call that took longer than its own limit of CPU time."""
-
-
-def _over(*_: object) -> None:
-    raise OverTimeError("more CPU time on one input than its limit")
 
 
 def _text(error: BaseException) -> str:

