@@ -49,6 +49,9 @@ _READS: Final[dict[str, Callable[..., Any]]] = {
     "await": _awaited,
     "iter": iter,
     "len": len,
+    "repr": repr,
+    "str": str,
+    "format": format,
     "item": lambda value, key: value[key],
     "attribute": getattr,
     "set": setattr,
@@ -207,7 +210,7 @@ class _ProgramHost:
         kind = type(value)
         true = not hasattr(kind, "__bool__") and not hasattr(kind, "__len__")
         awaited = hasattr(kind, "__await__") and not hasattr(kind, "__next__")
-        return ["h", number, kind.__name__, true, awaited]
+        return ["h", number, kind.__name__, true, awaited, kind.__eq__ is not object.__eq__]
 
     def _decoded(self, message: Any) -> Any:
         return values.decode(message, self._owned)
@@ -217,6 +220,8 @@ class _ProgramHost:
             return self._objects[message[1]]
         if message[0] == "T":
             return getattr(builtins, message[1])
+        if message[0] == values.UNORDERED:
+            return None
         return self._asked.setdefault(message[1], _Asked(self, message[1]))
 
     def ask_back(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

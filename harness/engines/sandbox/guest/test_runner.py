@@ -13,8 +13,8 @@ import signal
 import socket
 import sys
 import types
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NoReturn
 
 from . import framing, jail, values
 from .prepared_values import Prepared, compiled, computed, parts, read_message
@@ -45,6 +45,10 @@ class ProgramFailed(BaseException):
     """
 
 
+class NotAskedError(TypeError):
+    """Tests do something with an object of the program that nobody asks the program for."""
+
+
 class Judge:
     """Judges one program by tests that call its functions."""
 
@@ -55,6 +59,7 @@ class Judge:
         self._missing: set[str] = set()
         self._last_raised: tuple[BaseException, str] | None = None
         self._failed: BaseException | None = None
+        self._unordered = False
 
     def verdict(self, job: dict[str, Any]) -> dict[str, Any]:
         """Return the outcome and the detail of a job with the keys ``program``, ``code``, ``trusted`` and
@@ -97,10 +102,14 @@ class Judge:
         if isinstance(error, ModuleNotFoundError) and _is_foreign(error.name):
             text = f"the task's tests need {error.name}, which the sandbox does not have"
             return {"outcome": "fault", "detail": text}
-        if isinstance(error, AssertionError):
-            text = text_of(error)
-            return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
-        return {"outcome": "wrong", "detail": f"test line {where}: {sentence(error)}"}
+        if isinstance(error, NotAskedError):
+            return {"outcome": "error", "detail": f"test line {where}: {text_of(error)}"}
+        text = text_of(error) if isinstance(error, AssertionError) else sentence(error)
+        if self._unordered:
+            text += (
+                " (a set came in another order, since members had been removed from it, or they are objects)"
+            )
+        return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
 
     # Requests to the program
 
@@ -164,6 +173,13 @@ class Judge:
         finally:
             self._clock.unlimit()
         return texts, None if error is None else _raised(error)
+
+    def not_asked(self, what: str, name: str, does: str) -> NoReturn:
+        """Raise ``NotAskedError``, which fails the program whatever the tests do."""
+        text = f"{what} an object of the program's own ({name}) {does}".rstrip()
+        error = NotAskedError(f"{text} is not asked")
+        self._failed = self._failed or error
+        raise error
 
     def next(self, of: int) -> Any:
         """Return the next value of an iterator in the program.
@@ -281,14 +297,18 @@ class Judge:
             kind = getattr(builtins, message[1])
             if isinstance(kind, type):
                 return kind
+        if message[0] == values.UNORDERED:
+            self._unordered = True
+            return None
         if message[0] == "k":
             return self._functions[message[1]]
         if message[0] != "h" or type(message[1]) is not int:
             raise ValueError("an unknown kind of value")
         number = message[1]
         if number not in self._standins:
-            kind = Awaitable if message[4:] == [True] else StandIn
-            self._standins[number] = kind(self, number, str(message[2])[:60], message[3] is True)
+            name, true, awaited, equal = (*message[2:6], None, None, None, None)[:4]
+            kind = Awaitable if awaited is True else StandIn
+            self._standins[number] = kind(self, number, str(name)[:60], true is True, equal is True)
         return self._standins[number]
 
 
@@ -311,14 +331,15 @@ _LONGEST_ANSWER: Final = 4 * framing.LONGEST
 class StandIn:
     """Stands for an object of the program.
 
-    Calling, reading and changing it asks the program; comparing it does not. It is true, as Python's objects are,
-    unless its class defines its truth.
+    Calling, reading, changing and printing it asks the program; comparing it and computing with it does not. It is
+    true, and equal to nothing but itself, as Python's objects are. Where its class defines that, and for all else, the
+    program has failed: what it would say counts for nothing.
     """
 
-    __slots__ = ("_judge", "_name", "_number", "_true")
+    __slots__ = ("_equal", "_judge", "_name", "_number", "_true")
 
-    def __init__(self, judge: Judge, number: int, name: str, true: bool) -> None:
-        for slot, value in zip(StandIn.__slots__, (judge, name, number, true), strict=True):
+    def __init__(self, judge: Judge, number: int, name: str, true: bool, equal: bool) -> None:
+        for slot, value in zip(StandIn.__slots__, (equal, judge, name, number, true), strict=True):
             object.__setattr__(self, slot, value)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -363,12 +384,52 @@ class StandIn:
         return self._judge.next(self._number)
 
     def __bool__(self) -> bool:
-        if not self._true:
-            raise TypeError(f"whether an object of the program's own ({self._name}) is true is not asked")
-        return True
+        return self._true or self._judge.not_asked("whether", self._name, "is true")
+
+    def __eq__(self, other: object) -> Any:
+        if self is other:
+            return True
+        if self._equal and other is not None:
+            self._judge.not_asked("whether", self._name, "is equal to something")
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._number) if not self._equal else self._judge.not_asked("the hash of", self._name, "")
 
     def __repr__(self) -> str:
-        return f"<{self._name} of the program>"
+        return self._text("repr")
+
+    def __str__(self) -> str:
+        return self._text("str")
+
+    def __format__(self, how: str) -> str:
+        return self._text("format", how)
+
+    def _text(self, what: str, *more: str) -> str:
+        found = self._judge.ask(what, self._number, *more)
+        if type(found) is not str:
+            raise TypeError("the program says a text that is none")
+        return found
+
+
+def _computing(name: str) -> Callable[..., Any]:
+    def method(self: StandIn, *_: Any) -> Any:
+        self._judge.not_asked(f"{name} of", self._name, "")
+
+    return method
+
+
+for _name in (
+    *("lt", "le", "gt", "ge", "neg", "pos", "abs", "invert", "int", "float", "complex", "index", "round"),
+    *(
+        f"{side}{name}"
+        for side in ("", "r")
+        for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow")
+    ),
+    *(f"{side}{name}" for side in ("", "r") for name in ("lshift", "rshift", "and", "xor", "or")),
+    *("enter", "exit", "delitem", "floor", "ceil", "trunc"),
+):
+    setattr(StandIn, f"__{_name}__", _computing(f"__{_name}__"))
 
 
 class Awaitable(StandIn):

@@ -42,5 +42,5 @@ def text_of(error: BaseException) -> str:
     """Return the text of an exception, empty where it cannot be written."""
     try:
         return str(error)[:300]
-    except Exception:  # for example, a huge number in it
+    except BaseException:  # an object of the program's in it, whose text cannot be had
         return ""
