@@ -117,3 +117,9 @@ def test_a_set_that_comes_in_another_order_is_named_where_the_test_fails(sandbox
     assert judged(sandbox, program, "assert len(f()) == 2").outcome == "passed"
     answer = judged(sandbox, program, "assert list(f()) == [1, 2]")
     assert (answer.outcome, "another order" in answer.detail) == ("wrong", True)
+
+
+def test_numbers_may_have_any_number_of_digits(sandbox: Sandbox) -> None:
+    program = "def power(n): return str(7**n)\ndef same(n): return n\n"
+    tests = f"assert int(power(9000)) == 7**9000 and str(same({'7' * 5000})) == '7' * 5000"
+    assert judged(sandbox, program, tests).outcome == "passed"

@@ -7,12 +7,15 @@ tests' side reads with care (``values``).
 from __future__ import annotations
 
 import _sitebuiltins
+import atexit
 import builtins
+import io
 import json
 import operator
 import os
 import random
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable
@@ -76,9 +79,10 @@ def run_script(descriptor: int) -> int:
     """Run the program as a script that reads and prints; return the exit code and send what was raised."""
     request = framing.receive(descriptor)
     host = _ProgramHost(descriptor)
+    _open_streams_by_name()
     said = host.run(request["program"], "__main__")
     try:
-        sys.stdout.flush()
+        host.end()
     except Exception as error:  # the reader may have stopped reading
         said = said if "error" in said else {"error": host.described(error)}
     raised = said.get("error")
@@ -119,6 +123,17 @@ class _ProgramHost:
         except BaseException as error:  # SystemExit too: it ends the program's module
             return {"error": self.described(error)}
         return {"ready": True}
+
+    def end(self) -> None:
+        """Do what an interpreter does at its end: wait for threads, call what is registered, write what is left."""
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        left = [
+            one for one in self._module.values() if isinstance(one, (io.TextIOWrapper, io.BufferedWriter))
+        ]
+        for stream in (sys.stdout, *left, sys.__stdout__):
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
 
     def answer(self, request: dict[str, Any]) -> Any:
         """Return the answer to one request.
@@ -209,8 +224,9 @@ class _ProgramHost:
             self._objects.append(value)
         kind = type(value)
         true = not hasattr(kind, "__bool__") and not hasattr(kind, "__len__")
+        equal = any("__eq__" in vars(base) for base in kind.__mro__[:-1])
         awaited = hasattr(kind, "__await__") and not hasattr(kind, "__next__")
-        return ["h", number, kind.__name__, true, awaited, kind.__eq__ is not object.__eq__]
+        return ["h", number, kind.__name__, true, awaited, equal]
 
     def _decoded(self, message: Any) -> Any:
         return values.decode(message, self._owned)
@@ -251,6 +267,32 @@ class _Asked:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self._host.ask_back(self.number, arguments, keywords)
+
+
+_STREAMS: Final = {
+    name: number
+    for number, stream in enumerate(("stdin", "stdout", "stderr"))
+    for name in (f"/dev/{stream}", f"/dev/fd/{number}", f"/proc/self/fd/{number}")
+}
+
+
+def _open_streams_by_name() -> None:
+    """Let a script open its streams by the names that they have as files, which here lead nowhere: /proc is empty."""
+    plain, low = io.open, os.open
+
+    def number(path: Any) -> int | None:
+        return _STREAMS.get(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else None
+
+    def opened(file: Any, *more: Any, **named: Any) -> Any:
+        stream = number(file)
+        return plain(file if stream is None else os.dup(stream), *more, **named)
+
+    def opened_low(path: Any, *more: Any, **named: Any) -> int:
+        stream = number(path)
+        return low(path, *more, **named) if stream is None else os.dup(stream)
+
+    builtins.open = io.open = opened
+    os.open = opened_low
 
 
 def _text(error: BaseException) -> str:

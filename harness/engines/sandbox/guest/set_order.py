@@ -49,13 +49,13 @@ class Recipe(NamedTuple):
     members: list[Any]
 
 
-def recipe(value: _AnySet) -> Recipe:
+def recipe(value: Any) -> Recipe:
     """Return a recipe such that ``built`` makes a set with the order of this one.
 
     Where none is found, its table is ``UNKNOWN``, and it makes an equal set. That is seldom, and only so for sets from
     which members have been removed, or of very many.
     """
-    kind = frozenset if isinstance(value, frozenset) else set
+    kind: type[Any] = frozenset if isinstance(value, frozenset) else set
     members, table = list(kind.__iter__(value)), _table(value)
     for how in (LISTED, PRESIZED):
         if _same(built(kind, Recipe(how, [], members)), members, table):

@@ -39,6 +39,8 @@ def main() -> None:
     settings = framing.receive(0, longest=test_runner.LONGEST_JOB)
     calls, isolated = bytes.fromhex(settings["system_calls"]), bool(settings["isolated"])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes forked here
+    if hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(0)  # numbers of programs and tests have no limit but memory and time
     import_common()
 
     def tests(request: dict[str, Any], descriptors: list[int]) -> None:

@@ -384,7 +384,7 @@ class StandIn:
         return self._judge.next(self._number)
 
     def __bool__(self) -> bool:
-        return self._true or self._judge.not_asked("whether", self._name, "is true")
+        return bool(self._true or self._judge.not_asked("whether", self._name, "is true"))
 
     def __eq__(self, other: object) -> Any:
         if self is other:
