@@ -14,7 +14,7 @@ from typing import Final
 from . import framing, jail
 
 HERE: Final = b"!"
-"""What the process of a program writes before it runs the program."""
+"""The byte that the process of a program writes before it runs the program."""
 
 CORES: Final = os.cpu_count() or 1
 

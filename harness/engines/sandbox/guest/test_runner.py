@@ -13,13 +13,14 @@ import signal
 import socket
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from . import framing, jail, values
 from .prepared_values import Prepared, compiled, computed, parts, read_message
 from .program_clock import ProgramClock
 from .program_host import BUILTIN_TYPES, SOON
+from .stand_in import END, Awaitable, NotAskedError, StandIn
 from .wording import described, sentence, text_of, types_of
 
 TESTS: Final = "<tests>"
@@ -43,10 +44,6 @@ class ProgramFailed(BaseException):
 
     No test may hide it, and nothing that calls a function for a test may mistake it for its own exception.
     """
-
-
-class NotAskedError(TypeError):
-    """Tests do something with an object of the program that nobody asks the program for."""
 
 
 class Judge:
@@ -188,15 +185,15 @@ class Judge:
         exception.
         """
         found = self.ask("next", of)
-        if found is _END:
+        if found is END:
             raise StopIteration
         return found
 
     def _look_back(self) -> None:
         """Check the program's exception that was raised last.
 
-        If it passed through no frame outside this module, a part of the interpreter took it for a signal, and the
-        tests never saw it. Then the program has failed, whatever the tests say.
+        If it passed through no frame outside this module and that of the stand-ins, a part of the interpreter took it
+        for a signal, and the tests never saw it. Then the program has failed, whatever the tests say.
         """
         raised, self._last_raised = self._last_raised, None
         if raised is None or self._failed is not None:
@@ -205,7 +202,7 @@ class Judge:
         trace = error.__traceback__
         if trace is None or (what in _PROBED and isinstance(error, _PROBED[what])):
             return  # no traceback: somebody has seen the exception and removed it, as assertRaises does
-        while trace is not None and trace.tb_frame.f_code.co_filename == _HERE:
+        while trace is not None and trace.tb_frame.f_code.co_filename in _HERE:
             trace = trace.tb_next
         if trace is None:
             self._failed = error
@@ -253,7 +250,7 @@ class Judge:
                 self._last_raised = error, what
                 raise error
             elif what == "next" and "end" in reply:
-                return _END
+                return END
             elif key in reply:
                 return reply[key]
             else:
@@ -312,148 +309,17 @@ class Judge:
         return self._standins[number]
 
 
-_END: Final = object()
-"""Stands for a value when there are no more."""
-
-_HERE: Final = Judge.ask.__code__.co_filename
+_HERE: Final = {part.__code__.co_filename for part in (Judge.ask, StandIn.__len__)}
 
 
 _ENDS: Final = (framing.Closed, framing.Late, ProgramFailed)
-"""What fails the program, whatever the tests do with it."""
+"""Exceptions that fail the program, whatever the tests do with them."""
 
 _MOST_CALLS: Final = 64
 """Calls that are asked for at once."""
 
 _LONGEST_ANSWER: Final = 4 * framing.LONGEST
 """The size limit, in bytes, of a message with the values of such calls."""
-
-
-class StandIn:
-    """Stands for an object of the program.
-
-    Calling, reading, changing and printing it asks the program; comparing it and computing with it does not. It is
-    true, and equal to nothing but itself, as Python's objects are. Where its class defines that, and for all else, the
-    program has failed: what it would say counts for nothing.
-    """
-
-    __slots__ = ("_equal", "_judge", "_name", "_number", "_true")
-
-    def __init__(self, judge: Judge, number: int, name: str, true: bool, equal: bool) -> None:
-        for slot, value in zip(StandIn.__slots__, (equal, judge, name, number, true), strict=True):
-            object.__setattr__(self, slot, value)
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._judge.ask("call", self._number, arguments, keywords)
-
-    def __each__(
-        self, given: Sequence[str], seconds: Sequence[float], expected: Sequence[str]
-    ) -> Iterator[tuple[bool, Any]]:
-        """Call it on many arguments (``Judge.each``)."""
-        judge: Judge = self._judge
-        return judge.each(self._number, given, seconds, expected)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._judge.ask("attribute", self._number, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._judge.ask("set", self._number, name, value)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._judge.ask("put", self._number, key, value)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._judge.ask("item", self._number, key)
-
-    def __len__(self) -> int:
-        found = self._judge.ask("len", self._number)
-        if type(found) is not int:
-            raise TypeError("the program says a length that is no whole number")
-        return found
-
-    def __iter__(self) -> Iterator[Any]:
-        iterator = self._judge.ask("iter", self._number)
-        return iter(iterator) if not isinstance(iterator, StandIn) else iterator._values()
-
-    def _values(self) -> Iterator[Any]:
-        while (value := self._judge.ask("next", self._number)) is not _END:
-            yield value
-
-    def __next__(self) -> Any:
-        return self._judge.next(self._number)
-
-    def __bool__(self) -> bool:
-        return bool(self._true or self._judge.not_asked("whether", self._name, "is true"))
-
-    def __eq__(self, other: object) -> Any:
-        if self is other:
-            return True
-        if self._equal and other is not None:
-            self._judge.not_asked("whether", self._name, "is equal to something")
-        return NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._number) if not self._equal else self._judge.not_asked("the hash of", self._name, "")
-
-    def __repr__(self) -> str:
-        return self._text("repr")
-
-    def __str__(self) -> str:
-        return self._text("str")
-
-    def __format__(self, how: str) -> str:
-        return self._text("format", how)
-
-    def _text(self, what: str, *more: str) -> str:
-        found = self._judge.ask(what, self._number, *more)
-        if type(found) is not str:
-            raise TypeError("the program says a text that is none")
-        return found
-
-
-def _computing(name: str) -> Callable[..., Any]:
-    def method(self: StandIn, *_: Any) -> Any:
-        self._judge.not_asked(f"{name} of", self._name, "")
-
-    return method
-
-
-for _name in (
-    *("lt", "le", "gt", "ge", "neg", "pos", "abs", "invert", "int", "float", "complex", "index", "round"),
-    *(
-        f"{side}{name}"
-        for side in ("", "r")
-        for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow")
-    ),
-    *(f"{side}{name}" for side in ("", "r") for name in ("lshift", "rshift", "and", "xor", "or")),
-    *("enter", "exit", "delitem", "floor", "ceil", "trunc"),
-):
-    setattr(StandIn, f"__{_name}__", _computing(f"__{_name}__"))
-
-
-class Awaitable(StandIn):
-    """Stands for a coroutine of the program; awaiting it makes the program run it to its end."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        raise StopIteration(self._judge.ask("await", self._number))
-
-    def send(self, value: Any) -> Any:
-        """Run it as an event loop would: it ends with its value at once."""
-        del value
-        return self.__next__()
-
-    def throw(self, error: BaseException, *_: Any) -> Any:
-        """Raise the exception where the coroutine stands, which is before its first line."""
-        raise error
-
-    def close(self) -> None:
-        """Do nothing: no part of it runs on the tests' side."""
 
 
 def _raised(program: Any) -> BaseException:

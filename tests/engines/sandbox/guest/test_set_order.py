@@ -24,7 +24,7 @@ LEAVES = st.one_of(
 
 
 def listed(parts: st.SearchStrategy[str], begin: str, end: str, least: int = 0) -> st.SearchStrategy[str]:
-    return st.lists(parts, min_size=least, max_size=25).map(lambda them: begin + ", ".join(them) + end)
+    return st.lists(parts, min_size=least, max_size=12).map(lambda them: begin + ", ".join(them) + end)
 
 
 HASHABLE = LEAVES | listed(LEAVES, "(", ",)", 1) | listed(LEAVES, "frozenset({", "})", 1)
@@ -40,7 +40,7 @@ LITERALS = st.recursive(
     | listed(PAIRS, "{", "}.items()")
     | listed(PAIRS, "{", "}.values()"),
     lambda inner: listed(inner, "[", "]") | listed(inner, "(", ",)", 1) | listed(inner, "{1: [", "]}"),
-    max_leaves=12,
+    max_leaves=5,
 )
 """Python's literals, and what is nearly one, as texts."""
 
