@@ -2,8 +2,8 @@
 
 CPython's sets have no order of their own: it follows from the size of the table, the hashes, and the order in which
 members came (Objects/setobject.c, set_add_entry, set_table_resize, set_merge). So a copy gets a table of the same
-size, and its members come in an order in which each finds the place that it has in the other. It then goes on alike
-when members are added. What is found is tried, so another kind of set costs only the order.
+size, and its members come in an order in which each finds the place that it has in the other. So it nearly always goes
+on alike when members are added. What is found is tried, so another kind of set costs only the order.
 """
 
 from __future__ import annotations
