@@ -398,6 +398,18 @@ SCRIPTS: Final[dict[str, str]] = {
     "bytes": "import sys\nprint(sum(map(int, sys.stdin.buffer.read().split())))\n",
     "descriptors": "import os\nos.write(1, b'%d' % sum(map(int, os.read(0, 100).split())))\n",
     "open 0": "print(sum(map(int, open(0))))\n",
+    "/dev/stdin": "print(sum(map(int, open('/dev/stdin'))))\n",
+    "/dev/stdin by its path": "import pathlib\nprint(sum(map(int, pathlib.Path('/dev/stdin').read_text().split())))\n",
+    "/dev/stdin by descriptor": "import os\nprint(sum(map(int, os.read(os.open('/dev/stdin', 0), 99).split())))\n",
+    "/dev/stdout": "import sys\nsys.stdout = open('/dev/stdout', 'w')\nprint(int(input()) + int(input()))\n",
+    "/dev/stdout never closed": "out = open('/dev/stdout', 'w')\nout.write(str(int(input()) + int(input())))\n",
+    "at its end": "import atexit\natexit.register(lambda: print(int(input()) + int(input())))\n",
+    "in a thread that nobody waits for": (
+        "import threading, time\ndef main():\n    time.sleep(0.05)\n    print(int(input()) + int(input()))\n"
+        "threading.Thread(target=main).start()\n"
+    ),
+    "thousands of digits": "n = 10**9000\nprint(int(str(n + int(input()))) + int(input()) - n)\n",
+    "a number of thousands of digits": f"print(int(input()) + int(input()) + {'9' * 5000} - 10**5000 + 1)\n",
     "fileinput": "import fileinput\nprint(sum(int(line) for line in fileinput.input()))\n",
     "main block": "def main():\n    print(int(input()) + int(input()))\nif __name__ == '__main__':\n    main()\n",
     "leaves with exit": "import sys\nprint(int(input()) + int(input()))\nsys.exit(0)\n",

@@ -30,6 +30,9 @@ IMAGE: Final = "TOUCHSTONE_SANDBOX_IMAGE"
 _ENVIRONMENT: Final = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "HOME": "/tmp", "PATH": "/nowhere"}
 """The environment of programs: nothing from the user's, and the same order of sets in every run."""
 
+_FLAGS: Final = ("-s", "-P", "-S", "-c")
+"""Those of -I, but for the one by which the order of sets would be another in every run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
@@ -54,7 +57,7 @@ def isolation_here(kind: Kind) -> Isolation:
 
 def _bare() -> Isolation:
     start = _START.format(str(GUEST.parent))
-    return Isolation((sys.executable, "-I", "-S", "-c", start), dict(_ENVIRONMENT), False)
+    return Isolation((sys.executable, *_FLAGS, start), dict(_ENVIRONMENT), False)
 
 
 def _bubblewrap() -> Isolation:
@@ -95,7 +98,7 @@ def _bubblewrap() -> Isolation:
     command += ["--proc", "/proc", "--dir", "/tmp", "--ro-bind", str(GUEST), _BOUND]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
     start = _START.format(str(Path(_BOUND).parent))
-    return Isolation((*command, str(interpreter), "-I", "-S", "-c", start), dict(_ENVIRONMENT), True)
+    return Isolation((*command, str(interpreter), *_FLAGS, start), dict(_ENVIRONMENT), True)
 
 
 def find_bubblewrap() -> str | None:
@@ -179,5 +182,5 @@ def _container() -> Isolation:
     for variable, value in _ENVIRONMENT.items():
         command += ["--env", f"{variable}={value}"] if variable != "PATH" else []
     start = _START.format(str(Path(_BOUND).parent))
-    command += [image, "python3", "-I", "-S", "-c", start]
+    command += [image, "python3", *_FLAGS, start]
     return Isolation(tuple(command), dict(os.environ), True, (engine, "rm", "--force", name))

@@ -23,6 +23,8 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
+from harness.metrics.code.digits import any_digits
+
 CHECK: Final = "check"
 """The function that tests of HumanEval's form define."""
 
@@ -50,7 +52,8 @@ def script(tests: str, entry_point: str = "", own: Iterable[str] = ()) -> str:
     of Python's that the program is known to define. Raises ``ValueError`` for tests that cannot be read, that need an
     argument nobody gives, or that ask nothing of a program.
     """
-    return _script(tests, entry_point, tuple(own))
+    with any_digits():
+        return _script(tests, entry_point, tuple(own))
 
 
 def base_name(entry_point: str) -> str:
@@ -337,7 +340,7 @@ def _bound(module: ast.Module) -> Iterator[str]:
 def _parsed(text: str) -> ast.Module:
     """The text as Python; raises ``ValueError`` where it is none."""
     try:
-        with warnings.catch_warnings():
+        with any_digits(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in a task's texts
             return ast.parse(text)
     except SyntaxError as error:

@@ -79,9 +79,8 @@ def plus_request(row: Mapping[str, Any], program: str, benchmark: str) -> RunPro
     name, inputs = row["entry_point"], [*row["base_input"], *row["plus_input"]]
     right = function_program(row["prompt"], name, row["canonical_solution"], stops=()).source
     # The inputs as a text: a literal of so many values takes long to compile.
-    task = {"name": name, "base": len(row["base_input"])}
-    given = task | {"inputs": json.dumps(inputs), "shape": _SHAPE_OF.get(row["task_id"], "")}
-    task["atol"] = row["atol"]
+    given = {"name": name, "inputs": json.dumps(inputs), "shape": _SHAPE_OF.get(row["task_id"], "")}
+    task = {"name": name, "base": len(row["base_input"]), "atol": row["atol"]}
     return RunProgram(
         program,
         CallTests(

@@ -26,9 +26,6 @@ LEAST_SECONDS = 1.0
 SLOWER = 4.0
 """The limit of CPU time on an input: this many times what the canonical solution took, and at least a second."""
 
-MOST_PARTS = 1_000_000
-"""The numbers and texts of an output that is compared; one of Mbpp/255 has over a hundred million."""
-
 RELATIVE = 1e-7
 FLOATS = 1e-6
 
@@ -50,42 +47,28 @@ def reference(source: str, name: str) -> Callable[..., Any]:
     return found
 
 
-def prepared(source: str, task: dict[str, Any]) -> list[Any]:
+def prepared(source: str, task: dict[str, Any]) -> Iterator[Any]:
     """The outputs of the canonical solution on a task's inputs, then these inputs, then facts about both.
 
-    ``task`` has the ``name`` of the function, its ``inputs`` as a JSON list of lists of arguments, the ``shape`` that
-    these are brought into, and the number of the task's own (``base``). An input of EvalPlus's whose output has more
-    than ``MOST_PARTS`` parts is left out. The facts are the limits of CPU time, and whether each output is made of
-    floats.
+    ``task`` has the ``name`` of the function, its ``inputs`` as a JSON list of lists of arguments, and the ``shape``
+    that these are brought into. The facts are the limits of CPU time, and whether each output is made of floats. A
+    limit allows for what is done with an output before the next is asked for: a program's are written down too.
     """
     right = reference(source, task["name"])
     if hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(0)
-    outputs, inputs, limits = [], [], []
-    for number, given in enumerate(json.loads(task["inputs"])):
-        arguments = shaped(given, task["shape"])
+    inputs = [shaped(given, task["shape"]) for given in json.loads(task["inputs"])]
+    facts: dict[str, Any] = {"limits": [], "floats": []}
+    for arguments in inputs:
         own, began = copy.deepcopy(arguments), time.process_time()
         found = right(*own)
-        limit = max(LEAST_SECONDS, SLOWER * (time.process_time() - began))
-        if number >= task["base"] and parts(found) > MOST_PARTS:
-            continue
+        facts["floats"].append(floats(found))
         # Of some outputs only counts whether there are any, and these cannot be kept.
-        outputs.append((found is not None) or None if task["name"] in FOUND else copy.deepcopy(found))
-        inputs.append(arguments)
-        limits.append(limit)
-    return [*outputs, *inputs, {"limits": limits, "floats": [floats(one) for one in outputs]}]
-
-
-def parts(value: Any) -> int:
-    """Return the number of parts of a value, or a number above ``MOST_PARTS``."""
-    if not isinstance(value, (list, tuple, set, frozenset)):
-        return 1
-    count = len(value)
-    for one in value:
-        if count > MOST_PARTS:
-            break
-        count += parts(one)
-    return count
+        yield (found is not None) or None if task["name"] in FOUND else found
+        facts["limits"].append(max(LEAST_SECONDS, SLOWER * (time.process_time() - began)))
+        del found  # before there is another that is as large
+    yield from inputs
+    yield facts
 
 
 def judge(program: Callable[..., Any], known: Any, task: dict[str, Any], passed: list[int]) -> None:
@@ -98,7 +81,7 @@ def judge(program: Callable[..., Any], known: Any, task: dict[str, Any], passed:
         sys.set_int_max_str_digits(0)
     atol, facts = task["atol"], known[-1]
     count = len(facts["limits"])
-    for number, (same, output) in enumerate(outputs_of(program, known, count, facts["limits"])):
+    for number, (same, output) in enumerate(outputs_of(program, known, facts["limits"], task["base"])):
         if number == task["base"]:
             atol = task["atol"]  # EvalPlus judges the two parts apart
         if atol == 0 and facts["floats"][number]:
@@ -109,15 +92,17 @@ def judge(program: Callable[..., Any], known: Any, task: dict[str, Any], passed:
 
 
 def outputs_of(
-    program: Callable[..., Any], known: Any, count: int, limits: list[float]
+    program: Callable[..., Any], known: Any, limits: list[float], base: int
 ) -> Iterator[tuple[bool, Any]]:
     """Yield for each input whether the output is the expected one to the letter, and else the output.
 
-    A program of another process is asked for many at once.
+    A program of another process is asked for many at once, but not for the task's own (``base``) with others: one that
+    takes too long may take answers with it that have not been sent.
     """
-    each = getattr(program, "__each__", None)
+    each, count = getattr(program, "__each__", None), len(limits)
     if each is not None:
-        yield from each(known.texts[count : 2 * count], limits, known.texts[:count])
+        for part in (slice(base), slice(base, count)):
+            yield from each(known.texts[count : 2 * count][part], limits[part], known.texts[:count][part])
         return
     for number in range(count):
         yield False, program(*copy.deepcopy(known[count + number]))

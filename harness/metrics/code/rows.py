@@ -25,6 +25,7 @@ from typing import Any, Final, NotRequired
 from typing_extensions import TypedDict
 
 from harness.metrics.code.calling import CANDIDATE, base_name, likely_entry_point, script
+from harness.metrics.code.digits import any_digits
 
 
 class HumanEvalRow(TypedDict):
@@ -208,7 +209,8 @@ def builtin_names(solution: str) -> tuple[str, ...]:
     In the tests of such a task the name is the program's.
     """
     try:
-        body = ast.parse(unix_lines(solution)).body
+        with any_digits():
+            body = ast.parse(unix_lines(solution)).body
     except SyntaxError:
         return ()
     defined = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
@@ -281,7 +283,8 @@ def _literal(text: str) -> Any:
         return None
     for read in (json.loads, ast.literal_eval):
         try:
-            return read(text.strip())
+            with any_digits():
+                return read(text.strip())
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
     return None

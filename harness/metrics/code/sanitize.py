@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from harness.metrics.code.digits import any_digits
+
 MOST_CHARACTERS: Final = 200_000
 """The rest of a longer text is ignored."""
 
@@ -149,7 +151,7 @@ def parses(text: str) -> bool:
 
 def _parse(source: str) -> list[ast.stmt]:
     """The statements; raises one of ``_NOT_PARSED``."""
-    with warnings.catch_warnings():
+    with any_digits(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the text's escape sequences
         return ast.parse(source).body
 
@@ -292,7 +294,7 @@ def _names(node: ast.AST) -> set[str]:
 def _used(source: str, node: ast.stmt) -> set[str]:
     """The names that a statement uses from the module: not parameters, nor local variables of its functions."""
     try:
-        with warnings.catch_warnings():
+        with any_digits(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tables = [symtable.symtable(source, "answer", "exec")]
     except _NOT_PARSED:

@@ -6,6 +6,7 @@ Here the wall time is so short that a program has as little of a core as on a bu
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from harness.core.requests import CallTests, InputOutputTests, RunProgram
 from harness.engines.sandbox import open_sandbox
 from harness.engines.sandbox.guest.jail import LEAST_SHARE, Limits
 from harness.engines.sandbox.sandbox import Sandbox
+from harness.metrics.code.plus import plus_request
 
 WALL = 0.2
 COMPUTES = """\
@@ -48,6 +50,19 @@ def answer():
     os.wait()
     return 42
 """
+
+
+LIFTED = {
+    "computes": "compute(2)",
+    "stops timers": "signal.setitimer(signal.ITIMER_PROF, 0); compute(2)",
+    "ignores signals": "signal.signal(signal.SIGPROF, signal.SIG_IGN); compute(2)",
+    "catches everything": """
+        try: compute(2)
+        except BaseException: compute(2)""",
+    "in a thread": """
+        other = threading.Thread(target=compute, args=(2,)); other.start(); other.join()""",
+}
+"""What a program does on one of its inputs, which has a limit of 0.1 seconds."""
 
 
 @pytest.fixture
@@ -111,3 +126,36 @@ def test_no_program_is_still_there_when_one_that_computes_has_used_up_its_time(s
     began = time.monotonic()
     assert sandbox.run(answering(program, seconds=0.3)).outcome == "timeout"
     assert time.monotonic() - began < longest + 2.0
+
+
+@pytest.mark.usefixtures("short")
+def test_a_program_does_not_wait_while_its_tests_compute(sandbox: Sandbox) -> None:
+    """The tests take longer than the program may wait, as they do on a busy machine."""
+    tests = f"{COMPUTES}\nassert answer() == 42\ncompute({3 * WALL})\nassert answer() == 42"
+    answer = sandbox.run(RunProgram("def answer(): return 42", CallTests(tests), task="times", seconds=1.0))
+    assert (answer.outcome, answer.detail) == ("passed", "")
+
+
+@pytest.mark.parametrize("lifted", LIFTED)
+def test_the_limit_of_an_input_is_held_whatever_the_program_does(sandbox: Sandbox, lifted: str) -> None:
+    body = f"    if n == 7:\n        {LIFTED[lifted]}\n"
+    answer = sandbox.run(on_inputs(f"import signal, threading\n{COMPUTES}def f(n):\n{body}    return n\n"))
+    assert (answer.outcome, answer.tests) == ("timeout", 7), answer
+    assert answer.detail == "more CPU time on one input than its limit of 0.12 s"
+    assert answer.seconds < 1.0
+
+
+def test_inputs_that_together_take_longer_than_the_limit_of_one_are_no_matter(sandbox: Sandbox) -> None:
+    answer = sandbox.run(on_inputs(f"{COMPUTES}def f(n):\n    compute(0.03)\n    return n\n"))
+    assert (answer.outcome, answer.tests) == ("passed", 20), answer
+
+
+def on_inputs(program: str) -> RunProgram:
+    """A request to judge a function that should return each of 20 numbers, and may take 0.1 seconds for one."""
+    row = {"task_id": "times", "prompt": "def f(n):\n", "canonical_solution": "    return n\n", "atol": 0}
+    row |= {"entry_point": "f", "base_input": [[n] for n in range(7)]}
+    row["plus_input"] = [[n] for n in range(7, 20)]
+    asked = plus_request(row, program, "plus")
+    assert isinstance(asked.tests, CallTests)
+    trusted = asked.tests.trusted.replace("LEAST_SECONDS = 1.0", "LEAST_SECONDS = 0.1")
+    return replace(asked, tests=replace(asked.tests, trusted=trusted))

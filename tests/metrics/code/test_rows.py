@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from harness.core.requests import CallTests, InputOutputTests, ProgramOutcome, R
 from harness.metrics.code import apps_row, contest_row, humaneval_row, mbpp_row, reads_and_prints
 from harness.metrics.code.grader import humaneval_request, mbpp_request, stdio_request
 from harness.metrics.code.pass_at_k import program_scores
+from harness.metrics.code.sanitize import parses
 
 HUMANEVAL = {
     "task_id": "HumanEval/7",
@@ -267,3 +269,11 @@ def test_the_reference_graders_verdicts_are_scores_of_their_own() -> None:
 def test_what_could_not_be_judged_is_neither_right_nor_wrong(fault: RunProgramAnswer) -> None:
     with pytest.raises(BenchmarkError, match="1 of 2 programs could not be judged: no hub"):
         program_scores([*answers("passed"), fault])
+
+
+def test_tests_and_programs_may_hold_numbers_of_thousands_of_digits() -> None:
+    number, before = "7" * 5000, sys.get_int_max_str_digits()
+    row = {**HUMANEVAL, "test": f'if __name__ == "__main__":\n    assert one() != {number}\n'}
+    assert number in humaneval_request(humaneval_row(row), "").tests.code  # type: ignore[union-attr]
+    assert parses(f"x = {number}")
+    assert sys.get_int_max_str_digits() == before

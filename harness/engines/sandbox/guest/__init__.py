@@ -4,8 +4,10 @@
     fork_server     small processes that serve requests and fork
     launcher        one per slot: forks programs, waits for their end outside of their namespaces, or ends them
     jail            the restrictions of a program: namespaces, limits, system calls
+    program_clock   the time that a program takes, read from outside of it
     program_host    the program's process: runs it, answers calls of its functions
     test_runner     the process of the tests: runs them, one job after the other, and decides
+    stand_in        the objects of a program, as tests see them
     values          plain data between the two
     compare_output  comparison of printed text
     framing         messages over sockets and pipes

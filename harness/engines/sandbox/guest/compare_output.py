@@ -1,5 +1,5 @@
 """Comparison of printed texts by the rule of CodeContests (google-deepmind/code_contests,
-execution/tester_sandboxer.cc), whose problems have no judge programs.
+execution/tester_sandboxer.cc, OutputsMatch), whose problems have no judge programs.
 """
 
 from __future__ import annotations
@@ -7,32 +7,32 @@ from __future__ import annotations
 import re
 from typing import Final
 
-TOLERANCE: Final = 1e-5
-"""The absolute difference up to which two numbers are the same."""
+PRECISION: Final = 1e-5
+"""The absolute difference from which on two numbers are not the same."""
 
-_SPACE: Final = re.compile("[ \t\n\r]+")
+_SPACE: Final = re.compile("[ \n\t\r\v]+")
+_LOWER: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
 def same_printed(expected: str, printed: str) -> bool:
     """Return whether both have the same words, split at spaces, tabs and line ends.
 
-    Words are the same if they are equal apart from case, or both numbers that differ by ``TOLERANCE`` at most.
+    The case of ASCII letters does not matter. Where any words differ, all that are numbers count as such: two are the
+    same if they differ by less than ``PRECISION``, and infinite ones are the same as none.
     """
     mine, its = _words(expected), _words(printed)
-    return len(mine) == len(its) and all(map(_same_word, mine, its))
+    return mine == its or (len(mine) == len(its) and all(map(_same_word, mine, its)))
 
 
 def _words(text: str) -> list[str]:
-    return [word for word in _SPACE.split(text.lower()) if word]
+    return [word for word in _SPACE.split(text.translate(_LOWER)) if word]
 
 
 def _same_word(expected: str, printed: str) -> bool:
-    if expected == printed:
-        return True
     try:
-        return abs(_number(expected) - _number(printed)) <= TOLERANCE
+        return abs(_number(expected) - _number(printed)) < PRECISION
     except ValueError:
-        return False
+        return expected == printed
 
 
 def _number(word: str) -> float:

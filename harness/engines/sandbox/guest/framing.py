@@ -7,7 +7,7 @@ import os
 import select
 import struct
 import time
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any, Final
 
 LONGEST: Final = 16 * 2**20
@@ -28,49 +28,67 @@ class Late(BaseException):
     """No message came in time."""
 
 
-def send(descriptor: int, message: Any, *, deadline: float | None = None) -> None:
+Wait = Callable[[int, int], None]
+"""Waits for an event (of ``select.poll``) at a descriptor, or raises ``Late``."""
+
+
+def until(deadline: float) -> Wait:
+    """Return a wait that ends when ``time.monotonic()`` passes ``deadline``."""
+
+    def wait(descriptor: int, event: int) -> None:
+        left = deadline - time.monotonic()
+        poll = select.poll()
+        poll.register(descriptor, event)
+        if left <= 0 or not poll.poll(left * 1000):
+            raise Late
+
+    return wait
+
+
+def send(descriptor: int, message: Any, *, wait: Wait | None = None) -> None:
     """Write a whole message.
 
-    Raises ``Closed`` when nobody reads any more, ``Late`` when ``time.monotonic()`` passes ``deadline``.
+    Raises ``Closed`` when nobody reads any more, and what ``wait`` raises before somebody does.
     """
     body = json.dumps(message, separators=(",", ":")).encode()
     view = memoryview(_HEAD.pack(len(body)) + body)
     try:
-        if deadline is not None:
+        if wait is not None:
             os.set_blocking(descriptor, False)
         while view:
-            if deadline is not None:
-                _wait(descriptor, deadline, select.POLLOUT)
-            with suppress(BlockingIOError):
+            try:
                 view = view[os.write(descriptor, view) :]
+            except BlockingIOError:
+                if wait is not None:
+                    wait(descriptor, select.POLLOUT)
     except OSError as error:
         raise Closed(str(error)) from None
     finally:
-        if deadline is not None:
+        if wait is not None:
             os.set_blocking(descriptor, True)
 
 
-def receive(descriptor: int, *, longest: int = LONGEST, deadline: float | None = None) -> Any:
+def receive(descriptor: int, *, longest: int = LONGEST, wait: Wait | None = None) -> Any:
     """Return the next message.
 
-    Raises ``Closed`` at the end of the stream, for a message that is too long and for invalid JSON; ``Late`` when
-    ``time.monotonic()`` passes ``deadline``.
+    Raises ``Closed`` at the end of the stream, for a message that is too long and for invalid JSON, and what ``wait``
+    raises before the message is there.
     """
-    (length,) = _HEAD.unpack(_read(descriptor, _HEAD.size, deadline))
+    (length,) = _HEAD.unpack(_read(descriptor, _HEAD.size, wait))
     if length > longest:
         raise Closed(f"a message of {length} bytes; {longest} at most")
-    body = _read(descriptor, length, deadline)
+    body = _read(descriptor, length, wait)
     try:
         return json.loads(body)
     except (ValueError, RecursionError, MemoryError) as error:
         raise Closed(f"no message: {error}") from None
 
 
-def _read(descriptor: int, count: int, deadline: float | None) -> bytes:
+def _read(descriptor: int, count: int, wait: Wait | None) -> bytes:
     parts = []
     while count:
-        if deadline is not None:
-            _wait(descriptor, deadline, select.POLLIN)
+        if wait is not None:
+            wait(descriptor, select.POLLIN)
         try:
             part = os.read(descriptor, min(count, 2**20))
         except OSError as error:
@@ -80,11 +98,3 @@ def _read(descriptor: int, count: int, deadline: float | None) -> bytes:
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
-
-
-def _wait(descriptor: int, deadline: float, event: int) -> None:
-    left = deadline - time.monotonic()
-    poll = select.poll()
-    poll.register(descriptor, event)
-    if left <= 0 or not poll.poll(left * 1000):
-        raise Late

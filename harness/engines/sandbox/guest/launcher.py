@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import select
 import signal
-import sys
 import time
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from . import framing, jail, program_host
 from .fork_server import Requests
-
-_CORES: Final = os.cpu_count() or 1
-
-_SHORTEST: Final = 0.01
-"""The least number of seconds between two readings of the CPU time."""
-
-_SCHEDULED: Final = 2
-"""The scheduler's clock of a process: CPUCLOCK_SCHED in the kernel."""
+from .program_clock import CORES, HERE, SHORTEST, cpu_seconds, cpu_seconds_below
 
 
 class Launcher:
@@ -76,11 +68,12 @@ class Launcher:
         if child == 0:
             os.close(report)
             _be_program(rest, limits, self._system_calls, self._isolated)
+        script = len(rest) > 1
         try:
             for descriptor in rest:
                 os.close(descriptor)
             rest.clear()
-            return _wait(child, report, limits)
+            return _wait(child, report, limits, script=script)
         finally:
             if self._namespaces is not None:
                 jail.drop_tmp()
@@ -105,6 +98,7 @@ def _be_program(descriptors: list[int], limits: jail.Limits, system_calls: bytes
         if streams:
             code = program_host.run_script(connection)
         else:
+            os.write(connection, HERE)
             program_host.serve(connection)
             code = 0
     except BaseException:
@@ -129,26 +123,26 @@ def _limit_only(limits: jail.Limits) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limits.memory * 2**20,) * 2)
 
 
-def _wait(child: int, report: int, limits: jail.Limits) -> dict[str, Any]:
+def _wait(child: int, report: int, limits: jail.Limits, *, script: bool) -> dict[str, Any]:
     """Wait for the program's end. Kill it when its time is over, or when the other side has its answer.
 
-    Wall time ends only a program that waits. One that computes is ended by its CPU time, however slowly a busy machine
-    gives it that.
+    Wall time ends only a script that waits. One that computes is ended by its CPU time, however slowly a busy machine
+    gives it that. Of a program that is called, the tests count the time in which they wait for it.
     """
     began = time.monotonic()
     ended = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
     why = ""
     while not why:
-        passed, used = time.monotonic() - began, _used(child)
-        if passed >= limits.wall:
-            used = max(used, _used_below(child))
-        waits_until = max(limits.wall, used / jail.LEAST_SHARE)
+        passed, used = time.monotonic() - began, cpu_seconds(child)
+        if script and passed >= limits.wall:
+            used = max(used, cpu_seconds_below(child))
+        waits_until = max(limits.wall, used / jail.LEAST_SHARE) if script else math.inf
         if used >= limits.cpu or passed >= waits_until:
             why = "cpu" if used >= limits.cpu else "wall"
         else:
             # Even on all cores it cannot use up the remaining CPU time sooner than this.
-            left = min(waits_until - passed, (limits.cpu - used) / _CORES)
-            why = _event(child, ended, report, max(_SHORTEST, left))
+            left = min(waits_until - passed, (limits.cpu - used) / CORES)
+            why = _event(child, ended, report, max(SHORTEST, left))
     if why != "ended":
         os.kill(child, signal.SIGKILL)
     _, status, usage = os.wait4(child, 0)
@@ -161,45 +155,13 @@ def _wait(child: int, report: int, limits: jail.Limits) -> dict[str, Any]:
     }
 
 
-def _used(child: int) -> float:
-    """Return the CPU time used by a process so far, over all its threads.
-
-    It is read from the process's clock (clock_getcpuclockid(3)). RLIMIT_CPU counts whole ticks, which on a busy
-    virtual machine can overstate the time by half.
-    """
-    if sys.platform != "linux":
-        return 0.0
-    try:
-        return time.clock_gettime(~child << 3 | _SCHEDULED)
-    except OSError:  # it has just ended
-        return 0.0
-
-
-def _used_below(child: int) -> float:
-    """Return the CPU time used by a process and the processes below it, in whole ticks.
-
-    Only a program without isolation can have any, and only there can they be read: an isolated one cannot fork, and
-    the launcher's /proc is empty.
-    """
-    ticks, left = 0, [child]
-    while left:
-        own = Path(f"/proc/{left.pop()}")
-        try:
-            # user, system, and those of children that have ended
-            ticks += sum(map(int, (own / "stat").read_text().rpartition(")")[2].split()[11:15]))
-            left += [int(one) for task in own.glob("task/*/children") for one in task.read_text().split()]
-        except OSError:  # it has just ended, or nothing can be read here
-            continue
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def _event(child: int, ended: int | None, report: int, seconds: float) -> str:
     """Wait for at most that long.
 
     Return "ended", "stopped" where the other side has its answer, or "" for neither.
     """
     if ended is None:
-        time.sleep(min(seconds, _SHORTEST))
+        time.sleep(min(seconds, SHORTEST))
         return "ended" if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) else ""
     poll = select.poll()
     poll.register(ended, select.POLLIN)

@@ -25,12 +25,15 @@ class Prepared:
 def computed(job: dict[str, Any]) -> dict[str, Any]:
     """Return the messages of the values of a list, computed by a task's own code alone."""
     space: dict[str, Any] = {"__name__": "tests"}
+    texts: list[str] = []
     try:
         exec(compiled(job["trusted"]), space)
-        found = eval(compile(job["compute"], "<task>", "eval", dont_inherit=True), space)
-        texts = [json.dumps(values.encode(one, _plain_only), separators=(",", ":")) for one in found]
+        for value in eval(compile(job["compute"], "<task>", "eval", dont_inherit=True), space):
+            texts.append(values.text(value, _plain_only))
+            del value  # it may be most of the memory
     except Exception as error:
-        return {"outcome": "fault", "detail": f"the task's own code fails: {sentence(error)}"}
+        where = f"the task's own code fails at value {len(texts)}"
+        return {"outcome": "fault", "detail": f"{where}: {sentence(error)}"}
     return {"outcome": "passed", "detail": "", "texts": texts}
 
 
@@ -44,12 +47,17 @@ def compiled(trusted: str) -> types.CodeType:
     return compile(trusted, "<task>", "exec", dont_inherit=True)
 
 
-def pair(found: Any) -> tuple[list[str], dict[str, Any] | None]:
-    """Return texts and an exception from what a program sent as such."""
-    fine = isinstance(found, list) and len(found) == 2 and isinstance(found[0], list)
+def parts(found: Any) -> tuple[list[str], dict[str, Any] | None, bool]:
+    """Return texts, an exception, and whether these are the last ones, from what a program sent as such."""
+    fine = isinstance(found, list) and len(found) == 3 and isinstance(found[0], list)
     if not fine or not all(isinstance(text, str) for text in found[0]):
         raise framing.Closed("an answer that is none")
-    return found[0], found[1] if found[1] is None or isinstance(found[1], dict) else {}
+    texts, error, whole = found
+    return (
+        texts,
+        error if error is None or isinstance(error, dict) else {},
+        error is not None or whole is True,
+    )
 
 
 def read_message(text: str) -> Any:

@@ -7,13 +7,16 @@ tests' side reads with care (``values``).
 from __future__ import annotations
 
 import _sitebuiltins
+import atexit
 import builtins
+import io
 import json
 import operator
 import os
 import random
-import signal
 import sys
+import threading
+import time
 import types
 from collections.abc import Callable
 from typing import Any, Final
@@ -27,6 +30,9 @@ MODULE: Final = "program"
 
 _MOST_TEXT: Final = framing.LONGEST // 8
 """Characters of several values in one message; beyond it, the next ones get a message of their own."""
+
+SOON: Final = 0.02
+"""Seconds after which values are sent that are there, before the rest of those asked for."""
 
 BUILTIN_TYPES: Final = frozenset(kind for kind in vars(builtins).values() if isinstance(kind, type))
 """Types that are sent by name."""
@@ -46,6 +52,9 @@ _READS: Final[dict[str, Callable[..., Any]]] = {
     "await": _awaited,
     "iter": iter,
     "len": len,
+    "repr": repr,
+    "str": str,
+    "format": format,
     "item": lambda value, key: value[key],
     "attribute": getattr,
     "set": setattr,
@@ -70,9 +79,10 @@ def run_script(descriptor: int) -> int:
     """Run the program as a script that reads and prints; return the exit code and send what was raised."""
     request = framing.receive(descriptor)
     host = _ProgramHost(descriptor)
+    _open_streams_by_name()
     said = host.run(request["program"], "__main__")
     try:
-        sys.stdout.flush()
+        host.end()
     except Exception as error:  # the reader may have stopped reading
         said = said if "error" in said else {"error": host.described(error)}
     raised = said.get("error")
@@ -114,6 +124,17 @@ class _ProgramHost:
             return {"error": self.described(error)}
         return {"ready": True}
 
+    def end(self) -> None:
+        """Do what an interpreter does at its end: wait for threads, call what is registered, write what is left."""
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        left = [
+            one for one in self._module.values() if isinstance(one, (io.TextIOWrapper, io.BufferedWriter))
+        ]
+        for stream in (sys.stdout, *left, sys.__stdout__):
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
+
     def answer(self, request: dict[str, Any]) -> Any:
         """Return the answer to one request.
 
@@ -125,7 +146,7 @@ class _ProgramHost:
                 return {"value": [self._looked_up(name) for name in request["names"]]}
             target = self._objects[request["of"]]
             if request["ask"] == "each":
-                return {"each": self._each(target, request["arguments"], request["seconds"])}
+                return {"each": self._each(target, request["arguments"])}
             arguments = self._decoded(request["arguments"])
             if request["ask"] == "call":
                 found = target(*arguments, **self._decoded(request["keywords"]))
@@ -141,32 +162,28 @@ class _ProgramHost:
         except BaseException as error:
             return {"error": self.described(error)}
 
-    def _each(self, target: Any, arguments: list[str], seconds: list[float]) -> list[Any]:
-        """Return the messages of the values of calls, as texts, and the exception of the one that ended them, if any.
+    def _each(self, target: Any, arguments: list[str]) -> list[Any]:
+        """Return the messages of the values of calls, as texts, the exception of the one that ended them, if any, and
+        True.
 
-        Each call has a limit of CPU time. Fewer values than calls without an exception: the rest would be too long.
+        Those that are there ``SOON``, or are long, are sent ahead of the others.
         """
         found: list[str] = []
-        size = 0
-        signal.signal(signal.SIGPROF, _over)
-        for given, limit in zip(arguments, seconds, strict=True):
+        size, began = 0, time.perf_counter()
+        for given in arguments:
+            if size > _MOST_TEXT or (found and time.perf_counter() - began > SOON):
+                self.say({"each": [found, None, False]})
+                found, size, began = [], 0, time.perf_counter()
             try:
-                decoded = self._decoded(json.loads(given))
-                signal.setitimer(signal.ITIMER_PROF, limit)
-                try:
-                    value = target(*decoded)
-                finally:
-                    signal.setitimer(signal.ITIMER_PROF, 0)
-                text = json.dumps(values.encode(value, self._handle), separators=(",", ":"))
+                value = target(*self._decoded(json.loads(given)))
+                text = values.text(value, self._handle)
             except framing.Closed:
                 raise
             except BaseException as error:
-                return [found, self.described(error)]
+                return [found, self.described(error), True]
             found.append(text)
             size += len(text)
-            if size > _MOST_TEXT:
-                break
-        return [found, None]
+        return [found, None, True]
 
     def described(self, error: BaseException) -> dict[str, Any]:
         """Return an exception as data: the names of its types, the line of the program, the text."""
@@ -207,8 +224,9 @@ class _ProgramHost:
             self._objects.append(value)
         kind = type(value)
         true = not hasattr(kind, "__bool__") and not hasattr(kind, "__len__")
+        equal = any("__eq__" in vars(base) for base in kind.__mro__[:-1])
         awaited = hasattr(kind, "__await__") and not hasattr(kind, "__next__")
-        return ["h", number, kind.__name__, true, awaited]
+        return ["h", number, kind.__name__, true, awaited, equal]
 
     def _decoded(self, message: Any) -> Any:
         return values.decode(message, self._owned)
@@ -218,6 +236,8 @@ class _ProgramHost:
             return self._objects[message[1]]
         if message[0] == "T":
             return getattr(builtins, message[1])
+        if message[0] == values.UNORDERED:
+            return None
         return self._asked.setdefault(message[1], _Asked(self, message[1]))
 
     def ask_back(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -249,12 +269,30 @@ class _Asked:
         return self._host.ask_back(self.number, arguments, keywords)
 
 
-class OverTimeError(BaseException):
-    """A call that took longer than its own limit of CPU time."""
+_STREAMS: Final = {
+    name: number
+    for number, stream in enumerate(("stdin", "stdout", "stderr"))
+    for name in (f"/dev/{stream}", f"/dev/fd/{number}", f"/proc/self/fd/{number}")
+}
 
 
-def _over(*_: object) -> None:
-    raise OverTimeError("more CPU time on one input than its limit")
+def _open_streams_by_name() -> None:
+    """Let a script open its streams by the names that they have as files, which here lead nowhere: /proc is empty."""
+    plain, low = io.open, os.open
+
+    def number(path: Any) -> int | None:
+        return _STREAMS.get(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else None
+
+    def opened(file: Any, *more: Any, **named: Any) -> Any:
+        stream = number(file)
+        return plain(file if stream is None else os.dup(stream), *more, **named)
+
+    def opened_low(path: Any, *more: Any, **named: Any) -> int:
+        stream = number(path)
+        return low(path, *more, **named) if stream is None else os.dup(stream)
+
+    builtins.open = io.open = opened
+    os.open = opened_low
 
 
 def _text(error: BaseException) -> str:

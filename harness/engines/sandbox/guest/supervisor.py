@@ -22,12 +22,13 @@ from typing import Any, Final
 from . import framing, jail, launcher, test_runner
 from .compare_output import same_printed
 from .fork_server import Server, fork_for_each, import_common
+from .program_clock import give_names
 from .wording import described
 
 _JOBS_OF_TESTS: Final = 64
 """Jobs per test process, so that the state that tests leave behind does not build up for ever."""
 _GRACE: Final = 2.0
-"""Extra seconds of wall time for the tests, beyond the program's."""
+"""Extra seconds for the tests, beyond the program's."""
 
 _LAST_MOMENT: Final = 0.2
 """Seconds that a program has to exit by itself once its connection is closed."""
@@ -38,6 +39,8 @@ def main() -> None:
     settings = framing.receive(0, longest=test_runner.LONGEST_JOB)
     calls, isolated = bytes.fromhex(settings["system_calls"]), bool(settings["isolated"])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes forked here
+    if hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(0)  # numbers of programs and tests have no limit but memory and time
     import_common()
 
     def tests(request: dict[str, Any], descriptors: list[int]) -> None:
@@ -69,9 +72,9 @@ class TestProcess:
         try:
             socket.send_fds(self._connection, [b"j"], [asking.fileno()])
             asking.close()  # otherwise the program's end of it would not be seen
-            framing.send(self._connection.fileno(), job, deadline=deadline)
+            framing.send(self._connection.fileno(), job, wait=framing.until(deadline))
             found = framing.receive(
-                self._connection.fileno(), longest=test_runner.LONGEST_JOB, deadline=deadline
+                self._connection.fileno(), longest=test_runner.LONGEST_JOB, wait=framing.until(deadline)
             )
         except framing.Late:
             found = {"outcome": "timeout", "detail": "the tests took too long"}
@@ -149,6 +152,7 @@ class Supervisor:
         """Run a program and the tests that call it."""
         limits = jail.Limits(**job["limits"])
         asking, asked = socket.socketpair()
+        give_names(asking)
         reported, reporting = socket.socketpair()
         try:
             self._launchers[slot].ask({"limits": asdict(limits)}, [reporting.fileno(), asked.fileno()])
@@ -156,8 +160,10 @@ class Supervisor:
             reporting.close()
             keys = ("program", "code", "trusted", "names", "reference", "prepared")
             parts = {key: job[key] for key in keys}
-            deadline = time.monotonic() + limits.longest + _GRACE
-            verdict = self._tests[slot].judge({**parts, "cpu": limits.cpu + _GRACE}, asking, deadline)
+            parts |= {"cpu": limits.cpu + _GRACE, "wall": limits.wall}
+            # The program's time, and then that of tests which a busy machine gives as little of a core.
+            longest = limits.longest + parts["cpu"] / jail.LEAST_SHARE
+            verdict = self._tests[slot].judge(parts, asking, time.monotonic() + longest)
             if verdict["outcome"] == "crashed":
                 # Its connection closes a moment before the program has ended, and how it ended is worth
                 # knowing.
@@ -170,7 +176,9 @@ class Supervisor:
 
     def _report(self, reported: socket.socket, limits: jail.Limits) -> dict[str, Any]:
         try:
-            found = framing.receive(reported.fileno(), deadline=time.monotonic() + limits.longest + _GRACE)
+            found = framing.receive(
+                reported.fileno(), wait=framing.until(time.monotonic() + limits.longest + _GRACE)
+            )
         except (framing.Closed, framing.Late):
             return {"fault": "the launcher of the program gave no report"}
         return found if isinstance(found, dict) else {}
@@ -209,7 +217,7 @@ class Supervisor:
             opened.remove(given_to)
             with suppress(framing.Closed, framing.Late):  # its report says why it did not read
                 deadline = time.monotonic() + limits.longest
-                framing.send(mine.fileno(), {"program": job["program"]}, deadline=deadline)
+                framing.send(mine.fileno(), {"program": job["program"]}, wait=framing.until(deadline))
             printed, flooded = _exchange(given_to, printed_by, given.encode(), limits)
             if flooded:
                 reported.shutdown(socket.SHUT_WR)  # the launcher sees this and ends the program
@@ -223,7 +231,7 @@ class Supervisor:
             if report.get("code") != 0:
                 verdict = {"outcome": "crashed", "detail": test_runner.NO_ANSWER}
                 with suppress(framing.Closed, framing.Late):
-                    said = framing.receive(mine.fileno(), deadline=time.monotonic() + _GRACE)
+                    said = framing.receive(mine.fileno(), wait=framing.until(time.monotonic() + _GRACE))
                     verdict = described(said) if isinstance(said, dict) else verdict
             return _settled(verdict, report, limits), printed.decode("utf-8", "replace")
         finally:

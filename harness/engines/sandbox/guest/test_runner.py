@@ -14,11 +14,13 @@ import socket
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from . import framing, jail, values
-from .prepared_values import Prepared, compiled, computed, pair, read_message
-from .program_host import BUILTIN_TYPES
+from .prepared_values import Prepared, compiled, computed, parts, read_message
+from .program_clock import ProgramClock
+from .program_host import BUILTIN_TYPES, SOON
+from .stand_in import END, Awaitable, NotAskedError, StandIn
 from .wording import described, sentence, text_of, types_of
 
 TESTS: Final = "<tests>"
@@ -47,13 +49,14 @@ class ProgramFailed(BaseException):
 class Judge:
     """Judges one program by tests that call its functions."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, clock: ProgramClock) -> None:
+        self._descriptor, self._clock = descriptor, clock
         self._standins: dict[int, StandIn] = {}
         self._functions: list[Any] = []
         self._missing: set[str] = set()
         self._last_raised: tuple[BaseException, str] | None = None
         self._failed: BaseException | None = None
+        self._unordered = False
 
     def verdict(self, job: dict[str, Any]) -> dict[str, Any]:
         """Return the outcome and the detail of a job with the keys ``program``, ``code``, ``trusted`` and
@@ -70,7 +73,7 @@ class Judge:
         except Exception as error:
             return {"outcome": "fault", "detail": f"the task's own code fails: {sentence(error)}"}
         try:
-            framing.send(self._descriptor, {"program": job["program"]})
+            self._send({"program": job["program"]})
             self._reply("ready")
             for name in job["names"]:
                 space.pop(name, None)
@@ -88,18 +91,22 @@ class Judge:
         program = getattr(error, "of_program", None)
         if program is not None:
             return described(program)
-        if isinstance(error, framing.Closed):
-            return {"outcome": "crashed", "detail": f"{NO_ANSWER}: {error}"}
+        if isinstance(error, (framing.Closed, framing.Late)):
+            return _unanswered(error)
         where = _line(error)
         if isinstance(error, NameError) and error.name in self._missing:
             return {"outcome": "error", "detail": f"the program defines no {error.name}"}
         if isinstance(error, ModuleNotFoundError) and _is_foreign(error.name):
             text = f"the task's tests need {error.name}, which the sandbox does not have"
             return {"outcome": "fault", "detail": text}
-        if isinstance(error, AssertionError):
-            text = text_of(error)
-            return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
-        return {"outcome": "wrong", "detail": f"test line {where}: {sentence(error)}"}
+        if isinstance(error, NotAskedError):
+            return {"outcome": "error", "detail": f"test line {where}: {text_of(error)}"}
+        text = text_of(error) if isinstance(error, AssertionError) else sentence(error)
+        if self._unordered:
+            text += (
+                " (a set came in another order, since members had been removed from it, or they are objects)"
+            )
+        return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
 
     # Requests to the program
 
@@ -110,9 +117,9 @@ class Judge:
         encoded = {name: values.encode(value, self._handle) for name, value in extra.items()}
         self._look_back()
         try:
-            framing.send(self._descriptor, {"ask": what, "of": of, **encoded})
+            self._send({"ask": what, "of": of, **encoded})
             return self._decoded(self._reply("value", what))
-        except (framing.Closed, ProgramFailed) as error:
+        except _ENDS as error:
             self._failed = self._failed or error  # whatever the tests do with it
             raise
 
@@ -129,33 +136,47 @@ class Judge:
         while at < len(given):
             self._look_back()
             upto = min(at + many, len(given))
-            texts, error = self._some(of, given[at:upto], seconds[at:upto])
+            # Those of one request have one limit: it is seen from outside when one of them is over, but not which.
+            upto = next((place for place in range(at, upto) if seconds[place] != seconds[at]), upto)
+            texts, error = self._some(of, given[at:upto], seconds[at])
             for place, text in enumerate(texts, at):
                 same = text == expected[place] and '"nan"' not in text
                 yield same, None if same else self._decoded(read_message(text))
             if error is not None:
-                raised = _raised(error)
-                self._last_raised = raised, "call"
-                if isinstance(raised, ProgramFailed):
-                    self._failed = self._failed or raised
-                raise raised
+                self._last_raised = error, "call"
+                if isinstance(error, _ENDS):
+                    self._failed = self._failed or error
+                raise error
             at, many = at + len(texts), min(4 * many, _MOST_CALLS)
 
-    def _some(
-        self, of: int, given: Sequence[str], seconds: Sequence[float]
-    ) -> tuple[list[str], dict[str, Any] | None]:
-        """Return the messages of the values of some calls, and the exception that ended them, if any."""
+    def _some(self, of: int, given: Sequence[str], limit: float) -> tuple[list[str], BaseException | None]:
+        """Return the messages of the values of some calls, and what ended them, if not the program itself.
+
+        They come in several parts, no later than ``SOON`` after each other unless one call takes longer. So a part that
+        takes more than the limit of CPU time holds a call that does, whatever the program says.
+        """
+        texts: list[str] = []
         try:
-            framing.send(
-                self._descriptor, {"ask": "each", "of": of, "arguments": [*given], "seconds": [*seconds]}
-            )
-            texts, error = pair(self._reply("each"))
-            if len(texts) > len(given) or (error is None and not texts):
-                raise framing.Closed("as many answers as were not asked for")
-        except (framing.Closed, ProgramFailed) as failed:
-            self._failed = self._failed or failed
-            raise
-        return texts, error
+            self._send({"ask": "each", "of": of, "arguments": [*given]})
+            whole = False
+            while not whole:
+                self._clock.limit(limit + SOON)
+                more, error, whole = parts(self._reply("each", longest=_LONGEST_ANSWER))
+                texts += more
+                if len(texts) > len(given) or (error is None and not more):
+                    raise framing.Closed("as many answers as were not asked for")
+        except _ENDS as failed:
+            return texts, failed
+        finally:
+            self._clock.unlimit()
+        return texts, None if error is None else _raised(error)
+
+    def not_asked(self, what: str, name: str, does: str) -> NoReturn:
+        """Raise ``NotAskedError``, which fails the program whatever the tests do."""
+        text = f"{what} an object of the program's own ({name}) {does}".rstrip()
+        error = NotAskedError(f"{text} is not asked")
+        self._failed = self._failed or error
+        raise error
 
     def next(self, of: int) -> Any:
         """Return the next value of an iterator in the program.
@@ -164,15 +185,15 @@ class Judge:
         exception.
         """
         found = self.ask("next", of)
-        if found is _END:
+        if found is END:
             raise StopIteration
         return found
 
     def _look_back(self) -> None:
         """Check the program's exception that was raised last.
 
-        If it passed through no frame outside this module, a part of the interpreter took it for a signal, and the
-        tests never saw it. Then the program has failed, whatever the tests say.
+        If it passed through no frame outside this module and that of the stand-ins, a part of the interpreter took it
+        for a signal, and the tests never saw it. Then the program has failed, whatever the tests say.
         """
         raised, self._last_raised = self._last_raised, None
         if raised is None or self._failed is not None:
@@ -181,7 +202,7 @@ class Judge:
         trace = error.__traceback__
         if trace is None or (what in _PROBED and isinstance(error, _PROBED[what])):
             return  # no traceback: somebody has seen the exception and removed it, as assertRaises does
-        while trace is not None and trace.tb_frame.f_code.co_filename == _HERE:
+        while trace is not None and trace.tb_frame.f_code.co_filename in _HERE:
             trace = trace.tb_next
         if trace is None:
             self._failed = error
@@ -193,7 +214,7 @@ class Judge:
         so is everything with the name of one: a program's ``class math`` would compute its own expected values.
         """
         names = [*entries, *others]
-        framing.send(self._descriptor, {"ask": "names", "names": names})
+        self._send({"ask": "names", "names": names})
         found = self._reply("value")
         if not isinstance(found, list) or len(found) != len(names):
             raise framing.Closed("the program's names are no list")
@@ -210,11 +231,16 @@ class Judge:
             else:
                 space[name] = self._decoded(message)
 
-    def _reply(self, key: str, what: str = "") -> Any:
+    def _send(self, message: Any) -> None:
+        if isinstance(self._failed, framing.Late):
+            raise self._failed
+        framing.send(self._descriptor, message, wait=self._clock.wait)
+
+    def _reply(self, key: str, what: str = "", longest: int = framing.LONGEST) -> Any:
         """Return the part ``key`` of the program's answer to ``what``; serve the calls that it makes in the
         meantime."""
         while True:
-            reply = framing.receive(self._descriptor)
+            reply = framing.receive(self._descriptor, longest=longest, wait=self._clock.wait)
             if not isinstance(reply, dict):
                 raise framing.Closed("an answer that is none")
             if "callback" in reply:
@@ -224,7 +250,7 @@ class Judge:
                 self._last_raised = error, what
                 raise error
             elif what == "next" and "end" in reply:
-                return _END
+                return END
             elif key in reply:
                 return reply[key]
             else:
@@ -236,12 +262,12 @@ class Judge:
             function = self._functions[reply["callback"]]
             arguments, keywords = self._decoded(reply["arguments"]), self._decoded(reply["keywords"])
             message = {"returned": values.encode(function(*arguments, **keywords), self._handle)}
-        except (framing.Closed, ProgramFailed):
+        except _ENDS:
             raise
         except Exception as error:
             self._last_raised = None  # the program is told of it
             message = {"raised": type(error).__name__, "text": text_of(error)}
-        framing.send(self._descriptor, message)
+        self._send(message)
 
     # Objects that are no plain data
 
@@ -268,112 +294,32 @@ class Judge:
             kind = getattr(builtins, message[1])
             if isinstance(kind, type):
                 return kind
+        if message[0] == values.UNORDERED:
+            self._unordered = True
+            return None
         if message[0] == "k":
             return self._functions[message[1]]
         if message[0] != "h" or type(message[1]) is not int:
             raise ValueError("an unknown kind of value")
         number = message[1]
         if number not in self._standins:
-            kind = Awaitable if message[4:] == [True] else StandIn
-            self._standins[number] = kind(self, number, str(message[2])[:60], message[3] is True)
+            name, true, awaited, equal = (*message[2:6], None, None, None, None)[:4]
+            kind = Awaitable if awaited is True else StandIn
+            self._standins[number] = kind(self, number, str(name)[:60], true is True, equal is True)
         return self._standins[number]
 
 
-_END: Final = object()
-"""Stands for a value when there are no more."""
+_HERE: Final = {part.__code__.co_filename for part in (Judge.ask, StandIn.__len__)}
 
-_HERE: Final = Judge.ask.__code__.co_filename
 
+_ENDS: Final = (framing.Closed, framing.Late, ProgramFailed)
+"""Exceptions that fail the program, whatever the tests do with them."""
 
 _MOST_CALLS: Final = 64
 """Calls that are asked for at once."""
 
-
-class StandIn:
-    """Stands for an object of the program.
-
-    Calling, reading and changing it asks the program; comparing it does not. It is true, as Python's objects are,
-    unless its class defines its truth.
-    """
-
-    __slots__ = ("_judge", "_name", "_number", "_true")
-
-    def __init__(self, judge: Judge, number: int, name: str, true: bool) -> None:
-        for slot, value in zip(StandIn.__slots__, (judge, name, number, true), strict=True):
-            object.__setattr__(self, slot, value)
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._judge.ask("call", self._number, arguments, keywords)
-
-    def __each__(
-        self, given: Sequence[str], seconds: Sequence[float], expected: Sequence[str]
-    ) -> Iterator[tuple[bool, Any]]:
-        """Call it on many arguments (``Judge.each``)."""
-        judge: Judge = self._judge
-        return judge.each(self._number, given, seconds, expected)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._judge.ask("attribute", self._number, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._judge.ask("set", self._number, name, value)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._judge.ask("put", self._number, key, value)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._judge.ask("item", self._number, key)
-
-    def __len__(self) -> int:
-        found = self._judge.ask("len", self._number)
-        if type(found) is not int:
-            raise TypeError("the program says a length that is no whole number")
-        return found
-
-    def __iter__(self) -> Iterator[Any]:
-        iterator = self._judge.ask("iter", self._number)
-        return iter(iterator) if not isinstance(iterator, StandIn) else iterator._values()
-
-    def _values(self) -> Iterator[Any]:
-        while (value := self._judge.ask("next", self._number)) is not _END:
-            yield value
-
-    def __next__(self) -> Any:
-        return self._judge.next(self._number)
-
-    def __bool__(self) -> bool:
-        if not self._true:
-            raise TypeError(f"whether an object of the program's own ({self._name}) is true is not asked")
-        return True
-
-    def __repr__(self) -> str:
-        return f"<{self._name} of the program>"
-
-
-class Awaitable(StandIn):
-    """Stands for a coroutine of the program; awaiting it makes the program run it to its end."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        raise StopIteration(self._judge.ask("await", self._number))
-
-    def send(self, value: Any) -> Any:
-        """Run it as an event loop would: it ends with its value at once."""
-        del value
-        return self.__next__()
-
-    def throw(self, error: BaseException, *_: Any) -> Any:
-        """Raise the exception where the coroutine stands, which is before its first line."""
-        raise error
-
-    def close(self) -> None:
-        """Do nothing: no part of it runs on the tests' side."""
+_LONGEST_ANSWER: Final = 4 * framing.LONGEST
+"""The size limit, in bytes, of a message with the values of such calls."""
 
 
 def _raised(program: Any) -> BaseException:
@@ -426,17 +372,23 @@ def _line(error: BaseException) -> int | None:
     return line
 
 
-def reference(descriptor: int, job: dict[str, Any]) -> dict[str, Any]:
+def _unanswered(error: framing.Closed | framing.Late) -> dict[str, Any]:
+    if isinstance(error, framing.Late):
+        return {"outcome": "timeout", "detail": str(error)}
+    return {"outcome": "crashed", "detail": f"{NO_ANSWER}: {error}"}
+
+
+def reference(descriptor: int, clock: ProgramClock, job: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict as human-eval finds it (openai/human-eval, execution.py).
 
     Program and tests run in one process, and the program is right unless something is raised. It can forge the
     verdict.
     """
-    framing.send(descriptor, {"program": f"{job['program']}\n{job['code']}"})
     try:
-        reply = framing.receive(descriptor)
-    except framing.Closed as error:
-        return {"outcome": "crashed", "detail": str(error)}
+        framing.send(descriptor, {"program": f"{job['program']}\n{job['code']}"}, wait=clock.wait)
+        reply = framing.receive(descriptor, wait=clock.wait)
+    except (framing.Closed, framing.Late) as error:
+        return _unanswered(error)
     if isinstance(reply, dict) and "ready" in reply:
         return {"outcome": "passed", "detail": ""}
     raised = reply.get("error") if isinstance(reply, dict) else None
@@ -491,7 +443,10 @@ def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
     try:
         if "compute" in job:
             return computed(job)
-        return reference(program, job) if job["reference"] else Judge(program).verdict(job)
+        clock = ProgramClock(program, job["wall"])
+        return reference(program, clock, job) if job["reference"] else Judge(program, clock).verdict(job)
+    except framing.Closed as error:
+        return _unanswered(error)
     except Exception as error:
         return {"outcome": "fault", "detail": f"the tests cannot run: {error}"}
     finally:

@@ -8,13 +8,24 @@ through.
 from __future__ import annotations
 
 import datetime
+import hashlib
+import json
+from collections import deque
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
+from . import set_order
+
 DEEPEST: Final = 150
 """The deepest level of nesting that can be sent."""
+
+UNORDERED: Final = "?"
+"""The message that stands beside a set whose order could not be kept, for ``own`` to know."""
+
+LARGE: Final = 2**21
+"""The items of a list, and of those in it, beyond which only a digest of it is sent."""
 
 _SAFE: Final = 2**53
 
@@ -44,10 +55,29 @@ def encode(value: Any, own: Own, depth: int = 0) -> Any:
         raise UntravelledError(f"a value nested deeper than {DEEPEST} levels")
     for base, tag, parts, leaf in _KINDS:
         if isinstance(value, base):
+            how: Any = set_order.recipe(value) if tag in _SETS else None
             if leaf is not None:
                 return [tag, *leaf(value)]
-            return [tag, [encode(part, own, depth + 1) for part in parts(value)]]
+            inner = [encode(part, own, depth + 1) for part in (parts(value) if how is None else how.members)]
+            return [tag, inner] if how is None else [tag, *_table(how, inner), inner]
     return own(value)
+
+
+def text(value: Any, own: Own) -> str:
+    """Return the message of a value as JSON. That of a ``LARGE`` list or tuple is a digest, which has no value again:
+    all that can be said is whether two are the same."""
+    if type(value) in (list, tuple) and len(value) + sum(map(_items, value)) > LARGE:
+        digest = hashlib.sha256(type(value).__name__.encode())
+        for item in value:
+            digest.update(f"{item!r},".encode())
+        message: Any = ["#", digest.hexdigest()]
+    else:
+        message = encode(value, own)
+    return json.dumps(message, separators=(",", ":"))
+
+
+def _items(value: Any) -> int:
+    return len(value) if type(value) in (list, tuple) else 0
 
 
 def decode(message: Any, own: Own, depth: int = 0) -> Any:
@@ -66,9 +96,32 @@ def decode(message: Any, own: Own, depth: int = 0) -> Any:
             return make([decode(part, own, depth + 1) for part in message[1]])
         if (read := _READ.get(message[0])) is not None:
             return read(*message[1:])
+        if message[0] in _SETS:
+            tag, table, left, members = message
+            if table == set_order.UNKNOWN:
+                own([UNORDERED])
+            parts = [decode(part, own, depth + 1) for part in members]
+            return set_order.built(_SETS[tag], set_order.Recipe(table, left, parts))
+        if message[0] == "#":
+            raise UntravelledError(
+                f"of values with more than {LARGE} parts is known only whether they are the same"
+            )
         return own(message)
     except (ValueError, TypeError, IndexError, ArithmeticError, KeyError, AttributeError) as error:
         raise UntravelledError(f"no message of a value: {error}") from None
+
+
+def _table(how: set_order.Recipe, members: list[Any]) -> tuple[int, list[int]]:
+    return (how.table, how.left) if all(map(_is_hashed_alike, members)) else (set_order.UNKNOWN, [])
+
+
+def _is_hashed_alike(message: Any) -> bool:
+    """Return whether a value has the same hash on both sides: those of objects and of NaN are their addresses."""
+    if not isinstance(message, list):
+        return True
+    if message[0] in ("t", "z"):
+        return all(map(_is_hashed_alike, message[-1]))
+    return message[0] not in ("h", "k") and message[1:] != ["nan"]
 
 
 def _bounds(value: range | slice) -> tuple[Any, Any, Any]:
@@ -84,12 +137,24 @@ def _number(value: float) -> list[Any]:
     return [hex(int.__int__(value))] if isinstance(value, int) else [str(float.__float__(value))]
 
 
+def _view(text: str, code: str, shape: list[int], readonly: bool) -> memoryview:
+    held = bytes.fromhex(text) if readonly else bytearray.fromhex(text)
+    plain = memoryview(held)
+    if (code, len(shape)) == ("B", 1):
+        return plain
+    return plain.cast(code, shape) if shape else plain.cast(code, [])  # type: ignore[call-overload, no-any-return]
+
+
 _KINDS: Final[tuple[tuple[type, str, Any, Any], ...]] = (
     (list, "l", list.__iter__, None),
     (tuple, "t", tuple.__iter__, None),
     (dict, "d", _flat, None),
-    (set, "s", set.__iter__, None),
-    (frozenset, "z", frozenset.__iter__, None),
+    (set, "s", None, None),
+    (frozenset, "z", None, None),
+    (type({}.keys()), "dk", iter, None),
+    (type({}.values()), "dv", iter, None),
+    (type({}.items()), "di", lambda value: [part for pair in value for part in pair], None),
+    (deque, "q", lambda value: [value.maxlen, *value], None),
     (range, "r", _bounds, None),
     (slice, "x", _bounds, None),
     (str, "u", None, lambda value: [str.__str__(value)]),
@@ -98,6 +163,14 @@ _KINDS: Final[tuple[tuple[type, str, Any, Any], ...]] = (
     (complex, "c", None, lambda value: [str(complex(value).real), str(complex(value).imag)]),
     (bytes, "b", None, lambda value: [bytes(value).hex()]),
     (bytearray, "a", None, lambda value: [bytes(value).hex()]),
+    (
+        memoryview,
+        "m",
+        None,
+        lambda value: [value.tobytes().hex(), value.format, list(value.shape), value.readonly],
+    ),
+    (type(...), "...", None, lambda _: []),
+    (type(NotImplemented), "n", None, lambda _: []),
     (Decimal, "D", None, lambda value: [str(value)]),
     (Fraction, "F", None, lambda value: [hex(value.numerator), hex(value.denominator)]),
     (datetime.timedelta, "p", None, lambda value: [value.days, value.seconds, value.microseconds]),
@@ -114,11 +187,15 @@ _MADE_OF_PARTS: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "l": list,
     "t": tuple,
     "d": lambda parts: dict(zip(parts[::2], parts[1::2], strict=True)),
-    "s": set,
-    "z": frozenset,
+    "dk": lambda parts: dict.fromkeys(parts).keys(),
+    "dv": lambda parts: dict(enumerate(parts)).values(),
+    "di": lambda parts: dict(zip(parts[::2], parts[1::2], strict=True)).items(),
+    "q": lambda parts: deque(parts[1:], parts[0]),
     "r": lambda parts: range(*parts),
     "x": lambda parts: slice(*parts),
 }
+
+_SETS: Final[dict[str, type[Any]]] = {"s": set, "z": frozenset}
 
 _READ: Final[dict[str, Callable[..., Any]]] = {
     "u": str,
@@ -127,6 +204,9 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
     "c": lambda real, imaginary: complex(float(real), float(imaginary)),
     "b": bytes.fromhex,
     "a": bytearray.fromhex,
+    "m": _view,
+    "...": lambda: ...,
+    "n": lambda: NotImplemented,
     "D": Decimal,
     "F": lambda above, below: Fraction(int(above, 16), int(below, 16)),
     "p": datetime.timedelta,

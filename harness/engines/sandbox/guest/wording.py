@@ -18,8 +18,6 @@ def described(program: dict[str, Any]) -> dict[str, Any]:
         outcome = "memory"
     elif "SystemExit" in types_:
         outcome = "crashed"
-    elif "OverTimeError" in types_:
-        outcome = "timeout"
     elif program.get("number") in _FORBIDDEN:
         outcome = "refused"
     detail = types_[0]
@@ -44,5 +42,5 @@ def text_of(error: BaseException) -> str:
     """Return the text of an exception, empty where it cannot be written."""
     try:
         return str(error)[:300]
-    except Exception:  # for example, a huge number in it
+    except BaseException:  # an object of the program's in it, whose text cannot be had
         return ""

@@ -75,6 +75,21 @@ def test_numbers_that_json_does_not_have_arrive() -> None:
     assert travelled(2**5000) == 2**5000
 
 
+@pytest.mark.parametrize("value", [(0,) * 9, [(1, 2)] * 5])
+def test_of_a_large_list_a_digest_is_sent_that_is_the_same_for_the_same_alone(
+    value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = values.text(value, own)
+    assert travelled(value) == values.decode(json.loads(whole), own)
+    monkeypatch.setattr(values, "LARGE", 8)
+    digest = values.text(value, own)
+    assert digest == values.text(type(value)(value), own) != whole
+    others = [[*value], (*value,), [*value[:-1], value[-1], 1]]
+    assert digest not in [values.text(other, own) for other in others if other != value]
+    with pytest.raises(values.UntravelledError, match="more than 8 parts"):
+        values.decode(json.loads(digest), own)
+
+
 class Colour(enum.IntEnum):
     RED = 3
 
