@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from harness.core.benchmark import Benchmark, declared
+from harness.core.declared import shipped_names
 from harness.core.errors import OptionError
 from harness.core.files import load_module
 from harness.core.resources import shipped_evals
 from harness.core.task_groups import shipped_groups, task_groups
 from harness.core.tasks import TAGS, Tasks, tags_of
-from harness.plugin.shipped import shipped_names
 
 
 def of(text: str, folder: Path) -> dict[str, str]:
