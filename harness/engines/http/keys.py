@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from harness.core.errors import CheckpointError
+from harness.core.keys import masked
 
 NAMES: Final = ("TOUCHSTONE_API_KEY", "OPENAI_API_KEY")
 """The variables that may hold a key; the first that is set counts."""
@@ -62,7 +63,7 @@ class Key:
         if len(self._value) >= SHORTEST:
             for form in {self._value, quote(self._value, safe=""), quote(self._value)}:
                 text = text.replace(form, f"[{self.name}]")
-        return _BETWEEN.sub(" ", _LIKE_A_KEY.sub("[a key]", text)).strip()
+        return _BETWEEN.sub(" ", masked(_LIKE_A_KEY.sub("[a key]", text))).strip()
 
 
 def key_of(environ: Mapping[str, str]) -> Key:

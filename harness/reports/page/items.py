@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple, TypeAlias, overload
 
+from harness.core.keys import has_key
 from harness.reports.page.data import DataRows
 from harness.reports.page.packing import Words, chunk_items, chunk_text, packed_pieces, pieces_of
-from harness.reports.page.security import Redaction, has_key
+from harness.reports.page.security import Redaction
 from harness.results.asked import asked_of, is_right, rest_of_row
 from harness.results.collected import NumberedTexts
 from harness.results.item_view import Asked
