@@ -9,7 +9,7 @@ one, so that the user sees one line and exit code 4, never a traceback.
 from __future__ import annotations
 
 from harness.core.keys import masked
-from harness.core.outside import unbroken
+from harness.core.outside import harmless, is_log, unbroken
 
 
 class HarnessError(Exception):
@@ -17,7 +17,8 @@ class HarnessError(Exception):
 
     def __str__(self) -> str:
         """Return the message; nothing that others wrote into it does more than be read."""
-        return unbroken(masked(super().__str__()))
+        text = unbroken(masked(super().__str__()))
+        return harmless(text) if is_log() else text
 
 
 class CheckpointError(HarnessError):

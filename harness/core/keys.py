@@ -141,6 +141,7 @@ def masked_value(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         secrets = {*values_of_keys([one if isinstance(one, str) else "" for one in value])}
         return [
-            MARK.format(_API) if isinstance(one, str) and one in secrets else masked_value(one) for one in value
+            MARK.format(_API) if isinstance(one, str) and one in secrets else masked_value(one)
+            for one in value
         ]
     return value

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 INVISIBLE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, without tab and line feed
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls, without tab and line feed
     "\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # no width, or another direction
-    "\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"  # halves of signs, and signs that nothing draws
+    "\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff]|\r(?!\n)"  # halves of signs, and signs that nothing draws
 )
 """The signs that a screen does not show, or that change how it shows others."""
 
@@ -40,7 +40,6 @@ def visible(text: str, *, colours: bool = False) -> str:
     """
     if not INVISIBLE.search(text):
         return text
-    text = text.replace("\r\n", "\n")
     if not colours:
         return INVISIBLE.sub(_named, text)
     plain = [INVISIBLE.sub(_named, part) for part in _COLOUR.split(text)]

@@ -63,7 +63,9 @@ def sentence(error: BaseException) -> str:
 
 def whole_sentence(error: BaseException) -> str:
     """Return the same, with what was noted about the error on its way."""
-    return "; ".join([sentence(error), *(masked(plain_text(note)) for note in getattr(error, "__notes__", ()))])
+    return "; ".join(
+        [sentence(error), *(masked(plain_text(note)) for note in getattr(error, "__notes__", ()))]
+    )
 
 
 def place_of(error: BaseException, root: Path) -> str:

@@ -34,7 +34,7 @@ SIGNS: Final = {
     "shown": ":bar_chart:",
 }
 _SPECIAL: Final = re.compile(r"[&<>`*\[\]|\\#~!$]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_|(?<=www)\.|:(?=//)")
-_UNSEEN: Final = re.compile(rf"(?:[\t\n]|{INVISIBLE.pattern})+")
+_UNSEEN: Final = re.compile(rf"(?:[\t\n\r]|{INVISIBLE.pattern})+")
 _MENTION: Final = re.compile(r"(?<![A-Za-z0-9])@")
 
 

@@ -166,7 +166,8 @@ class RunDirectory:
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write ``run.json``, without keys."""
         write_atomic(
-            self.manifest, json.dumps({"schema": SCHEMA, **masked_value(manifest)}, ensure_ascii=False, indent=2) + "\n"
+            self.manifest,
+            json.dumps({"schema": SCHEMA, **masked_value(manifest)}, ensure_ascii=False, indent=2) + "\n",
         )
 
     def read_manifest(self) -> dict[str, Any]:

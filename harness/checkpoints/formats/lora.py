@@ -290,7 +290,9 @@ def _base(folder: Path, config: AdapterConfig, asked: Asked) -> CheckpointInfo:
         )
         raise CheckpointError(f"{folder}: {told}: {error}") from error
     except OSError as error:  # a name too long, a folder that may not be entered
-        raise CheckpointError(f"{folder / CONFIG}: its base cannot be looked for ({error.strerror})") from error
+        raise CheckpointError(
+            f"{folder / CONFIG}: its base cannot be looked for ({error.strerror})"
+        ) from error
     if len(found) != 1 or not found[0].takes_adapters:
         raise CheckpointError(
             f"{folder}: its base {named!r} is not one Transformers or GGUF model; give --eval-base-model PATH"

@@ -282,7 +282,8 @@ def read_table(path: Path, sizes: Mapping[str, int]) -> Table:
             )
         for fields in reader:
             plain = {
-                name: text_of_cell(value) if isinstance(value, str) else value for name, value in fields.items()
+                name: text_of_cell(value) if isinstance(value, str) else value
+                for name, value in fields.items()
             }
             found.add(plain, reader.line_num, width=len(header))
     except csv.Error as error:
@@ -389,9 +390,7 @@ def best(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as CSV with a header, one line per checkpoint; empty fields where not measured."""
-    flat = [
-        {name: cell(value) for name, value in {**row["checkpoint_info"], **row}.items()} for row in rows
-    ]
+    flat = [{name: cell(value) for name, value in {**row["checkpoint_info"], **row}.items()} for row in rows]
     first = ("checkpoint", "global_step", "epoch", "seq_len")
     others = [key for key in rows[0] if key not in (*first, "checkpoint_info", "schema")] if rows else []
     text = io.StringIO()

@@ -119,7 +119,10 @@ class Child:
 
     def _kept(self, target: Path) -> Path:
         """Move the log without its keys; return where it is."""
-        with self.log.open(encoding="utf-8", errors="replace") as log, target.open("w", encoding="utf-8") as kept:
+        with (
+            self.log.open(encoding="utf-8", errors="replace") as log,
+            target.open("w", encoding="utf-8") as kept,
+        ):
             kept.writelines(without_secrets(line, self._secrets) for line in log)
         self.log.unlink()
         return target

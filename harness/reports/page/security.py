@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from harness.core.errors import HarnessError
-from harness.core.keys import has_key, keys_in, without_keys
+from harness.core.keys import has_key, keys_in, masked, without_keys
+from harness.core.outside import without_home
 from harness.core.text import count, listed
 
 
@@ -54,6 +55,12 @@ class Redaction:
             return []
         where = listed(list(self.places))
         return [f"What looks like a key was left out in {count(len(self.places), 'place')}: {where}."]
+
+
+def own_text(text: str) -> str:
+    """Return a text that is no data, such as a message or a path, without places in somebody's home and what its words
+    say is a key. What looks like one is left to ``Redaction``, which counts it."""
+    return without_home(text if has_key(text) else masked(text))
 
 
 def refuse_keys(manifest: Mapping[str, Any], where: str) -> None:
