@@ -98,7 +98,7 @@ _SECRET: Final = (
 _OPTION: Final = re.compile(rf"--?(?:{_SECRET}|key|token)", re.IGNORECASE)
 _SETTING: Final = re.compile(_SECRET, re.IGNORECASE)
 _NAMED: Final = re.compile(
-    rf"""(?P<name>(?<![\w-]){_OPTION.pattern}(?:\s*=\s*|\s+(?!-))
+    rf"""(?P<name>(?<![\w-]){_OPTION.pattern}(?:\s*=\s*|\s+(?!-)|\+|%20|%3D)
     | (?<![\w.-]){_SECRET}["']?\s*[=:]\s*[\[(]?
     | (?<=authorization)["']?\s*[=:]\s*["']?(?:\w+\s+)?)(?!\[?redacted:|bearer\s|basic\s)(?P<value>{_VALUE})""",
     re.IGNORECASE | re.VERBOSE,

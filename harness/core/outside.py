@@ -20,7 +20,9 @@ INVISIBLE: Final = re.compile(
 )
 """The signs that a screen does not show, or that change how it shows others."""
 
-_COLOUR: Final = re.compile(r"\x1b\[(?:[0-79]|[1-79]\d|\d{3}|[;0])*m")
+_COLOUR: Final = re.compile(r"\x1b\[(?:(?:0?[0-47]|00|2[2-9]|3[1-79]|49|9[0-7])(?:;(?!m))?)*m")
+"""Colours and weights of signs: nothing that hides them, and no ground that could."""
+
 _ANY_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _BREAKS: Final = re.compile(r"\s*[\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]\s*")
 _COMMAND: Final = re.compile(r"((?:^|[\r\n])\s*:)(?=:)|(##)(?=\w*\[)")
@@ -36,7 +38,7 @@ _LOGS: Final = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
 def visible(text: str, *, colours: bool = False) -> str:
     """Return a text with what a screen does not show in the form ``<U+001B>``; its lines and tabs are kept.
 
-    With ``colours`` those of a terminal are kept too, unless they hide the text.
+    With ``colours`` those of a terminal are kept too, but for what hides a text.
     """
     if not INVISIBLE.search(text):
         return text

@@ -1,7 +1,7 @@
 """The stream that pytest's report goes to, on which texts of models, data and benchmarks are only read.
 
 pytest writes messages of exceptions, captured output and names as they are. A sign that a terminal obeys is named, but
-for the colours; and where a service reads commands in the log, none is written but by ``plain_writer``'s user.
+for the colours, and no key is shown; where a service reads commands in the log, none is written but on ``stream_of``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final, TextIO
 
 import pytest
 
+from harness.core.keys import without_keys
 from harness.core.outside import harmless, is_log, visible
 
 _REWRITTEN: Final = re.compile(r"(?:\x1b\[[0-9;]*m)*\r")
@@ -31,7 +32,7 @@ class PlainStream:
 
     def write(self, text: str) -> int:
         """Write the text, made harmless; return the number of signs given."""
-        size = len(text)
+        size, text = len(text), without_keys(text)
         if not self._controls:
             start = found.end() if (found := _REWRITTEN.match(text)) else 0
             text = text[:start] + visible(text[start:], colours=self._colours)
@@ -57,12 +58,12 @@ def make_plain(config: pytest.Config) -> None:
     writer = config.get_terminal_writer()
     if not isinstance(writer._file, PlainStream):  # private: a writer has no public way to its file
         own = type(reporter).__module__.startswith("_pytest.")
-        writer._file = PlainStream(  # type: ignore[assignment]
-            writer._file, colours=writer.hasmarkup, controls=not own, log=is_log()
-        )
+        plain: Any = PlainStream(writer._file, colours=writer.hasmarkup, controls=not own, log=is_log())
+        writer._file = plain
 
 
 def stream_of(config: pytest.Config) -> TextIO:
     """Return the stream of pytest's reporter, on which everything is written as it is."""
     file: Any = config.get_terminal_writer()._file
-    return getattr(file, "stream", file) if isinstance(file, PlainStream) else file
+    stream: TextIO = file.stream if isinstance(file, PlainStream) else file
+    return stream

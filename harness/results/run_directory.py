@@ -192,8 +192,8 @@ class _Rows(Sequence[list[Any]]):
 
 
 def command_words(manifest: Mapping[str, Any]) -> list[str]:
-    """Return the command of a run as a person types it: pytest's, or ``touchstone run``."""
-    words = [str(word) for word in manifest.get("command", ())]
+    """Return the command of a run as a person types it, but for keys: pytest's, or ``touchstone run``."""
+    words = [str(word) for word in masked_value(manifest.get("command", ()))]
     if tuple(words[: len(DEFAULT_FILES)]) != DEFAULT_FILES:
         return ["pytest", *words]
     own = words[len(DEFAULT_FILES) :]

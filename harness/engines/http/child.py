@@ -100,6 +100,9 @@ class Child:
                 self.log = self._kept(folder / f"{self._what}-{self.port}.log")
         elif code is None and not self._failed:
             self.log.unlink(missing_ok=True)
+        else:
+            with suppress(OSError):
+                self._kept(self.log)
         if code is not None and not self._failed:
             lasting.say(
                 f"{self._what} had ended by itself, with exit code {code}; its last words: {self._last_words()}"
@@ -119,13 +122,14 @@ class Child:
 
     def _kept(self, target: Path) -> Path:
         """Move the log without its keys; return where it is."""
+        written = target.with_suffix(".part")
         with (
             self.log.open(encoding="utf-8", errors="replace") as log,
-            target.open("w", encoding="utf-8") as kept,
+            written.open("w", encoding="utf-8") as kept,
         ):
             kept.writelines(without_secrets(line, self._secrets) for line in log)
         self.log.unlink()
-        return target
+        return written.replace(target)
 
     def _answers(self) -> bool:
         """Return whether the model is loaded: llama-server lists it before that, but is not well yet."""
