@@ -18,6 +18,7 @@ from harness.checkpoints.builtin import fetch
 from harness.checkpoints.formats.base import Lasting
 from harness.cli.command import Output, say
 from harness.core.declared import declared_in
+from harness.core.keys import masked_value
 from harness.core.outside import visible
 from harness.core.requests import RunProgram
 from harness.engines.http.abilities import HELLO, abilities_of
@@ -123,7 +124,7 @@ def _served(told: dict[str, Any]) -> Iterator[str]:
 
 
 def _row(info: CheckpointInfo) -> dict[str, Any]:
-    row = info.plain()
+    row: dict[str, Any] = masked_value(info.plain())
     row["fingerprint"] = identity(info)
     row["answers"] = row.pop("serves")
     row["benchmarks"] = [name for name, asks in sorted(_benchmarks().items()) if asks <= {*row["answers"]}]

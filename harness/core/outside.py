@@ -20,7 +20,8 @@ INVISIBLE: Final = re.compile(
 )
 """The signs that a screen does not show, or that change how it shows others."""
 
-_COLOUR: Final = re.compile(r"\x1b\[(?:(?:0?[0-47]|00|2[2-9]|3[1-79]|49|9[0-7])(?:;(?!m))?)*m")
+_CODE: Final = "(?:0?[0-47]|2[2-9]|3[1-79]|49|9[0-7])"
+_COLOUR: Final = re.compile(rf"\x1b\[(?:{_CODE}(?:;{_CODE})*)?m")
 """Colours and weights of signs: nothing that hides them, and no ground that could."""
 
 _ANY_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -28,7 +29,7 @@ _BREAKS: Final = re.compile(r"\s*[\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]\s*")
 _COMMAND: Final = re.compile(r"((?:^|[\r\n])\s*:)(?=:)|(##)(?=\w*\[)")
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _HOME: Final = re.compile(
-    r"(?<![\w.~/\\-])(?:/(?:home|Users)/[^/\s\"'<>|:,;]+|(?:/var)?/root|[A-Za-z]:\\Users\\[^\\\s\"'<>|:,;]+)"
+    r"(?:(?<![\w.~/\\-])|(?<=file://))(?:/(?:home|Users)/[^/\s\"'<>|:,;]+|(?:/var)?/root|[A-Za-z]:\\Users\\[^\\\s\"'<>|:,;]+)"
     r"(?![\w.-])"
 )
 _LOGS: Final = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
