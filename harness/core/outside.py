@@ -25,8 +25,7 @@ _COLOUR: Final = re.compile(rf"\x1b\[(?:{_CODE}(?:;{_CODE})*)?m")
 """Colours and weights of signs: nothing that hides them, and no ground that could."""
 
 _ANY_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
-_BREAKS: Final = re.compile(r"\s*[\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]\s*")
-_COMMAND: Final = re.compile(r"((?:^|[\r\n])\s*:)(?=:)|(##)(?=\w*\[)")
+_COMMAND: Final = re.compile(r"((?:^|[\r\n])(?:[^\S\r\n]|\x1b\[[0-9;]*m)*:)(?=:)|(##)(?=\w*\[)")
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _HOME: Final = re.compile(
     r"(?:(?<![\w.~/\\-])|(?<=file://))(?:/(?:home|Users)/[^/\s\"'<>|:,;]+|(?:/var)?/root|[A-Za-z]:\\Users\\[^\\\s\"'<>|:,;]+)"
@@ -60,12 +59,12 @@ def visible_json(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return a text in one line, without the colours of a terminal."""
-    return " ".join(visible(_BREAKS.sub(" ", _ANY_COLOUR.sub("", text))).split())
+    return visible(" ".join(_ANY_COLOUR.sub("", text).split()))
 
 
 def unbroken(text: str) -> str:
     """Return a text in one line, its spaces as they are."""
-    return visible(_BREAKS.sub(" ", text.strip()))
+    return visible(" ".join(filter(None, map(str.strip, text.splitlines()))))
 
 
 def is_log(environment: Mapping[str, str] = os.environ) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from harness.core.outside import (
     is_log,
     one_line,
     text_of_cell,
+    unbroken,
     visible,
     visible_json,
     without_home,
@@ -112,3 +114,12 @@ def test_a_home_is_not_told(text: str, shown: str | None, monkeypatch: pytest.Mo
 def test_a_message_of_ours_is_one_line_without_keys() -> None:
     error = CheckpointError("http://me:hunter2@host/v1:\n  no \x1b[2Janswer\r::error::x")
     assert str(error) == "http://[redacted: looks like a password]@host/v1: no <U+001B>[2Janswer ::error::x"
+
+
+@pytest.mark.parametrize("part", [" ", "\n", "\n ", "\x1b[0m", "\x1b[0", "#", "##a", "/home/", ":"])
+def test_no_text_takes_long(part: str) -> None:
+    text = part * 50_000
+    began = time.process_time()
+    for border in (harmless, visible, one_line, unbroken, without_home):
+        border(text)
+    assert time.process_time() - began < 2

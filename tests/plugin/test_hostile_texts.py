@@ -30,7 +30,7 @@ TEXT = json.loads(Path("text.json").read_text())
 @benchmark(name="texts", version=1, data="texts/test", asks=Generate, primary="acc")
 def test_texts(example):
     '''What a model says.'''
-    answer = yield Generate(example["q"] + TEXT, max_tokens=4)
+    answer = yield Generate(example["q"] + TEXT, max_new_tokens=4)
     print(TEXT, "::stop-commands::token" + answer.samples[0].text)
     if example["n"] == 0:
         raise RuntimeError(TEXT)
@@ -63,7 +63,7 @@ def hostile(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
 def test_nothing_in_the_report_of_pytest_is_obeyed(hostile: Project, options: tuple[str, ...]) -> None:
     result = hostile.run("--eval-run-id", "first", *options)
     printed = result.stdout.str() + result.stderr.str()
-    assert "owned" in printed
+    assert printed.count("owned") > 8
     assert obeyed(re.sub(r"\x1b\[[0-79;]*m", "", printed) if "--color=yes" in options else printed) == []
 
 
