@@ -52,6 +52,7 @@ _FILES: Final = (
 )
 """Config, safetensors and tokenizer: no pickled weights, no code."""
 
+_TARGET: Final = re.compile(r"[A-Za-z][\w+.-]+:(//)?")
 _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -110,34 +111,59 @@ def find(
 
     Raises ``CheckpointError`` where ``source`` names a single checkpoint that fails to load, or none at all.
     """
-    resolve_base = partial(resolve, seq_len=seq_len, trust_remote_code=trust_remote_code)
+    by_person = partial(resolve, seq_len=seq_len, trust_remote_code=trust_remote_code)
+    by_file = partial(named_by_file, seq_len=seq_len, trust_remote_code=trust_remote_code)
     asked = Asked(
         *(source, seq_len, base_model, trust_remote_code),
-        resolve_base=resolve_base,
+        resolve_base=by_person if base_model else by_file,
         lasting=lasting,
         served=served,
     )
-    if "\0" in source:
-        raise CheckpointError(f"{source!r}: no path; check --checkpoint")
+    path = _path(source)
     if (owner := _owner(source)) is not None:
         declared = {name: value for name, value in options.items() if name in owner.options}
         asked = replace(asked, options=declared | _options(source, owner))
         return Found([owner.inspect(Path(source.partition("?")[0]), asked)])
-    if source.startswith("builtin:"):
-        if glob.has_magic(source):
-            return _expanded(builtin_pattern(source.removeprefix("builtin:")), asked)
-        return Found([_builtin(asked)])
-    path = Path(source).expanduser()
+    if source.startswith("builtin:") and glob.has_magic(source):
+        return _expanded(builtin_pattern(source.removeprefix("builtin:")), asked)
     if _exists(path):
         with _readable(path):
             held = series.held_by(path) if path.is_dir() and not series.is_checkpoint(path) else []
-        return _several(series.Matches(held, []), asked) if held else Found([_local(path, asked)])
-    if glob.has_magic(source):
+        if held:
+            return _several(series.Matches(held, []), asked)
+    elif glob.has_magic(source):
         return _expanded(source, asked)
+    return Found([_single(asked)])
+
+
+def named_by_file(
+    name: str, *, seq_len: int | None = None, trust_remote_code: bool = False
+) -> list[CheckpointInfo]:
+    """The checkpoint that a file of a checkpoint names: a path, a builtin one or a Hub id.
+
+    Whoever wrote the file is not the person who runs this: no server is asked or started, and no pattern is expanded.
+    Raises ``CheckpointError`` as ``resolve`` does.
+    """
+    path = _path(name)
+    if not _exists(path) and not name.startswith(tuple(_TARGETS)) and (_owner(name) or _TARGET.match(name)):
+        raise CheckpointError(
+            f"{name}: a file of a checkpoint may name a path, builtin:NAME or ORG/NAME, and nothing else"
+        )
+    return [_single(Asked(name, seq_len, trust_remote_code=trust_remote_code))]
+
+
+def _single(asked: Asked) -> CheckpointInfo:
+    """The checkpoint at a path, the builtin one or that of the Hub. Raises ``CheckpointError`` where there is none."""
+    source = asked.source
+    if source.startswith("builtin:"):
+        return _builtin(asked)
+    path = _path(source)
+    if _exists(path):
+        return _local(path, asked)
     if (name := _hub_id(source)) is not None:
-        info = _local(_download(name, trust_remote_code), asked)
-        return Found([replace(info, name=name.split("/")[-1])])
-    if target := re.match(r"[A-Za-z][\w+.-]+:(//)?", source):
+        info = _local(_download(name, asked.trust_remote_code), asked)
+        return replace(info, name=name.split("/")[-1])
+    if target := _TARGET.match(source):
         raise CheckpointError(
             f"{source}: no such file, and nothing here takes {target[0]!r}; known are folders, files, ORG/NAME, "
             f"{', '.join(sorted(_TARGETS | {one for owner in _owners() for one in owner.targets}))}"
@@ -208,6 +234,15 @@ def default_checkpoints(*, seq_len: int | None = None) -> list[CheckpointInfo]:
             continue
         found += resolve(f"builtin:{name}", seq_len=seq_len)
     return found
+
+
+def _path(text: str) -> Path:
+    if "\0" in text:
+        raise CheckpointError(f"{text!r}: no path; check it")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # of a user who is not there
+        return Path(text)
 
 
 def _exists(path: Path) -> bool:

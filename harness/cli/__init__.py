@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from harness import __version__
-from harness.cli.command import GROUP, Command, Output, form_of, shown
+from harness.cli.command import GROUP, Command, Output, form_of, say, shown
 from harness.cli.parser import Parser
 from harness.core.errors import HarnessError
 from harness.core.exit_codes import ExitCode
@@ -81,10 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         form_of(options)
         output = command.run(options)
         if text := shown(output, options):
-            print(text, end="" if text.endswith("\n") else "\n")
+            say(text, end="" if text.endswith("\n") else "\n")
         return output.exit_code
     except HarnessError as error:
-        print(f"touchstone: {error}", file=sys.stderr)
+        say(f"touchstone: {error}", sys.stderr)
         return ExitCode.MISTAKE
     except BrokenPipeError:  # `touchstone list | head`
         sys.stderr.close()

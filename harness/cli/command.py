@@ -18,9 +18,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TextIO, TypeAlias
 
 from harness.core.errors import HarnessError
+from harness.core.outside import harmless, is_log, visible, visible_json
 from harness.results.run_directory import find_run
 
 GROUP: Final = "touchstone.commands"
@@ -71,10 +72,16 @@ def shown(output: Output, options: argparse.Namespace) -> str:
     """Return the text that is printed."""
     form = form_of(options)
     if form == "json":
-        return json.dumps(output.data, ensure_ascii=False, indent=2, default=str)
+        return visible_json(json.dumps(output.data, ensure_ascii=False, indent=2, default=str))
     wanted: Text | None = getattr(output, form) if form else None
     text = output.text if wanted is None else wanted
-    return text if isinstance(text, str) else text()
+    made = text if isinstance(text, str) else text()
+    return made if form == "markdown" else visible(made, colours=terminal()[1])
+
+
+def say(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
+    """Print a text; in a job's log no line of it is a command."""
+    print(harmless(text) if is_log() else text, file=stream or sys.stdout, end=end)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

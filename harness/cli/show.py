@@ -16,8 +16,10 @@ from typing import Any, Final
 from harness.checkpoints import CheckpointInfo, resolve
 from harness.checkpoints.builtin import fetch
 from harness.checkpoints.formats.base import Lasting
-from harness.cli.command import Output
+from harness.cli.command import Output, say
 from harness.core.declared import declared_in
+from harness.core.keys import masked_value
+from harness.core.outside import visible
 from harness.core.requests import RunProgram
 from harness.engines.http.abilities import HELLO, abilities_of
 from harness.engines.registry import identity
@@ -33,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """A table per checkpoint."""
-    with Lasting(lambda text: print(text, file=sys.stderr)) as lasting:
+    with Lasting(lambda text: say(visible(text), sys.stderr)) as lasting:
         found = rows(options.source, base_model=options.base_model, lasting=lasting)
     return Output(found, "\n\n".join("\n".join(lines(row)) for row in found))
 
@@ -122,7 +124,7 @@ def _served(told: dict[str, Any]) -> Iterator[str]:
 
 
 def _row(info: CheckpointInfo) -> dict[str, Any]:
-    row = info.plain()
+    row: dict[str, Any] = masked_value(info.plain())
     row["fingerprint"] = identity(info)
     row["answers"] = row.pop("serves")
     row["benchmarks"] = [name for name, asks in sorted(_benchmarks().items()) if asks <= {*row["answers"]}]

@@ -8,9 +8,17 @@ one, so that the user sees one line and exit code 4, never a traceback.
 
 from __future__ import annotations
 
+from harness.core.keys import masked
+from harness.core.outside import harmless, is_log, unbroken
+
 
 class HarnessError(Exception):
-    """Base of all errors raised on purpose; its text can be shown to the user as it is."""
+    """Base of all errors raised on purpose; its text can be shown to the user as it is: one line, without keys."""
+
+    def __str__(self) -> str:
+        """Return the message; nothing that others wrote into it does more than be read."""
+        text = unbroken(masked(super().__str__()))
+        return harmless(text) if is_log() else text
 
 
 class CheckpointError(HarnessError):

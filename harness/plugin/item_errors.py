@@ -16,6 +16,7 @@ import pytest
 
 from harness.core.errors import BenchmarkError, HarnessError
 from harness.core.files import shown_path
+from harness.core.keys import masked
 from harness.core.serialize import plain_text
 from harness.core.text import did_you_mean, listed
 
@@ -54,7 +55,7 @@ def _there(what: str, name: str, names: Iterable[str]) -> str:
 
 def sentence(error: BaseException) -> str:
     """Return an error as the journal has it: an explanation as it is, else with its type."""
-    text = plain_text(str(error)).strip()
+    text = masked(plain_text(str(error)).strip())
     if isinstance(error, (HarnessError, pytest.skip.Exception, pytest.fail.Exception)) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -62,7 +63,9 @@ def sentence(error: BaseException) -> str:
 
 def whole_sentence(error: BaseException) -> str:
     """Return the same, with what was noted about the error on its way."""
-    return "; ".join([sentence(error), *map(plain_text, getattr(error, "__notes__", ()))])
+    return "; ".join(
+        [sentence(error), *(masked(plain_text(note)) for note in getattr(error, "__notes__", ()))]
+    )
 
 
 def place_of(error: BaseException, root: Path) -> str:

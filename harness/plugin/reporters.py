@@ -18,6 +18,7 @@ from harness.core.errors import HarnessError
 from harness.core.exit_codes import ExitCode
 from harness.core.files import shown_path, unwritable, write_atomic
 from harness.core.hooks import add_specifications
+from harness.plugin.plain_stream import make_plain, stream_of
 from harness.reports import beside, files, github, markdown, program_files, terminal
 from harness.reports.formatting import busy_text, command_lines, wrapped
 from harness.reports.page.security import KeyFoundError
@@ -230,6 +231,7 @@ class Calls:
         self._manager = config.pluginmanager
         self._failed: set[tuple[str, int]] = set()
         self._on_github = os.environ.get("GITHUB_ACTIONS") == "true"
+        make_plain(config)
         self.notices: list[Notice] = []
         add_specifications(self._manager)
         ours: list[object] = [Table(config), Files(scored), JUnitProperties(config)]
@@ -309,7 +311,7 @@ class Calls:
         progress = Progress(
             directory,
             total,
-            writer._file,  # private: the writer has no public way to its file, whose descriptor is needed
+            stream_of(self._config),  # whose descriptor is needed
             is_tty=reporter.isatty and alone,
             column=lambda: writer.width_of_current_line,
             current=lambda: writer._current_line,  # private: nothing public has more than its width
@@ -333,10 +335,10 @@ class Calls:
         reporter.currentfspath = None  # its first line would come after an empty one
         for title, text in ((mine[0], mine[1] + notices), *others):
             reporter.section(title)
-            for line in self._shown(text.splitlines()):
+            for line in text.splitlines():
                 reporter.write_line(line)
-            for line in github.commands(summary) if self._on_github and title is mine[0] else ():
-                reporter.write_line(line)
+            if self._on_github and title is mine[0]:
+                stream_of(self._config).writelines(f"{line}\n" for line in github.commands(summary))
 
     def write_last_lines(self, summary: Summary | None, status: int) -> None:
         """Write below pytest's own last line what must not be overlooked, and what to do about it."""
@@ -349,9 +351,5 @@ class Calls:
             lines += wrapped(f"error (exit code {int(status)}): {one.line}", width)
         if summary is not None and summary.gate is not None and _ends_with_gate(summary):
             lines += wrapped(summary.gate["text"], width)
-        for line in self._shown(lines):
+        for line in lines:
             reporter.write_line(line, yellow=True)
-
-    def _shown(self, lines: Iterable[str]) -> list[str]:
-        """Return a report's lines, on GitHub in a form in which none is taken for a command."""
-        return [github.harmless(line) if self._on_github else line for line in lines]

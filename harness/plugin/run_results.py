@@ -74,7 +74,7 @@ class RunResults:
             manifest["demonstration"] = demonstration.told(command_words(manifest), own)
         self._directory.write_manifest(manifest)
         self._manifest = self._directory.read_manifest()
-        return manifest
+        return self._manifest
 
     def _checkpoint_row(self, info: CheckpointInfo, failed: list[FailedToLoad]) -> dict[str, Any]:
         row = info.plain()

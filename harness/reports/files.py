@@ -25,6 +25,8 @@ from harness.compare.formats import korean_mlm, result_formats
 from harness.compare.formats.base import WritableFormat
 from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA, file_name, write_atomic, write_json
+from harness.core.keys import masked
+from harness.core.outside import visible
 from harness.reports.page.builder import FILE as PAGE
 from harness.reports.page.builder import run_page
 from harness.results.rows import FILE as RESULTS
@@ -100,4 +102,4 @@ def _error_log(summary: Summary) -> str:
     for fault in summary.faults:
         message = "\n".join(f"    {line}" for line in fault["message"].splitlines())
         paragraphs.append(f"{fault['status']}  {fault['item']}\n{message}\n")
-    return "".join(paragraphs)
+    return visible(masked("".join(paragraphs)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from harness.checkpoints.training_state import step_of_row
 from harness.core import marks
 from harness.core.composite import COMPOSITE
 from harness.core.data_files import DatasetInfo
+from harness.core.outside import visible
 from harness.core.text import count, listed
 from harness.results.summary import Metric, Result, Summary, wholes
 
@@ -308,10 +309,21 @@ def cell_width(text: str) -> int:
 
 
 def console_of(width: int, *, color: bool) -> Console:
-    """Return a console of rich that writes to memory, the same on every system: it asks nothing of the terminal."""
-    from rich.console import Console
+    """Return a console of rich that writes to memory, the same on every system: it asks nothing of the terminal.
 
-    return Console(
+    Signs that a terminal would obey or not show are named in its texts, before their width counts.
+    """
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class Plain(Console):
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterator[Segment]:
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else visible(text), style, control)
+
+    return Plain(
         file=io.StringIO(),
         width=width,
         color_system="standard" if color else None,

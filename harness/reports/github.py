@@ -16,6 +16,8 @@ from harness.compare.gate.result import lines_from_json, ordered, shown_lines
 from harness.compare.pooled import POOLED
 from harness.core import marks
 from harness.core.composite import COMPOSITE
+from harness.core.keys import masked
+from harness.core.outside import visible, without_home
 from harness.reports import formatting
 from harness.reports.gate import difference_text, reason_texts
 from harness.results.summary import Summary, wholes
@@ -24,7 +26,6 @@ ANNOTATIONS: Final = 10
 """The number of annotations of each kind that GitHub shows per step."""
 
 _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_COMMAND: Final = re.compile(r"^(\s*)::|##\[")
 
 
 def properties(summary: Summary) -> list[tuple[str, str]]:
@@ -84,22 +85,19 @@ def commands(summary: Summary) -> list[str]:
             line.about,
             *reason_texts(line, "against "),
         ]
-        message = "; ".join(part for part in parts if part)
-        found.append(
-            command("error", f"{line.checkpoint}: {line.benchmark} {line.metric} {line.kind}", message)
-        )
+        title = f"{line.checkpoint}: {line.benchmark} {line.metric} {line.kind}"
+        found.append(command("error", _shown(title), _shown("; ".join(part for part in parts if part))))
     kind = {"passed": "notice", "shown": "notice"}.get(gate["decision"], "error")
-    return [*found, command(kind, "touchstone gate", str(gate["text"]))]
+    return [*found, command(kind, "touchstone gate", _shown(str(gate["text"])))]
+
+
+def _shown(text: str) -> str:
+    return visible(without_home(masked(text)))
 
 
 def command(kind: str, title: str, message: str) -> str:
     """Return one workflow command; nothing in title or message can end it or begin another."""
     return f"::{kind} title={_escape(title, inside=True)}::{_escape(message)}"
-
-
-def harmless(line: str) -> str:
-    """Return a line of ordinary output that GitHub takes for no command, whatever names are in it."""
-    return _COMMAND.sub(lambda found: f"{found[1] or ''}: :" if found[0].endswith("::") else "## [", line)
 
 
 def append_summary(environment: Mapping[str, str], text: str) -> str | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final
 
+from harness.core.outside import visible
 from harness.core.text import count
 from harness.reports.formatting import cell_width
 from harness.results.item_view import Asked, Choice, ItemView
@@ -28,8 +30,19 @@ LABELS: Final = {
 
 
 def rendered(view: ItemView, width: int, *, full: bool = False) -> str:
-    """Return an item as lines of this width; ``full`` cuts nothing."""
-    return "\n".join(line.rstrip() for line in _lines(view, width, full))
+    """Return an item as lines of this width; ``full`` cuts nothing, and signs that do not show are named."""
+    return "\n".join(line.rstrip() for line in _lines(_visible(view), width, full))
+
+
+def _visible(value: Any) -> Any:
+    """Return the same data with ``visible`` texts."""
+    if isinstance(value, str):
+        return visible(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: _visible(getattr(value, one.name)) for one in fields(value)})
+    if isinstance(value, Mapping):
+        return {_visible(name): _visible(inner) for name, inner in value.items()}
+    return [_visible(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _lines(view: ItemView, width: int, full: bool) -> Iterator[str]:

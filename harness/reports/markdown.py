@@ -16,6 +16,8 @@ from typing import Any, Final
 from harness.compare.gate.result import GateLine, shown_lines
 from harness.compare.pair import Pair
 from harness.core.composite import COMPOSITE
+from harness.core.keys import masked
+from harness.core.outside import INVISIBLE, without_home
 from harness.reports import comparison, formatting, notes
 from harness.reports.comparison import Cells, Flip, Flips
 from harness.reports.gate import difference_text, heading, reason_texts
@@ -32,8 +34,8 @@ SIGNS: Final = {
     "shown": ":bar_chart:",
 }
 _SPECIAL: Final = re.compile(r"[&<>`*\[\]|\\#~!$]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_|(?<=www)\.|:(?=//)")
+_UNSEEN: Final = re.compile(rf"(?:[\t\n\r]|{INVISIBLE.pattern})+")
 _MENTION: Final = re.compile(r"(?<![A-Za-z0-9])@")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def page(summary: Summary) -> str:
@@ -50,7 +52,7 @@ def page(summary: Summary) -> str:
 
 def code(text: str) -> str:
     """Return the text in a code span that nothing in it can end, also inside a table."""
-    clean = _CONTROL.sub(" ", text).replace("|", "\\|")
+    clean = _clean(text).replace("|", "\\|")
     fence = "`" * (max((len(run) for run in re.findall("`+", clean)), default=0) + 1)
     pad = " " if clean.startswith("`") or clean.endswith("`") or not clean.strip() else ""
     return f"{fence}{pad}{clean}{pad}{fence}"
@@ -58,8 +60,13 @@ def code(text: str) -> str:
 
 def plain(text: str) -> str:
     """Return the text with entities for everything that Markdown would treat as markup; nobody is mentioned."""
-    clean = _MENTION.sub("@\u200b", _CONTROL.sub(" ", text))
+    clean = _MENTION.sub("@\u200b", _clean(text))
     return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", clean)
+
+
+def _clean(text: str) -> str:
+    """Return a text in one line, without signs that do not show, keys and places in somebody's home."""
+    return _UNSEEN.sub(" ", without_home(masked(text)))
 
 
 def _gate(gate: dict[str, Any] | None) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from harness.checkpoints.training_state import step_of_row
 from harness.core.composite import COMPOSITE
+from harness.core.outside import cell
 from harness.results.summary import Result, Summary, finite
 
 FILE: Final = "results.csv"
@@ -64,8 +65,9 @@ def results_csv(summary: Summary) -> str:
 
 
 def _field(value: Any) -> Any:
-    """Return what the file has for a value; a float is written with all its digits."""
-    return str(value).lower() if isinstance(value, bool) else finite(value)
+    """Return what the file has for a value; a float is written with all its digits, and no text is a
+    formula."""
+    return str(value).lower() if isinstance(value, bool) else cell(finite(value))
 
 
 def _of_results(summary: Summary, checkpoints: Mapping[str, Mapping[str, Any]]) -> Iterator[ResultRow]:

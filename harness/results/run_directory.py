@@ -32,6 +32,8 @@ from typing import Any, Final
 from harness.core.errors import HarnessError, JournalError
 from harness.core.files import SCHEMA, write_atomic
 from harness.core.json_pieces import ReadingList, json_pieces
+from harness.core.keys import masked, masked_value
+from harness.core.outside import unbroken
 from harness.core.text import did_you_mean
 from harness.results.collected import CollectedItems
 from harness.results.live import remove_live
@@ -165,12 +167,13 @@ class RunDirectory:
         """Add a line with its local time to ``run.log``."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         with (self.path / "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{stamp} {message}\n")
+            file.write(f"{stamp} {unbroken(masked(message))}\n")
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Write ``run.json``."""
+        """Write ``run.json``, without keys."""
         write_atomic(
-            self.manifest, json.dumps({"schema": SCHEMA, **manifest}, ensure_ascii=False, indent=2) + "\n"
+            self.manifest,
+            json.dumps({"schema": SCHEMA, **masked_value(manifest)}, ensure_ascii=False, indent=2) + "\n",
         )
 
     def read_manifest(self) -> dict[str, Any]:
@@ -195,8 +198,8 @@ class _Rows(Sequence[list[Any]]):
 
 
 def command_words(manifest: Mapping[str, Any]) -> list[str]:
-    """Return the command of a run as a person types it: pytest's, or ``touchstone run``."""
-    words = [str(word) for word in manifest.get("command", ())]
+    """Return the command of a run as a person types it, but for keys: pytest's, or ``touchstone run``."""
+    words = [str(word) for word in masked_value(manifest.get("command", ()))]
     if tuple(words[: len(DEFAULT_FILES)]) != DEFAULT_FILES:
         return ["pytest", *words]
     own = words[len(DEFAULT_FILES) :]

@@ -15,6 +15,7 @@ from harness.compare.baselines import BaselineSource
 from harness.compare.gate.config import GateConfig
 from harness.compare.gate.decide import cases_of, decide
 from harness.compare.gate.result import gate_json
+from harness.core.outside import harmless
 from harness.reports import github, markdown
 from harness.reports.gate import decision_text
 from harness.reports.page.builder import run_page
@@ -135,10 +136,10 @@ def test_a_command_is_one_line_whose_title_and_message_come_back(title: str, mes
 
 @pytest.mark.parametrize("line", ["::error::x", "   ::stop-commands::t", "a ##[error]x", "##[add-mask]y"])
 def test_no_line_of_a_report_is_a_command_of_github(line: str) -> None:
-    changed = github.harmless(line)
+    changed = harmless(line)
     assert not changed.lstrip().startswith("::")
     assert "##[" not in changed
-    assert github.harmless("a::b [::] c") == "a::b [::] c"
+    assert harmless("a::b [::] c") == "a::b [::] c"
 
 
 def test_the_jobs_summary_is_added_to_and_a_fault_is_told(tmp_path: Path) -> None:

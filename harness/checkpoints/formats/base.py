@@ -44,8 +44,8 @@ class Asked:
 
     ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of ``--eval-seq-len`` and so on;
     ``options`` those of ``TARGET?NAME=VALUE&...`` for an engine that declares them. ``resolve_base`` resolves the
-    base of an adapter. ``lasting`` holds what is started for the checkpoint; None where nothing may be. ``served``: it
-    is a server that loads the weights, not this process.
+    base of an adapter: any target if ``base_model`` is given, else what a file may name (``resolve.named_by_file``).
+    ``lasting`` holds what is started for the checkpoint; None where nothing may be. X
     """
 
     source: str

@@ -276,10 +276,10 @@ def _base(folder: Path, config: AdapterConfig, asked: Asked) -> CheckpointInfo:
     named = asked.base_model or config.base_model_name_or_path
     if not named:
         raise CheckpointError(f"{folder / CONFIG}: names no base model; give --eval-base-model PATH")
-    if asked.base_model is None and not Path(named).exists() and (folder / named).is_dir():
-        named = str(folder / named)
     try:
-        if Lora().detect(Path(named).expanduser()):
+        if asked.base_model is None and not Path(named).exists() and (folder / named).is_dir():
+            named = str(folder / named)
+        if Lora().detect(Path(named)):
             raise CheckpointError(f"{named}: an adapter itself; give the model that it was trained on")
         found = asked.resolve_base(named)
     except CheckpointError as error:
@@ -289,6 +289,10 @@ def _base(folder: Path, config: AdapterConfig, asked: Asked) -> CheckpointInfo:
             else "its base model; --eval-base-model PATH names another"
         )
         raise CheckpointError(f"{folder}: {told}: {error}") from error
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise CheckpointError(
+            f"{folder / CONFIG}: its base cannot be looked for ({error.strerror})"
+        ) from error
     if len(found) != 1 or not found[0].takes_adapters:
         raise CheckpointError(
             f"{folder}: its base {named!r} is not one Transformers or GGUF model; give --eval-base-model PATH"

@@ -47,6 +47,7 @@ from harness.compare.formats.task_json import is_task_file, read_tasks
 from harness.core.composite import composite_value
 from harness.core.errors import DataError
 from harness.core.files import SCHEMA, file_name
+from harness.core.outside import cell, text_of_cell
 from harness.results.store_entry import STUDIED
 from harness.results.summary import Metric, Result, Summary, finite, wholes
 
@@ -280,7 +281,11 @@ def read_table(path: Path, sizes: Mapping[str, int]) -> Table:
                 "a table of checkpoints has a line of names, then a line per checkpoint"
             )
         for fields in reader:
-            found.add(fields, reader.line_num, width=len(header))
+            plain = {
+                name: text_of_cell(value) if isinstance(value, str) else value
+                for name, value in fields.items()
+            }
+            found.add(plain, reader.line_num, width=len(header))
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
     return found.table()
@@ -385,7 +390,7 @@ def best(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as CSV with a header, one line per checkpoint; empty fields where not measured."""
-    flat = [{**row["checkpoint_info"], **row} for row in rows]
+    flat = [{name: cell(value) for name, value in {**row["checkpoint_info"], **row}.items()} for row in rows]
     first = ("checkpoint", "global_step", "epoch", "seq_len")
     others = [key for key in rows[0] if key not in (*first, "checkpoint_info", "schema")] if rows else []
     text = io.StringIO()

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -22,6 +20,8 @@ from typing import Final
 
 from harness.checkpoints.formats.base import Lasting
 from harness.core.errors import CheckpointError
+from harness.core.keys import MARK, masked, values_of_keys
+from harness.core.outside import one_line
 from harness.engines.http import guard
 from harness.engines.http.keys import NAMES
 
@@ -41,14 +41,13 @@ _TAIL_LONGEST: Final = 500
 _KEYS_OF_SERVERS: Final = ("VLLM_API_KEY", "LLAMA_API_KEY")
 """The variables by which servers demand a key."""
 
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
-
 
 class Child:
     """A server that was started; ``what`` names it in messages, ``log`` has all that it says."""
 
     def __init__(self, what: str, command: Sequence[str], port: int) -> None:
         self._what, self.port = what, port
+        self._secrets = tuple(values_of_keys(command))
         descriptor, name = tempfile.mkstemp(prefix=f"touchstone-{what}-", suffix=".log")
         self.log = Path(name)
         try:
@@ -73,14 +72,14 @@ class Child:
                 self._failed = True
                 raise CheckpointError(
                     f"{self._what} ended with exit code {self._guard.returncode} before it answered; its last words: "
-                    f"{tail(self.log)} (all of them: {self.log})"
+                    f"{self._last_words()}"
                 )
             waited = time.monotonic() - began
             if waited > seconds:
                 self._failed = True
                 raise CheckpointError(
-                    f"{self._what} does not answer {seconds:.0f} s after its start; its last words: {tail(self.log)} "
-                    f"(all of them: {self.log})"
+                    f"{self._what} does not answer {seconds:.0f} s after its start; its last words: "
+                    f"{self._last_words()}"
                 )
             if waited > SILENT_SECONDS and not told:
                 told = True
@@ -98,14 +97,39 @@ class Child:
         folder = lasting.logs
         if folder is not None and folder.is_dir():
             with suppress(OSError):
-                self.log = Path(shutil.move(self.log, folder / f"{self._what}-{self.port}.log"))
+                self.log = self._kept(folder / f"{self._what}-{self.port}.log")
         elif code is None and not self._failed:
             self.log.unlink(missing_ok=True)
+        else:
+            with suppress(OSError):
+                self._kept(self.log)
         if code is not None and not self._failed:
             lasting.say(
-                f"{self._what} had ended by itself, with exit code {code}; its last words: {tail(self.log)} "
-                f"(all of them: {self.log})"
+                f"{self._what} had ended by itself, with exit code {code}; its last words: {self._last_words()}"
             )
+
+    def _last_words(self) -> str:
+        """Return the last lines of the log as one, without colours and keys, shortened at its beginning; and where the
+        others are."""
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return "nothing"
+        last = [line for line in lines if line.strip()][-_TAIL_LINES:]
+        text = " / ".join(one_line(without_secrets(line, self._secrets)) for line in last) or "nothing"
+        text = text if len(text) <= _TAIL_LONGEST else f"...{text[-_TAIL_LONGEST:]}"
+        return f"{text} (all of them: {self.log})"
+
+    def _kept(self, target: Path) -> Path:
+        """Move the log without its keys; return where it is."""
+        written = target.with_suffix(".part")
+        with (
+            self.log.open(encoding="utf-8", errors="replace") as log,
+            written.open("w", encoding="utf-8") as kept,
+        ):
+            kept.writelines(without_secrets(line, self._secrets) for line in log)
+        self.log.unlink()
+        return written.replace(target)
 
     def _answers(self) -> bool:
         """Return whether the model is loaded: llama-server lists it before that, but is not well yet."""
@@ -120,14 +144,11 @@ def free_port() -> int:
         return port
 
 
-def tail(log: Path) -> str:
-    """Return the last lines of a log as one, without colours, and shortened at its beginning."""
-    try:
-        lines = _COLOURS.sub("", log.read_text(encoding="utf-8", errors="replace")).splitlines()
-    except OSError:
-        return "nothing"
-    text = " / ".join([line.strip() for line in lines if line.strip()][-_TAIL_LINES:]) or "nothing"
-    return text if len(text) <= _TAIL_LONGEST else f"...{text[-_TAIL_LONGEST:]}"
+def without_secrets(text: str, secrets: Sequence[str]) -> str:
+    """Return a text of a server without the keys that it was given, and without what looks like one."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, MARK.format("an API key"))
+    return masked(text)
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from harness.checkpoints.formats.gguf_tokenizer import tokenizer_of
 from harness.checkpoints.info import CheckpointInfo
 from harness.checkpoints.resolve import resolve
 from harness.core.errors import CheckpointError
+from harness.core.keys import masked_value
 from harness.engines.http.address import parse_address
 from harness.engines.http.factory import inspect_server
 
@@ -173,7 +174,7 @@ def _started(command: Command, start: Start, asked: Asked, lasting: Lasting) -> 
         options["tokenizer"] = tokenizer
     address = parse_address(f"http://{HOST}:{port}")
     info = inspect_server(address, replace(asked, options=options), start.context)
-    return _described(info, command, start, arguments)
+    return _described(info, command, start, masked_value(arguments))
 
 
 def _tokenizer(start: Start) -> str | None:

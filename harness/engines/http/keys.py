@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from harness.core.errors import CheckpointError
+from harness.core.keys import masked
 
 NAMES: Final = ("TOUCHSTONE_API_KEY", "OPENAI_API_KEY")
 """The variables that may hold a key; the first that is set counts."""
@@ -63,8 +64,8 @@ class Key:
         if len(self._value) >= SHORTEST:
             for form in {self._value, quote(self._value, safe=""), quote(self._value)}:
                 text = text.replace(form, f"[{self.name}]")
-        shown = "".join(sign if sign.isprintable() else " " for sign in _LIKE_A_KEY.sub("[a key]", text))
-        return _BETWEEN.sub(" ", shown).strip()
+        shown = masked(_LIKE_A_KEY.sub("[a key]", text))
+        return _BETWEEN.sub(" ", "".join(sign if sign.isprintable() else " " for sign in shown)).strip()
 
 
 def key_of(environ: Mapping[str, str]) -> Key:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -16,6 +15,7 @@ from pathlib import Path
 from threading import Lock, get_ident
 from typing import Final
 
+from harness.core.outside import one_line
 from harness.core.text import count
 
 LIBRARIES: Final = ("transformers", "transformers_modules", "tokenizers", "torch", "accelerate", "peft")
@@ -147,10 +147,3 @@ def _tell(library: str, message: str) -> None:
         shown = "the checkpoint's own code" if library == "transformers_modules" else library
         for each in listeners():
             each.add(f"{shown} warns: {text[:_LONGEST]}")
-
-
-def one_line(text: str) -> str:
-    """Return the text in one line, without control characters and terminals' colours."""
-    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
-    shown = "".join(" " if sign.isspace() else sign for sign in plain)
-    return " ".join("".join(sign for sign in shown if unicodedata.category(sign)[0] != "C").split())

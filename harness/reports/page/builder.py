@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from harness.compare.study.points import Study
 from harness.core.files import write_atomic
+from harness.core.outside import visible
 from harness.reports import formatting, gate, notes
 from harness.reports.charts import line_charts
 from harness.reports.page import comparison, payload
 from harness.reports.page.items import Tell
-from harness.reports.page.security import Redaction, policy, refuse_keys
+from harness.reports.page.security import Redaction, own_text, policy, refuse_keys
 from harness.reports.page.studies import study_runs
 from harness.reports.page.summary import content, drawn
 from harness.reports.study.section import Section
@@ -142,9 +143,15 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_shown,
     )
     environment.globals |= {"formatting": formatting, "gate": gate, "notes": notes, "plain": _plain}
     return environment
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as a page shows it; what is HTML already stays as it is."""
+    return visible(own_text(value)) if type(value) is str else value
 
 
 def _text(name: str) -> str:

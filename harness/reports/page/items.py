@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple, TypeAlias, overload
 
+from harness.core.keys import has_key
 from harness.reports.page.data import DataRows
 from harness.reports.page.packing import Words, chunk_items, chunk_text, packed_pieces, pieces_of
-from harness.reports.page.security import Redaction, has_key
+from harness.reports.page.security import Redaction, own_text
 from harness.results.asked import asked_of, is_right, rest_of_row
 from harness.results.collected import NumberedTexts
 from harness.results.item_view import Asked
@@ -224,6 +226,8 @@ class Part:
         return f"{self.kind.name} of {self.checkpoint}"
 
     def _made(self, record: Record) -> tuple[Row, dict[str, Any]]:
+        if record.message:
+            record = replace(record, message=own_text(record.message))
         right = is_right(record.scores.get(self.kind.right_by or ""))
         data = self.kind.rows.get(record.row) or {}
         told: Mapping[str, Any] | None = record.told

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from harness.core.errors import HarnessError
+from harness.core.keys import has_key, keys_in, masked, without_keys
+from harness.core.outside import without_home
 from harness.core.text import count, listed
 
 
@@ -21,69 +22,8 @@ class KeyFoundError(HarnessError):
     """A setting or the command of a run holds what looks like a key: its page is not written."""
 
 
-MARK: Final = "[redacted: looks like {}]"
 SHOWN: Final = 6
 """The characters of a key that a message shows."""
-
-
-class Pattern(NamedTuple):
-    """A kind of key: the literal text in each of its forms, by which most texts are ruled out, and the form."""
-
-    name: str
-    literals: tuple[str, ...]
-    form: re.Pattern[str]
-
-
-def _pattern(name: str, form: str, *literals: str) -> Pattern:
-    return Pattern(name, literals, re.compile(form))
-
-
-_API: Final = "an API key"
-PATTERNS: Final = (
-    # Each begins with its literal, which makes the search quick; what stands before it is looked at afterwards.
-    # OpenAI, Anthropic, DeepSeek and others: no word with hyphens, which has no digits.
-    _pattern(_API, r"sk-(?<![\w-]sk-)(?=[\w-]*\d|[A-Za-z_]{20})[\w-]{20,}", "sk-"),
-    _pattern(_API, r"hf_(?<!\whf_)[A-Za-z0-9]{20,}", "hf_"),  # Hugging Face
-    _pattern(_API, r"AKIA(?<!\wAKIA)[A-Z0-9]{16}(?!\w)", "AKIA"),  # Amazon, long-lived
-    _pattern(_API, r"ASIA(?<!\wASIA)[A-Z0-9]{16}(?!\w)", "ASIA"),  # Amazon, temporary
-    _pattern(_API, r"gh[pousr]_(?<!\w\w\w\w_)[A-Za-z0-9]{30,}", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-    _pattern(_API, r"github_pat_(?<!\wgithub_pat_)\w{22,}", "github_pat_"),
-    _pattern(_API, r"glpat-(?<!\wglpat-)[\w-]{20,}", "glpat-"),  # GitLab
-    _pattern(_API, r"AIza(?<!\wAIza)[\w-]{35}", "AIza"),  # Google
-    _pattern(_API, r"xox[abprs]-(?<!\wxox\w-)[A-Za-z0-9-]{10,}", "xox"),  # Slack
-    _pattern(_API, r"[rs]k_live_(?<!\w\wk_live_)[A-Za-z0-9]{20,}", "k_live_"),  # Stripe
-    _pattern(_API, r"npm_(?<!\wnpm_)[A-Za-z0-9]{36}", "npm_"),
-    _pattern(_API, r"pypi-(?<!\wpypi-)[\w-]{50,}", "pypi-"),
-    _pattern("a token", r"(?i:bearer) +(?=\S*\d)[A-Za-z0-9._~+/-]{20,}=*", "earer ", "EARER "),
-    _pattern("a token", r"eyJ(?<!\weyJ)[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}", "eyJ"),  # JSON Web Token
-    _pattern(
-        "a private key",
-        r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:[^-]|-(?!----END))*(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----)?",
-        "-----BEGIN ",
-    ),
-)
-"""Kinds of keys by their form. A kind is added with a planted one in tests/reports/page/test_security.py."""
-
-
-def keys_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each key in a text, with the name of its kind."""
-    for one in PATTERNS:
-        if any(literal in text for literal in one.literals):
-            yield from ((one.name, found.group()) for found in one.form.finditer(text))
-
-
-def has_key(text: str) -> bool:
-    """Return whether a text holds what looks like a key."""
-    return next(keys_in(text), None) is not None
-
-
-def without_keys(text: str) -> str:
-    """Return the text with a mark in place of each key."""
-    for one in PATTERNS:
-        if any(literal in text for literal in one.literals):
-            text = one.form.sub(MARK.format(one.name), text)
-    return text
 
 
 class Redaction:
@@ -115,6 +55,12 @@ class Redaction:
             return []
         where = listed(list(self.places))
         return [f"What looks like a key was left out in {count(len(self.places), 'place')}: {where}."]
+
+
+def own_text(text: str) -> str:
+    """Return a text that is no data, such as a message or a path, without places in somebody's home and what its words
+    say is a key. What looks like one is left to ``Redaction``, which counts it."""
+    return without_home(text if has_key(text) else masked(text))
 
 
 def refuse_keys(manifest: Mapping[str, Any], where: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from harness.reports.page.security import without_keys
+from harness.core.keys import without_keys
 
 SHORTEST: Final = 6
 """The characters of a value that is looked for: a shorter one is in every text by chance."""

@@ -14,6 +14,7 @@ from harness.checkpoints import CheckpointInfo, resolve
 from harness.checkpoints.fingerprint import WEAK
 from harness.checkpoints.formats.base import Lasting
 from harness.core.errors import CheckpointError
+from harness.core.keys import masked_value
 from harness.core.requests import Generate, Loglikelihood
 from harness.engines.http import child, guard
 from harness.engines.http.child import Child, free_port
@@ -130,6 +131,37 @@ def test_a_server_that_ends_at_its_start_is_an_error_with_its_last_words(
         "RuntimeError: not enough memory"
     )
     Path(log.removesuffix(")")).unlink()
+
+
+KEY = "hunter2-of-the-server"
+
+
+@pytest.mark.parametrize("logs", [True, False])
+def test_the_key_of_a_server_is_in_none_of_its_words(logs: bool, tmp_path: Path) -> None:
+    words = f"args: api_key={KEY}\n\x1b[31mI ask for {KEY}\x1b[0m at http://me:{KEY}@host/"
+    program = f"print({words!r}); exit(3)"
+    said: list[str] = []
+    with Lasting(said.append, tmp_path if logs else None) as lasting:
+        one = Child("vllm", (sys.executable, "-c", program, "--api-key", KEY), free_port())
+        lasting.callback(one.end, lasting)
+        with pytest.raises(CheckpointError, match=r"its last words: args: api_key=.* / I ask for") as raised:
+            one.wait(lasting)
+    text = one.log.read_text(encoding="utf-8")
+    one.log.unlink()
+    assert KEY not in f"{raised.value} {said} {text}"
+    assert "I ask for" in text
+
+
+@pytest.mark.parametrize(
+    "args", [f"--api-key {KEY}", f"--api-key={KEY}", f"--api-key+{KEY}", f"--api-key%20{KEY}"]
+)
+def test_the_key_in_a_servers_arguments_is_not_described(args: str, notes: Path, model: Path) -> None:
+    with Lasting() as lasting:
+        info = started(f"vllm:{model}?args={args}", lasting)
+        (start,) = starts(notes)
+    assert KEY in " ".join(start["arguments"])
+    assert KEY not in str(masked_value(info.plain()))
+    assert KEY not in str(info.served) + str(info.extra)
 
 
 def test_a_server_that_does_not_answer_in_time_is_an_error_and_is_ended(

@@ -21,9 +21,9 @@ function fillSelect(select, pairs, value) {
   select.value = pairs.some(([one]) => one === value) ? value : pairs[0]?.[0] ?? "";
 }
 
-/** Show signs that a screen does not, by number: control characters, and those that turn the direction of a text. */
+/** Show signs that a screen does not, by number: control characters, those without a width, and those that turn the direction of a text. */
 function visible(text) {
-  return text.replace(/\r\n/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, (sign) =>
+  return text.replace(/\r\n/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g, (sign) =>
     `⟨U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 

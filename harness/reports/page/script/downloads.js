@@ -22,7 +22,7 @@ function* itemsShown() {
 /** Return a value as a cell of CSV; a text that a spreadsheet would take for a formula gets a quote in front. */
 function csvCell(value) {
   if (typeof value !== "string") return value === null || value === undefined ? "" : String(value);
-  const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+  const safe = /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(value) ? `'${value}` : value;
   return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 

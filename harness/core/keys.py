@@ -1,0 +1,147 @@
+"""Keys in texts: what looks like one, and what the words before it say is one.
+
+A key is given by the environment alone. Where one comes into a text anyway (an address, the arguments of a server, its
+log), it stays out of all that is shown or kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+MARK: Final = "[redacted: looks like {}]"
+
+
+class Pattern(NamedTuple):
+    """A kind of key: the literal text in each of its forms, by which most texts are ruled out, and the form."""
+
+    name: str
+    literals: tuple[str, ...]
+    form: re.Pattern[str]
+
+
+def _pattern(name: str, form: str, *literals: str) -> Pattern:
+    return Pattern(name, literals, re.compile(form))
+
+
+_API: Final = "an API key"
+PATTERNS: Final = (
+    # Each begins with its literal, which makes the search quick; what stands before it is looked at afterwards.
+    # OpenAI, Anthropic, DeepSeek and others: no word with hyphens, which has no digits.
+    _pattern(_API, r"sk-(?<![\w-]sk-)(?=[\w-]*\d|[A-Za-z_]{20})[\w-]{20,}", "sk-"),
+    _pattern(_API, r"hf_(?<!\whf_)[A-Za-z0-9]{20,}", "hf_"),  # Hugging Face
+    _pattern(_API, r"AKIA(?<!\wAKIA)[A-Z0-9]{16}(?!\w)", "AKIA"),  # Amazon, long-lived
+    _pattern(_API, r"ASIA(?<!\wASIA)[A-Z0-9]{16}(?!\w)", "ASIA"),  # Amazon, temporary
+    _pattern(_API, r"gh[pousr]_(?<!\w\w\w\w_)[A-Za-z0-9]{30,}", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    _pattern(_API, r"github_pat_(?<!\wgithub_pat_)\w{22,}", "github_pat_"),
+    _pattern(_API, r"glpat-(?<!\wglpat-)[\w-]{20,}", "glpat-"),  # GitLab
+    _pattern(_API, r"AIza(?<!\wAIza)[\w-]{35}", "AIza"),  # Google
+    _pattern(_API, r"xox[abprs]-(?<!\wxox\w-)[A-Za-z0-9-]{10,}", "xox"),  # Slack
+    _pattern(_API, r"[rs]k_live_(?<!\w\wk_live_)[A-Za-z0-9]{20,}", "k_live_"),  # Stripe
+    _pattern(_API, r"npm_(?<!\wnpm_)[A-Za-z0-9]{36}", "npm_"),
+    _pattern(_API, r"pypi-(?<!\wpypi-)[\w-]{50,}", "pypi-"),
+    _pattern("a token", r"(?i:bearer) +(?=\S*\d)[A-Za-z0-9._~+/-]{20,}=*", "earer ", "EARER "),
+    _pattern("a token", r"eyJ(?<!\weyJ)[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}", "eyJ"),  # JSON Web Token
+    _pattern(
+        "a private key",
+        r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:[^-]|-(?!----END))*(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----)?",
+        "-----BEGIN ",
+    ),
+)
+"""Kinds of keys by their form. A kind is added with a planted one in tests/reports/page/test_security.py."""
+
+_NAMES: Final = "api[_-]?key|key|token|secret|password|passwd|signature|sig|credentials?"
+_ENDS: Final = ("ey=", "oken=", "ecret=", "assword=", "asswd=", "ature=", "ig=", "ial=", "ials=")
+
+_IN_ADDRESSES: Final = (
+    _pattern("a password", r"(?<=://)[^/\s\"'<>?#]{0,256}:[^/\s\"'<>?#]{0,256}(?=@)", "://"),
+    _pattern(
+        _API,
+        rf"(?<=[?&])(?i:(?:[\w.-]{{0,64}}[_.-])?(?:{_NAMES})=)[^&#\s\"'<>\[]+",
+        *(*_ENDS, *(end.upper() for end in _ENDS)),
+    ),
+)
+_FORMS: Final = (*PATTERNS, *_IN_ADDRESSES)
+
+
+def keys_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each key in a text, with the name of its kind."""
+    for one in _FORMS:
+        if any(literal in text for literal in one.literals):
+            yield from ((one.name, found.group()) for found in one.form.finditer(text))
+
+
+def has_key(text: str) -> bool:
+    """Return whether a text holds what looks like a key."""
+    return next(keys_in(text), None) is not None
+
+
+def without_keys(text: str) -> str:
+    """Return the text with a mark in place of each key."""
+    for one in _FORMS:
+        if any(literal in text for literal in one.literals):
+            text = one.form.sub(MARK.format(one.name), text)
+    return text
+
+
+# What the words before it say
+
+_VALUE: Final = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&)\]}]+)"""
+_SECRET: Final = (
+    r"(?:[\w.-]*[-_.])?(?:(?:api|access|auth|private|secret|signing)[-_]?key|(?:hf|hub|api|access|auth|bearer|refresh"
+    r"|secret|session)[-_]?token|secret|password|passwd|passphrase)"
+)
+"""Names of settings that hold keys: many others are about the tokens of texts."""
+
+_OPTION: Final = re.compile(rf"--?(?:{_SECRET}|key|token)", re.IGNORECASE)
+_SETTING: Final = re.compile(_SECRET, re.IGNORECASE)
+_NAMED: Final = re.compile(
+    rf"""(?P<name>(?<![\w-]){_OPTION.pattern}(?:\s*=\s*|\s+(?!-)|\+|%20|%3D)
+    | (?<![\w.-]){_SECRET}["']?\s*[=:]\s*[\[(]?
+    | (?<=authorization)["']?\s*[=:]\s*["']?(?:\w+\s+)?)(?!\[?redacted:|bearer\s|basic\s)(?P<value>{_VALUE})""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_NOT_SECRET: Final = re.compile(r"""["']?(?:none|true|false|null|\[.*|\d{1,5}|)["']?""", re.IGNORECASE)
+"""Values that are no keys; what was replaced already is not replaced again."""
+
+
+def masked(text: str) -> str:
+    """Return a text of ours, or of a server, without keys: what looks like one, and what follows a name of one."""
+
+    def replaced(found: re.Match[str]) -> str:
+        secret = not _NOT_SECRET.fullmatch(found["value"])
+        return found["name"] + (MARK.format(_API) if secret else found["value"])
+
+    return _NAMED.sub(replaced, without_keys(text))
+
+
+def values_of_keys(words: Sequence[str]) -> Iterator[str]:
+    """Yield what options in a command give as keys: ``--api-key VALUE`` and ``--api-key=VALUE``."""
+    for place, word in enumerate(words):
+        name, is_there, value = word.partition("=")
+        if _OPTION.fullmatch(name):
+            secret = value if is_there else "".join(words[place + 1 : place + 2])
+            if secret and (is_there or not secret.startswith("-")) and not _NOT_SECRET.fullmatch(secret):
+                yield secret
+
+
+def masked_value(value: Any) -> Any:
+    """Return plain data without keys in any text of it; in a list a key may follow its option."""
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, Mapping):
+        return {
+            name: MARK.format(_API)
+            if isinstance(inner, str) and inner and _SETTING.fullmatch(str(name))
+            else masked_value(inner)
+            for name, inner in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        secrets = {*values_of_keys([one if isinstance(one, str) else "" for one in value])}
+        return [
+            MARK.format(_API) if isinstance(one, str) and one in secrets else masked_value(one)
+            for one in value
+        ]
+    return value
