@@ -419,11 +419,17 @@ class EvalSession:
 
     def for_controller(self) -> dict[str, Any]:
         """Return what a worker that ends tells its controller, which collects nothing itself."""
-        return {"nothing": None if self.fault else self.collection.nothing, "fault": self.fault}
+        nothing = None if self.fault else self.collection.nothing
+        return {"nothing": nothing, "fault": self.fault, "damaged": self._damaged()}
+
+    def _damaged(self) -> list[str]:
+        return [] if self._execution is None else self._execution.damaged
 
     def worker_ended(self, told: dict[str, Any]) -> None:
         """Take what a worker has told; raises ``pytest.UsageError`` for a mistake that it has found."""
         self.fault = self.fault or told["fault"]
+        if self._controller is not None:
+            self._controller.tell_damaged(told["damaged"])
         self.raise_fault()
         self.collection.nothing = self.collection.nothing or told["nothing"]
 
@@ -439,6 +445,8 @@ class EvalSession:
         # alone.
         if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
             return
+        if self._controller is not None:
+            self._controller.tell_damaged(self._damaged())
         if (controller := self._controller) is not None and not self._interrupts.finished(
             lambda: controller.finish(session)
         ):
