@@ -212,6 +212,7 @@ def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, A
         },
         "commit": _commit(folder),
         "rootdir": str(root),
+        "folder": str(folder),
     }
 
 

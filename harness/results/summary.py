@@ -39,7 +39,8 @@ class Declaration:
     "sha256": ...}; reports read ``num_fewshot`` only. ``code`` is the hash of what scores (``plugin.source_hash``).
     ``extents`` has the benchmark's sizes by group, that of the whole under ""; ``own_rows`` describes its shipped
     rows, where none of them was published. ``scores`` are the names of the scores, if the benchmark's code shows them
-    all. ``settings`` are those of the benchmark alone, in place of the run's: the demonstration's.
+    all. ``settings`` are those of the benchmark alone, in place of the run's: the demonstration's. ``file`` is the path
+    of its module; empty in results of former versions.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Declaration:
     own_rows: str = ""
     composites: list[dict[str, Any]] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
