@@ -7,11 +7,18 @@ that whatever walks through it afterwards comes to an end.
 from __future__ import annotations
 
 import errno
+import functools
+import gzip
+import io
 import json
 import os
 import stat
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
+
+Kind = TypeVar("Kind")
 
 MOST_BYTES: Final = 1 << 31
 """The largest file that is read at once."""
@@ -41,6 +48,32 @@ def read_regular(path: Path) -> bytes:
         return file.read()
 
 
+def unpacked(data: bytes) -> bytes:
+    """Return what gzip has packed; raises ``OSError``, ``EOFError`` or ``zlib.error``, and for too much of it too."""
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        found = file.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+    return found
+
+
+def parsed_toml(text: str) -> dict[str, Any]:
+    """Return the TOML; raises ``tomllib.TOMLDecodeError`` also where it nests too deep."""
+    try:
+        found = tomllib.loads(text)
+        _check_depth(found)
+    except RecursionError:
+        raise tomllib.TOMLDecodeError(str(_too_deep())) from None
+    except ValueError as error:
+        raise tomllib.TOMLDecodeError(str(error)) from None
+    return found
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a regular file of TOML; raises ``OSError`` and ``ValueError``."""
+    return parsed_toml(read_regular(path).decode("utf-8"))
+
+
 def parsed(text: str | bytes, **how: Any) -> Any:
     """Return the JSON as ``json.loads`` does; raises ``ValueError`` too where it nests too deep or is no UTF-8."""
     try:
@@ -56,6 +89,26 @@ def parsed(text: str | bytes, **how: Any) -> Any:
 def read_json(path: Path) -> Any:
     """Return the content of a regular file of JSON; raises ``OSError`` and ``ValueError``."""
     return parsed(read_regular(path))
+
+
+def typed(kind: type[Kind], fields: Mapping[str, Any]) -> Kind:
+    """Return the dataclass that plain data describes, with those in it; raises ``ValueError`` naming a wrong field."""
+    from pydantic import ValidationError
+
+    try:
+        found: Kind = _adapter(kind).validate_python(fields)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place} is {str(first['input'])[:60]!r}: {first['msg']}") from None
+    return found
+
+
+@functools.cache
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def _check_depth(value: Any) -> None:

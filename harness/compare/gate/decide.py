@@ -91,7 +91,7 @@ def decide(
         alpha=plan.alpha,
         lines=tuple(lines),
         pooled=tuple(line for _, line in judged if line is not None),
-        notes=tuple(_left_out(cases, source, lines)),
+        notes=(*_left_out(cases, source, lines), *source.left_out),
         fault=f"{source.name} has no result of any benchmark of this run" if nothing else None,
     )
 
