@@ -27,12 +27,16 @@ MOST_DEPTH: Final = 100
 """The most lists and objects of JSON that are within each other."""
 
 
-def open_regular(path: Path, *, buffering: int = -1) -> IO[bytes]:
-    """Return the regular file, opened; raises ``OSError`` for anything else, a pipe or a device, without waiting."""
+def open_regular(path: Path, *, buffering: int = -1, most: int | None = None) -> IO[bytes]:
+    """Return the regular file, opened; raises ``OSError`` for anything else, a pipe or a device, without waiting, and
+    for one of more than ``most`` bytes."""
     file = open(path, "rb", buffering, opener=_without_waiting)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    if most is not None and os.fstat(file.fileno()).st_size > most:
+        file.close()
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 30} GiB", str(path))
     return file
 
 
@@ -42,9 +46,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 def read_regular(path: Path) -> bytes:
     """Return the content of a regular file; raises ``OSError`` for anything else, and for one that is too large."""
-    with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"it is larger than {MOST_BYTES >> 30} GiB", str(path))
+    with open_regular(path, most=MOST_BYTES) as file:
         return file.read()
 
 

@@ -33,7 +33,7 @@ from typing import Any, Final
 from harness.core.errors import HarnessError, JournalError
 from harness.core.files import SCHEMA, shown_path, write_atomic
 from harness.core.json_pieces import ReadingList, json_pieces
-from harness.core.reading import open_regular, read_json, typed
+from harness.core.reading import MOST_BYTES, open_regular, read_json, typed
 from harness.core.text import did_you_mean
 from harness.results.collected import CollectedItems
 from harness.results.live import remove_live
@@ -138,7 +138,7 @@ class RunDirectory:
         if not self.collected.is_file():
             return CollectedItems(()), {}, []
         try:
-            with io.TextIOWrapper(open_regular(self.collected), encoding="utf-8") as file:
+            with io.TextIOWrapper(open_regular(self.collected, most=MOST_BYTES), encoding="utf-8") as file:
                 reading = ReadingList(file, "items")
                 items = CollectedItems(reading)
                 data = reading.rest()
