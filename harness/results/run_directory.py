@@ -174,10 +174,18 @@ class RunDirectory:
         return found
 
     def log(self, message: str) -> None:
-        """Add a line with its local time to ``run.log``."""
+        """Add a line with its local time to ``run.log``; on a full disk it is lost, and what matters says so itself."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        with (self.path / "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file:
+        with (
+            suppress(OSError),
+            (self.path / "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file,
+        ):
             file.write(f"{stamp} {message}\n")
+
+    def unwritten(self, error: OSError) -> str:
+        """Return what to say where one of the run's files cannot be written."""
+        place = shown_path(Path(error.filename)) if isinstance(error.filename, str) else shown_path(self.path)
+        return f"cannot write {place}: {error.strerror}; free some space or choose another --eval-output"
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write ``run.json``."""
