@@ -8,11 +8,11 @@ touchstone merge results --gate           exit code 8 or 9 as a run of pytest ha
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from harness.cli.command import Output, add_output, terminal
 from harness.compare.baseline_source import open_source
@@ -33,7 +33,7 @@ from harness.results.merging import Merged, Part, check_alike, check_target, fin
 from harness.results.records import Record
 from harness.results.run_directory import RunDirectory
 from harness.results.store_entry import ItemScores, StoredResult
-from harness.results.summary import SUMMARY, Summary, summary_json
+from harness.results.summary import Summary, load_summary, summary_json
 
 SHOWN: Final = 3
 """The most items that are named."""
@@ -134,12 +134,15 @@ def _summary(found: Merged, parts: Sequence[Part], plan: GateConfig | None) -> S
     """Write the results of the merged run, and return them; they are saved for later runs only if they are whole."""
     directory = RunDirectory(found.folder)
     results = RunResults(directory)
-    told = [_told(part) for part in parts]
-    seconds = max(float(one.get("seconds", 0.0)) for one in told)
+    told = []
+    for part in parts:
+        with suppress(HarnessError):  # one that was stopped has none
+            told.append(load_summary(part.folder))
+    seconds = max((one.seconds for one in told), default=0.0)
     summary, records = results.whole(
         lambda _: "its shard has no score of it; the same command goes on", seconds
     )
-    failed = {row["name"]: row for one in told for row in one.get("broken", ())}
+    failed = {row["name"]: row for one in told for row in one.failed_to_load}
     summary = replace(summary, failed_to_load=list(failed.values()))
     kept = results.save(summary, records, keep=not found.missing)
     summary = replace(summary, changes=results.changes(kept), leaders=results.leaders(kept))
@@ -148,15 +151,6 @@ def _summary(found: Merged, parts: Sequence[Part], plan: GateConfig | None) -> S
     write_results(summary)
     write_code_files(found.folder, _scored(records))
     return summary
-
-
-def _told(part: Part) -> dict[str, Any]:
-    """The summary of a shard that has ended, as plain data; nothing of one that was stopped."""
-    try:
-        told: dict[str, Any] = json.loads((part.folder / SUMMARY).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return told
 
 
 def _scored(records: Sequence[Record]) -> set[str]:

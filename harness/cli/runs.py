@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.cli.command import Output, add_output, add_run, run_folder, terminal
+from harness.core.errors import HarnessError
 from harness.core.text import count, listed
 from harness.results.rows import results_csv
 from harness.results.summary import SUMMARY, Summary, summary_json, totals, wholes
@@ -28,11 +29,20 @@ def report_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_run(options: argparse.Namespace) -> Output:
-    """Print a row per run, the newest last."""
+    """Print a row per run, the newest last; one that cannot be read has a line below them."""
     paths = [path for file in (SUMMARY, COLLECTED) for path in options.output.glob(f"*/{file}")]
-    found = [summary_so_far(folder) for folder in sorted({path.parent for path in paths})]
-    nothing = f"no runs in {options.output}/"
-    return Output([_row(one) for one in found], lambda: _table(found) if found else nothing)
+    found, bad = [], []
+    for folder in sorted({path.parent for path in paths}):
+        try:
+            found.append(summary_so_far(folder))
+        except HarnessError as error:
+            bad.append(f"touchstone: {error}")
+    nothing = f"no runs in {options.output}/\n"
+
+    def text() -> str:
+        return (_table(found) if found else nothing) + "".join(f"{line}\n" for line in bad)
+
+    return Output([_row(one) for one in found], text)
 
 
 def report_run(options: argparse.Namespace) -> Output:

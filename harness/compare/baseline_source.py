@@ -13,7 +13,6 @@ A run is found by its saved results, and without them, as where its folder was c
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from harness.compare.baselines import BaselineSource
@@ -21,6 +20,7 @@ from harness.compare.load import read_file
 from harness.compare.named_baselines import list_named_baselines, pinned, read_named_baseline
 from harness.core.errors import GateError, HarnessError
 from harness.core.files import shown_path
+from harness.core.reading import read_json
 from harness.core.text import did_you_mean
 from harness.results.journal import latest, read_journal
 from harness.results.store import FOLDER, ResultStore
@@ -37,7 +37,9 @@ def open_source(text: str, output: Path, *, folder: Path) -> BaselineSource:
         return BaselineSource(name=text, kind="none")
     if text == "best":
         store = ResultStore(output)
-        return BaselineSource(name=text, kind="best", saved=store.find(), items=store.items)
+        return BaselineSource(
+            name=text, kind="best", saved=store.find(), items=store.items, left_out=store.left_out
+        )
     named = _of_name(text, output)
     if named is not None:
         return named
@@ -53,7 +55,7 @@ def _of_file(text: str, path: Path) -> BaselineSource:
     if path.name == SUMMARY:
         return _of_run(text, path.parent)
     try:
-        saved = saved_from_json(json.loads(path.read_bytes()))
+        saved = saved_from_json(read_json(path))
     except (OSError, ValueError, HarnessError):
         return _of_results_file(text, path)
     store = ResultStore(path.parent.parent.parent)
@@ -80,7 +82,9 @@ def _of_folder(text: str, path: Path) -> BaselineSource:
         return _of_run(text, path)
     if (path / FOLDER).is_dir():
         store = ResultStore(path)
-        return BaselineSource(name=text, kind="best", saved=store.find(), items=store.items)
+        return BaselineSource(
+            name=text, kind="best", saved=store.find(), items=store.items, left_out=store.left_out
+        )
     raise GateError(
         f"{text} is the folder of no finished run (no {SUMMARY}), and no results folder (no {FOLDER}/)"
     )
@@ -139,6 +143,6 @@ def _place(saved: StoredResult) -> tuple[str, str]:
 def _read_summary(folder: Path) -> Summary:
     path = folder / SUMMARY
     try:
-        return summary_from_json(json.loads(path.read_bytes()))
+        return summary_from_json(read_json(path))
     except (OSError, ValueError, AttributeError, HarnessError) as error:
         raise GateError(f"{path}: cannot be read ({error}); name another run") from None

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from harness.checkpoints.training_state import step_in
 from harness.core.errors import DataError
 from harness.core.marks import part_of
+from harness.core.reading import read_regular
 from harness.results.item_scores import Lines
 from harness.results.store_entry import PUBLISHED, ItemScores, StoredResult
 from harness.results.summary import Metric
@@ -87,7 +88,7 @@ def told_by_file(path: Path, series: str) -> dict[str, Any]:
 def source_of(path: Path) -> tuple[Source, bytes]:
     """The file and its content; raises ``DataError`` where it cannot be read."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     return Source(path.name, hashlib.sha256(data).hexdigest()), data

@@ -5,7 +5,6 @@ The results themselves stay where they are saved; removing a name removes no res
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Final
 
 from harness.core.errors import GateError, HarnessError
 from harness.core.files import SCHEMA, check_kind, write_json
+from harness.core.reading import read_json
 from harness.results.store import ResultStore
 from harness.results.store_entry import StoredResult
 
@@ -68,7 +68,7 @@ def read_named_baseline(output: Path, name: str) -> NamedBaseline | None:
     """The baseline that the name means, None if there is none; raises ``GateError`` for a file that cannot be read."""
     path = _path(output, name)
     try:
-        data = json.loads(path.read_bytes())
+        data = read_json(path)
         check_kind(data, "baseline")
         return NamedBaseline(**{field: str(data[field]) for field in NamedBaseline.__dataclass_fields__})
     except FileNotFoundError:

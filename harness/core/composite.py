@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.core.errors import BenchmarkError
+from harness.core.reading import read_toml
 
 
 class Part(NamedTuple):
@@ -110,7 +110,7 @@ def project_composites(pyproject: Path) -> list[Composite]:
     Raises ``BenchmarkError`` naming the composite that is wrong. A file that is not TOML is left to pytest to report.
     """
     try:
-        tables = tomllib.loads(pyproject.read_text(encoding="utf-8"))
+        tables = read_toml(pyproject)
     except (OSError, ValueError):
         return []
     table = tables.get("tool", {}).get("touchstone", {}).get("composites", {})

@@ -29,6 +29,7 @@ from harness.core.benchmark import Benchmark
 from harness.core.errors import OptionError
 from harness.core.files import shown_path
 from harness.core.lm_eval_names import difference, translated
+from harness.core.reading import parsed, parsed_toml, read_regular
 from harness.core.settings import ALL
 from harness.core.tasks import Tasks
 from harness.core.text import alike, count, either, listed
@@ -183,14 +184,14 @@ def read_eval_config(path: Path, known: Collection[str]) -> EvalConfig:
 def _tables(path: Path) -> Any:
     shown = shown_path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_regular(path).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigFileError([f"--eval-config: cannot read {shown}: {reason}"]) from None
     try:
         if path.suffix.lower() == ".toml":
-            return tomllib.loads(text)
-        return json.loads(text, object_pairs_hook=_no_doubles)
+            return parsed_toml(text)
+        return parsed(text, object_pairs_hook=_no_doubles)
     except tomllib.TOMLDecodeError as error:
         raise ConfigFileError([f"{shown} is no TOML: {error}"]) from None
     except ValueError as error:

@@ -6,7 +6,6 @@ items are collected, in each process, since items are made of rows before any fi
 
 from __future__ import annotations
 
-import gzip
 import json
 import traceback
 import zlib
@@ -21,6 +20,7 @@ from harness.core.benchmark import Benchmark, Dataset
 from harness.core.data_files import ENDINGS
 from harness.core.errors import DataError
 from harness.core.files import shown_path
+from harness.core.reading import parsed, read_regular, unpacked
 from harness.core.text import did_you_mean
 
 CANONICAL: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
@@ -45,8 +45,8 @@ def read_lines(path: Path) -> Iterator[RawRow]:
     row number of any other line."""
     shown = shown_path(path)
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+        data = read_regular(path)
+        text = (unpacked(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{shown}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     except (OSError, EOFError, zlib.error) as error:
@@ -55,7 +55,7 @@ def read_lines(path: Path) -> Iterator[RawRow]:
         if not raw.strip():
             continue
         try:
-            row = json.loads(raw)
+            row = parsed(raw)
         except ValueError as error:
             raise DataError(
                 f"{shown}, row {number}: not valid JSON ({error}); one JSON object per line"

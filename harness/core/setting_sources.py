@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from harness.core.errors import OptionError
+from harness.core.reading import read_toml
 from harness.core.settings import Setting, settings_table
 from harness.core.text import alike
 
@@ -79,7 +80,7 @@ def of_project(path: Path) -> Found:
     Its own tables (gate, composites, series) are no settings. Raises ``OptionError``.
     """
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))["tool"]["touchstone"]
+        table = read_toml(path)["tool"]["touchstone"]
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError):
         return {}, {}  # pytest itself says what is wrong with the file
     if not isinstance(table, Mapping):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.core.errors import OptionError
+from harness.core.reading import read_toml
 from harness.core.resources import shipped_evals
 from harness.core.tasks import Tasks
 
@@ -30,7 +31,7 @@ def task_groups(pyproject: Path) -> dict[str, str]:
     TOML is left to pytest to report."""
     found = shipped_groups()
     try:
-        table = tomllib.loads(pyproject.read_text(encoding="utf-8"))["tool"]["touchstone"]["groups"]
+        table = read_toml(pyproject)["tool"]["touchstone"]["groups"]
     except (OSError, ValueError, KeyError, TypeError):
         return found
     if not isinstance(table, Mapping):

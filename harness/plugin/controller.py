@@ -7,11 +7,12 @@ The workers of xdist answer items, as this process does without them, and have n
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -20,6 +21,7 @@ from harness.core.exit_codes import ExitCode
 from harness.core.files import shown_path
 from harness.core.hooks import Run
 from harness.core.setting_sources import DEFAULT
+from harness.core.text import count
 from harness.plugin.crashes import FailedCheckpoints, WorkerCrashes
 from harness.plugin.gate import FINE, GateSession
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from harness.results.records import Record
     from harness.results.run_directory import RunDirectory
     from harness.results.summary import Summary
+
+LOGGED: Final = 20
+"""The damaged records of earlier runs that ``run.log`` names."""
 
 
 class Scored:
@@ -74,6 +79,7 @@ class Controller:
         self._summary: Summary | None = None
         self._progress: Progress | None = None
         self._crashes = WorkerCrashes()
+        self._damaged: dict[str, None] = {}
         self._scored = Scored()
         markdown = config.invocation_params.dir / settings.markdown if settings.markdown else None
         if settings.origins["output"] != DEFAULT or markdown is not None:
@@ -106,16 +112,16 @@ class Controller:
         self._hooks.tell_beginning(manifest, len(results.items))
         if not self._settings.no_cache:
             write_decision(self._directory.path, decide(manifest, self._directory.path.parent))
-        count, names = len(results.items), ", ".join(sorted(results.checkpoints))
-        self._directory.log(f"begin: {count} items, {names}, {self._settings.workers} process(es)")
+        size, names = len(results.items), ", ".join(sorted(results.checkpoints))
+        self._directory.log(f"begin: {size} items, {names}, {self._settings.workers} process(es)")
         for line in results.deselected:
             self._directory.log(f"left out: {line}")
         self._results = results
         self._hooks.call(
             "pytest_touchstone_run_started",
-            run=Run(self._directory.run_id, self._directory.path, count, manifest),
+            run=Run(self._directory.run_id, self._directory.path, size, manifest),
         )
-        self._progress = self._hooks.start_progress(self._directory.path, count, self._settings.workers)
+        self._progress = self._hooks.start_progress(self._directory.path, size, self._settings.workers)
         return True
 
     def workers_collected(self) -> None:
@@ -175,8 +181,17 @@ class Controller:
         if self._progress is not None:
             self._progress.stop()
 
+    def tell_damaged(self, lines: Iterable[str]) -> None:
+        """Take note of records of earlier runs that a process did not believe."""
+        self._damaged |= dict.fromkeys(lines)
+
     def finish(self, session: pytest.Session) -> None:
         """Check every collected item against the journal, summarize, judge, and report; set the exit code."""
+        if self._damaged:
+            for line in itertools.islice(self._damaged, LOGGED):
+                self._directory.log(f"not reused: {line}")
+            what = f"{count(len(self._damaged), 'record')} of earlier runs not reused"
+            self._hooks.note(f"{what}, such as {next(iter(self._damaged))}")
         if self._results is not None:
             self._finish(self._results, session)
         elif (text := self.gate.nothing_ran(session)) is not None:
@@ -214,7 +229,7 @@ class Controller:
         session.exitstatus = self.gate.exit_code(status)
         self._scored.unscored |= set(records.unscored)
         self._tell_records(results)
-        count = len(results.items)
+        size = len(results.items)
         del records, kept  # reports are made of the journal, line by line
         results.forget()
         if len(results.checkpoints) == 1 and not early:
@@ -222,7 +237,7 @@ class Controller:
         for text in self._hooks.call("pytest_touchstone_run_finished", summary=self._summary):
             self._hooks.note(text)
         counts = Counter(fault["status"] for fault in summary.faults)
-        self._directory.log(f"end: {count} items, {dict(counts) or 'no faults'}")
+        self._directory.log(f"end: {size} items, {dict(counts) or 'no faults'}")
 
     def _finish_empty(self, session: pytest.Session) -> None:
         """End a shard that has no items; where there are fewer items than shards, that is no fault."""

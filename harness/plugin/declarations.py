@@ -85,6 +85,7 @@ def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterabl
         own_rows=spec.own_rows,
         composites=[one.plain() for one in composites if name in one.benchmarks],
         settings=loaded.asking.settings,
+        file=str(item.path),
     )
 
 

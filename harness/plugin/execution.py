@@ -305,6 +305,11 @@ class Execution:
         self._settled.add(item.nodeid)
         return Ended(record.scores)
 
+    @property
+    def damaged(self) -> list[str]:
+        """The records of earlier runs that were not believed, each with its place."""
+        return [] if self._work.reuse is None else self._work.reuse.damaged
+
     def workload(self) -> tuple[Workload, PartOf]:
         """Return the sizes of what no earlier run has scored, and the number of each item's part."""
         fresh: list[pytest.Item] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import info_from_plain
 from harness.core.benchmark import CHECKPOINT_FIXTURE, declared, generator_function
-from harness.core.dataset import Example
+from harness.core.dataset import HUB, Example
 from harness.core.draws import TOUCHSTONE
 from harness.core.errors import BenchmarkError, DataError, HarnessError
 from harness.core.few_shot import Sampling
@@ -32,6 +32,7 @@ from harness.plugin.driver import Job, RunningBatch, run_batch
 from harness.plugin.kept_requests import journalled
 from harness.results.records import Record
 from harness.results.run_directory import RunDirectory
+from harness.results.summary import Declaration
 
 
 class Replayed(NamedTuple):
@@ -57,10 +58,9 @@ class Replay:
             raise DataError(f"{folder}: no run.json; name the folder of a run")
         settings: dict[str, Any] = manifest.get("settings", {})
         self._rows = {row["name"]: row for row in manifest.get("checkpoints", [])}
-        known = Path(manifest.get("rootdir", "."))
-        # Of a run that was made elsewhere the shipped benchmarks are here too.
-        root = root or (known if known.is_dir() else shipped_evals().parent)
-        self._benchmarks = _Benchmarks(root, data or settings.get("data"), settings)
+        if data is None and settings.get("data") is not None:
+            data = _data(settings["data"], Path(manifest.get("folder", ".")))
+        self._benchmarks = _Benchmarks(folder, root, manifest.get("rootdir", "."), data, settings)
 
     def job(self, record: Record) -> Job:
         """Return the item, ready to be started; raise ``BenchmarkError`` where it cannot be.
@@ -96,6 +96,7 @@ class _StoredAnswers:
         self.info = info
         self.usage: dict[str, Any] = {}
         self.requests: list[dict[str, Any]] = []
+        self._kept = bool(exchanges)
         # Programs are asked for as soon as a generator yields them, everything else a round later.
         self._programs = iter([one for one in exchanges if one["kind"] == RunProgram.__name__])
         self._others = iter([one for one in exchanges if one["kind"] != RunProgram.__name__])
@@ -120,6 +121,8 @@ class _StoredAnswers:
 
     def _answer(self, request: Request, left: Iterator[Mapping[str, Any]]) -> Answer | Refusal:
         stored = next(left, None)
+        if stored is None and not self._kept:
+            return Refusal("the run has kept no answers of it (log_samples is false)")
         if stored is None:
             return Refusal("it asks more than it did when the run was made")
         if stored["kind"] != type(request).__name__ or stored["request"] != journalled(to_plain(request)):
@@ -150,13 +153,20 @@ class _Known(NamedTuple):
 class _Benchmarks:
     """The benchmarks of a run with their data, loaded once each."""
 
-    def __init__(self, root: Path, data: str | None, settings: Mapping[str, Any]) -> None:
-        self._root, self._data = root, data
+    def __init__(
+        self, run: Path, root: Path | None, known: str, data: str | None, settings: Mapping[str, Any]
+    ) -> None:
+        """``root`` is the project's folder in place of that which is ``known``."""
+        self._run, self._root, self._moved, self._data = run, root or Path(known), root is not None, data
         self._shots, self._draw = settings.get("shots"), settings.get("fewshot", TOUCHSTONE)
         drawn = ("samples", "temperature", "top_p", "seed")
         self._sampling = Sampling(**{name: settings[name] for name in drawn if name in settings})
         self._modules: dict[Path, ModuleType] = {}
         self._known: dict[str, _Known] = {}
+
+    @cached_property
+    def _declarations(self) -> dict[str, Declaration]:
+        return RunDirectory(self._run).read_collected()[1]
 
     def job(self, record: Record, info: CheckpointInfo) -> Job:
         """The item, ready to be started again; raises ``BenchmarkError`` where that cannot be."""
@@ -177,23 +187,42 @@ class _Benchmarks:
         if (known := self._known.get(record.benchmark)) is not None:
             return known
         place, _, rest = record.item.partition("::")
-        module = self._module(self._root / place)
+        declaration = self._declarations.get(record.benchmark)
+        path = self._path(place, "" if declaration is None else declaration.file)
         name = rest.partition("[")[0]
-        function = getattr(module, name, None)
+        function = getattr(self._module(path), name, None)
         spec = declared(function)
         if function is None or spec is None:
-            raise HarnessError(f"{self._root / place} has no benchmark {name} any more")
-        loaded = load_benchmark(spec, self._data, self._shots, self._sampling, draw=self._draw)
+            raise HarnessError(f"{path} has no benchmark {name} any more")
+        own = {} if declaration is None else declaration.settings
+        shots = own.get("shots", self._shots)
+        loaded = load_benchmark(spec, self._data, shots, self._sampling, draw=self._draw)
         examples = {example.id: example for example in loaded.dataset.examples}
         known = self._known[record.benchmark] = _Known(generator_function(function), loaded, examples)
         return known
 
+    def _path(self, place: str, file: str) -> Path:
+        """Return the benchmark's file: where the run had it, else where it is below the project's folder, else the
+        shipped one of this name. Of a benchmark outside the project pytest's ids have the name alone."""
+        below = self._root / place
+        places = [below] if self._moved else [*([Path(file)] if file else []), below]
+        for path in (*places, shipped_evals() / Path(place).name):
+            if path.is_file():
+                return path
+        raise DataError(
+            f"{places[0]}: no such benchmark file; give --root, the folder below which it is {place}"
+        )
+
     def _module(self, path: Path) -> ModuleType:
         if path not in self._modules:
-            if not path.is_file():
-                raise DataError(f"{path}: no such benchmark file; give --root, the folder that pytest ran in")
             self._modules[path] = load_module(path, f"touchstone_replayed_{len(self._modules)}")
         return self._modules[path]
+
+
+def _data(given: str, folder: Path) -> str:
+    """Return the data folder of a run that was made in a folder, also for a process that is in another one."""
+    there = folder / given
+    return str(there) if given != HUB and there.is_dir() else given
 
 
 def _info(rows: Mapping[str, Mapping[str, Any]], name: str) -> CheckpointInfo:

@@ -181,6 +181,8 @@ class RunResults:
         except HarnessError as error:
             self._directory.log(f"no changes against the best so far: {error}")
             return []
+        for line in store.left_out:
+            self._directory.log(line)
         return [one._asdict() for one in changes_of(mine, earlier, named)]
 
     def leaders(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ import pytest
 
 from harness.compare.sequential import InterimSchedule, SequentialMonitor, Series, draw_schedule
 from harness.core.files import write_atomic
+from harness.core.reading import read_json
 from harness.plugin.collection import Given, checkpoint_of, given_of, result_of
 from harness.results.run_directory import RunDirectory
 from harness.results.summary import Declaration
@@ -106,7 +107,7 @@ def read_schedules(folder: Path) -> dict[Series, InterimSchedule]:
     """Return what ``write_schedules`` wrote; nothing for a run that does not stop early."""
     if not (folder / FILE).is_file():
         return {}
-    rows: list[dict[str, Any]] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    rows: list[dict[str, Any]] = read_json(folder / FILE)
     return {
         (row["checkpoint"], row["benchmark"]): InterimSchedule(
             row["items"], row["examples"], row["rows"], tuple(row["looks"])

@@ -12,8 +12,8 @@ import functools
 import gc
 import os
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -256,18 +256,11 @@ class EvalSession:
             return
         try:
             self.directory.make()
-        except JournalError as error:
-            self.fault = str(error)
+            self._prepare(own)
+        except (JournalError, OSError) as error:
+            self.fault = self.directory.unwritten(error) if isinstance(error, OSError) else str(error)
             self._refuse(items)
             return
-        declarations = declarations_of(self._whole or own)  # all shards have all of them
-        if self._share is not None:
-            from harness.results.share import write_share
-
-            write_share(self.directory.path, self._share)
-        self.directory.write_collected(collected_of(own), declarations, self.collection.deselected)
-        if self._sequential is not None:
-            self._sequential.begin(self.directory, declarations)
         self._execution = self._prepared(own, self._batch_size(len(items)))
         if not self.config.getoption("setupshow", False):
             from harness.plugin.item_batches import give_arguments
@@ -329,12 +322,22 @@ class EvalSession:
     def begin(self) -> None:
         """Write the manifest and start the progress line, once, where there is a benchmark."""
         if self._controller is not None and self.fault is None:
-            self._controller.begin()
+            with self._writable():
+                self._controller.begin()
 
     def workers_collected(self) -> None:
         """Begin, when the first of xdist's workers has collected; its items come to the workers in batches."""
         if self._controller is not None and self.fault is None:
-            self._controller.workers_collected()
+            with self._writable():
+                self._controller.workers_collected()
+
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        """Make of a disk that refuses the run's own files one line, with which the run ends."""
+        try:
+            yield
+        except OSError as error:
+            raise pytest.UsageError(self.directory.unwritten(error)) from None
 
     # Items
 
@@ -419,11 +422,28 @@ class EvalSession:
 
     def for_controller(self) -> dict[str, Any]:
         """Return what a worker that ends tells its controller, which collects nothing itself."""
-        return {"nothing": None if self.fault else self.collection.nothing, "fault": self.fault}
+        nothing = None if self.fault else self.collection.nothing
+        return {"nothing": nothing, "fault": self.fault, "damaged": self._damaged()}
+
+    def _prepare(self, own: list[pytest.Item]) -> None:
+        """Write what the other processes of the run, and its end, need to know."""
+        declarations = declarations_of(self._whole or own)  # all shards have all of them
+        if self._share is not None:
+            from harness.results.share import write_share
+
+            write_share(self.directory.path, self._share)
+        self.directory.write_collected(collected_of(own), declarations, self.collection.deselected)
+        if self._sequential is not None:
+            self._sequential.begin(self.directory, declarations)
+
+    def _damaged(self) -> list[str]:
+        return [] if self._execution is None else self._execution.damaged
 
     def worker_ended(self, told: dict[str, Any]) -> None:
         """Take what a worker has told; raises ``pytest.UsageError`` for a mistake that it has found."""
         self.fault = self.fault or told["fault"]
+        if self._controller is not None:
+            self._controller.tell_damaged(told["damaged"])
         self.raise_fault()
         self.collection.nothing = self.collection.nothing or told["nothing"]
 
@@ -439,6 +459,8 @@ class EvalSession:
         # alone.
         if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
             return
+        if self._controller is not None:
+            self._controller.tell_damaged(self._damaged())
         if (controller := self._controller) is not None and not self._interrupts.finished(
             lambda: controller.finish(session)
         ):

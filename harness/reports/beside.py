@@ -11,7 +11,6 @@ run of this harness wrote stays as it is.
 from __future__ import annotations
 
 import glob
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from harness.compare.formats import korean_mlm, task_json
 from harness.core.files import SCHEMA, file_name, shown_path, write_json
+from harness.core.reading import read_json
 from harness.core.text import count, listed
 from harness.results.summary import Summary, finite
 
@@ -99,8 +99,8 @@ def _foreign(target: Path) -> str | None:
     if not target.exists():
         return None
     try:
-        content = json.loads(target.read_text(encoding="utf-8"))
-    except ValueError:
+        content = read_json(target)
+    except (OSError, ValueError):
         content = None
     if isinstance(content, Mapping) and content.get("schema") == SCHEMA and "run_id" in content:
         return None

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from harness.core.errors import JournalError
 from harness.core.files import SCHEMA
+from harness.core.reading import read_json
 from harness.results.reuse import Reuse
 
 PATTERN: Final = "in-flight-*.json"
@@ -118,5 +119,5 @@ class Kills:
             for path in sorted(directory.glob(PATTERN)):
                 # One that cannot be read was being written: nothing was computed yet.
                 with suppress(OSError, ValueError, KeyError, TypeError):
-                    found.append([Item(*one) for one in json.loads(path.read_bytes())["items"]])
+                    found.append([Item(*map(str, one)) for one in read_json(path)["items"]])
         return found

@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from harness.core.errors import JournalError
 from harness.core.files import SCHEMA
-from harness.results.journal import read_line
+from harness.core.reading import open_regular
+from harness.results.journal import is_summed, lines_of, read_line
 from harness.results.records import STATUSES, Record
 from harness.results.store_entry import ItemScores
 
@@ -30,7 +31,6 @@ _HEAD: Final = re.compile(
 )
 """The first fields of a line as the journal writes them, where no text of them holds an escaped sign."""
 
-_END: Final = b"}\n"
 _BUFFER: Final = 1 << 20
 _MOST_SCORES: Final = 1000
 """Forms of scores that are parsed once: right and wrong have two, graded ones very many."""
@@ -56,7 +56,7 @@ class Lines:
     def _read(self, place: int) -> Record:
         path, offset = self.shards[self.numbers[place]], self.offsets[place]
         try:
-            with path.open("rb") as shard:
+            with open_regular(path) as shard:
                 shard.seek(offset)
                 found = read_line(shard.readline())
         except (OSError, JournalError) as error:
@@ -83,11 +83,11 @@ def read_scores(directory: Path) -> dict[tuple[str, str], Scored]:
     for number, path in enumerate(shards):
         offset = 0
         try:
-            with path.open("rb", buffering=_BUFFER) as shard:
-                for place, line in enumerate(shard, start=1):
+            with open_regular(path, buffering=_BUFFER) as shard:
+                for place, line in enumerate(lines_of(shard), start=1):
                     if not line.endswith(b"\n"):
                         break  # never finished: the item counts as not recorded
-                    found.add(found.head(line) or _whole(line, path, place), number, offset)
+                    found.add(_fields(found, line, path, place), number, offset)
                     offset += len(line)
         except OSError as error:
             raise JournalError(f"cannot read {path}: {error.strerror}") from error
@@ -99,8 +99,10 @@ _Fields: TypeAlias = tuple[bytes, str, str, str, str, dict[str, float], str | No
 """Item, benchmark, example, checkpoint, status, scores, group, cluster and row of a record."""
 
 
-def _whole(line: bytes, path: Path, number: int) -> _Fields:
+def _fields(found: _Found, line: bytes, path: Path, number: int) -> _Fields:
     try:
+        if is_summed(line) and (head := found.head(line)) is not None:
+            return head
         one = read_line(line)
     except JournalError as error:
         raise JournalError(f"{path}, line {number}: {error}") from error
@@ -202,7 +204,7 @@ class _Found:
     def head(self, line: bytes) -> _Fields | None:
         """Return the first fields of a line, None where it must be read whole."""
         found = _HEAD.match(line)
-        if found is None or not line.endswith(_END):
+        if found is None:
             return None
         item, benchmark, example, checkpoint, status, scores, group, cluster, row = found.groups()
         text, mark = self._text, self._mark

@@ -4,27 +4,41 @@ Every process writes its own file ``items-WHO.jsonl``, one JSON object per line.
 file opened for appending, so that ``kill -9`` leaves at worst one torn last line. Shards are synced to disk once per
 second, after a batch, in case of power cuts.
 
+Each line ends with the CRC-32 of all before it, ``"crc32"``: a bit that has flipped on the disk is no score. Lines of
+former versions have none; their scores are checked by their ranges.
+
 A reader accepts any prefix of a file: a torn last line is left out, a broken line anywhere else is an error.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
+import operator
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from harness.core.errors import JournalError
-from harness.results.records import Record, from_json, to_json
+from harness.core.reading import open_regular, parsed
+from harness.results.records import Record, check_ranges, from_json, to_json
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EXCHANGES: Final = b'"exchanges":'
 _BEGIN: Final = b'{"schema":'
+_CHECKSUM: Final = b',"crc32":"'
+_TAIL: Final = len(_CHECKSUM) + len('01234567"}\n')
+_LIKE: Final = 5
+"""The bytes of a checksum's name that are left of it where it is damaged itself."""
+
+_MOST_LINE: Final = 1 << 28
+"""The bytes that a line may have; a file without line breaks is no journal, however long it is."""
+
+DAMAGED: Final = "damaged, its checksum is that of another line; the same command asks for the item again"
 _ALIKE: Final = (
     *("benchmark", "checkpoint", "status", "group", "reused_from"),
     *("scores", "programs", "weak_tests", "told", "exchanges"),
@@ -83,7 +97,27 @@ class Journal:
 
 def line_of(record: Record) -> bytes:
     """Return the record's line."""
-    return (_ENCODER.encode(to_json(record)) + "\n").encode("utf-8", "backslashreplace")
+    body = _ENCODER.encode(to_json(record))[:-1].encode("utf-8", "backslashreplace")
+    return b'%b%b%08x"}\n' % (body, _CHECKSUM, zlib.crc32(body))
+
+
+def is_summed(line: bytes) -> bool:
+    """Return whether a line has a checksum, which is then right; raises ``JournalError`` for a damaged line."""
+    end = len(line) - _TAIL
+    if line.startswith(_CHECKSUM, max(end, 0)):
+        if line.endswith(b'%08x"}\n' % zlib.crc32(memoryview(line)[:end])):
+            return True
+    elif sum(map(operator.eq, _CHECKSUM, line[max(end, 0) :])) < _LIKE:
+        return False
+    raise JournalError(DAMAGED)
+
+
+def lines_of(shard: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file; raises ``JournalError`` for one that no journal can have."""
+    while line := shard.readline(_MOST_LINE):
+        if len(line) == _MOST_LINE:
+            raise JournalError(f"{shard.name}: no journal, a line is longer than {_MOST_LINE >> 20} MiB")
+        yield line
 
 
 def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
@@ -110,8 +144,8 @@ def each_record(
     wanted = _wanted(kind, having or {})
     for path in sorted(directory.glob("items-*.jsonl")):
         try:
-            with path.open("rb") as shard:
-                yield from _records(shard, path, exchanges=exchanges, wanted=wanted)
+            with open_regular(path) as shard:
+                yield from _records(lines_of(shard), path, exchanges=exchanges, wanted=wanted)
         except OSError as error:
             raise JournalError(f"cannot read {path}: {error.strerror}") from error
 
@@ -157,10 +191,11 @@ class Following:
             read = _Counting(self._offsets.get(path, 0))
             first = self._read.get(path, 0) + 1
             try:
-                with path.open("rb") as shard:
+                with open_regular(path) as shard:
                     shard.seek(read.end)
+                    whole = read.whole(lines_of(shard))
                     for number, record in enumerate(
-                        _records(read.whole(shard), path, first=first, once=self._once), start=first
+                        _records(whole, path, first=first, once=self._once), start=first
                     ):
                         self._offsets[path], self._read[path] = read.end, number
                         yield path, record
@@ -169,22 +204,22 @@ class Following:
 
 
 class _Counting:
-    """Passes whole lines on, and knows where the last of them ends."""
+    """Passes whole lines on, and knows the number of the last of them, and where it begins and ends."""
 
     def __init__(self, end: int) -> None:
-        self.end = end
+        self.number, self.begin, self.end = 0, end, end
 
     def whole(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         for line in lines:
             if line.endswith(b"\n"):  # else it comes next time
-                self.end += len(line)
+                self.number, self.begin, self.end = self.number + 1, self.end, self.end + len(line)
                 yield line
 
 
 def read_line(line: bytes) -> Record:
-    """Return the record of one line. Raises ``JournalError`` where it is none."""
+    """Return the record of one line. Raises ``JournalError`` where it is none, or damaged."""
     try:
-        return from_json(_object(line))
+        return _record(_object(line), summed=is_summed(line))
     except ValueError as error:
         raise JournalError(f"no record: {error}") from error
 
@@ -216,19 +251,18 @@ def places(directory: Path) -> dict[str, Place]:
     return {item: place for item, (_, place) in placed_records(directory).items()}
 
 
-def placed_records(directory: Path) -> dict[str, tuple[Record, Place]]:
+def placed_records(directory: Path, damaged: list[str] | None = None) -> dict[str, tuple[Record, Place]]:
     """Return the records of a run with their places, by item, one each as ``latest`` chooses; without exchanges.
 
-    Raises ``JournalError`` as ``read_journal`` does.
+    Lines that are no records are named in ``damaged``; without it raises ``JournalError`` as ``read_journal`` does.
     """
     kept: dict[str, tuple[Record, Place]] = {}
     for path in sorted(directory.glob("items-*.jsonl")):
         try:
-            with path.open("rb") as shard:
-                ends = list(itertools.accumulate(len(line) for line in shard))
-                shard.seek(0)
-                found = _records(shard, path)
-                for number, (record, offset) in enumerate(zip(found, [0, *ends], strict=False), start=1):
+            with open_regular(path) as shard:
+                read = _Counting(0)
+                for record in _records(read.whole(lines_of(shard)), path, damaged=damaged):
+                    number, offset = read.number, read.begin
                     before = kept.get(record.item)
                     if before is None or latest([before[0], record])[record.item] is record:
                         kept[record.item] = record, Place(path, number, offset)
@@ -240,9 +274,9 @@ def placed_records(directory: Path) -> dict[str, tuple[Record, Place]]:
 def read_at(place: Place) -> Record:
     """Return the record at a place. Raises ``JournalError`` where there is none any more."""
     try:
-        with place.path.open("rb") as shard:
+        with open_regular(place.path) as shard:
             shard.seek(place.offset)
-            return read_line(shard.readline())
+            return read_line(shard.readline(_MOST_LINE))
     except (OSError, JournalError) as error:
         raise JournalError(f"{place.path}, line {place.line}: {error}") from error
 
@@ -255,17 +289,30 @@ def _records(
     wanted: Callable[[bytes], bool] | None = None,
     first: int = 1,
     once: dict[str, Any] | None = None,
+    damaged: list[str] | None = None,
 ) -> Iterator[Record]:
     for number, line in enumerate(lines, start=first):
         if not line.endswith(b"\n"):
             return  # a line without its end was never finished: the item counts as not recorded
-        if wanted is not None and not wanted(line):
-            continue
         try:
-            found = _object(line) if exchanges else _beginning(line)
-            yield from_json(found if once is None else _kept_once(found, once))
+            summed = is_summed(line)
+            if wanted is not None and not wanted(line):
+                continue
+            found = _object(line) if exchanges else _beginning(line, summed=summed)
+            record = _record(found if once is None else _kept_once(found, once), summed=summed)
         except (JournalError, ValueError) as error:
-            raise JournalError(f"{path}, line {number}: {error}") from error
+            if damaged is None:
+                raise JournalError(f"{path}, line {number}: {error}") from error
+            damaged.append(f"{path}, line {number}: {error}")
+            continue
+        yield record
+
+
+def _record(found: dict[str, Any], *, summed: bool) -> Record:
+    record = from_json(found)
+    if not summed:
+        check_ranges(record)
+    return record
 
 
 def _kept_once(found: dict[str, Any], once: dict[str, Any]) -> dict[str, Any]:
@@ -283,19 +330,19 @@ def _kept_once(found: dict[str, Any], once: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    found = json.loads(line.decode("utf-8"))
+    found = parsed(line.decode("utf-8"))
     if not isinstance(found, dict):
         raise JournalError("not a JSON object")
     return found
 
 
-def _beginning(line: bytes) -> dict[str, Any]:
+def _beginning(line: bytes, *, summed: bool) -> dict[str, Any]:
     """Return a line's object without the exchanges, which are its last field and nearly all of it.
 
-    They are not parsed where the line looks as the journal writes it, a single object: two in one line are an error.
+    They are not parsed where the line is as the journal writes it, a single object: two in one line are an error.
     """
     end = line.find(_EXCHANGES)
-    if end > 0 and line.endswith(b"]}\n") and line.find(_BEGIN, 1) < 0:
+    if end > 0 and (summed or line.find(_BEGIN, 1) < 0):
         # Where the name is that of a field inside another, that one is still open, and this is no JSON.
         with contextlib.suppress(ValueError):
             return _object(line[:end].rstrip(b", ") + b"}")

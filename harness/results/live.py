@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.core.files import SCHEMA
+from harness.core.reading import read_json
 
 WORKLOAD: Final = "workload.json"
 PROGRESS: Final = "progress-*.json"
@@ -188,7 +189,7 @@ def _write(path: Path, data: dict[str, Any]) -> None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
     except (OSError, ValueError):
         return None
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:

@@ -111,11 +111,8 @@ def _runs_in(folder: Path) -> list[Path]:
 def _part(folder: Path) -> Part:
     share = read_share(folder)
     assert share is not None
-    try:
-        directory = RunDirectory(folder)
-        manifest, (items, declarations, deselected) = directory.read_manifest(), directory.read_collected()
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{shown_path(folder)}: cannot be read: {error}") from None
+    directory = RunDirectory(folder)
+    manifest, (items, declarations, deselected) = directory.read_manifest(), directory.read_collected()
     return Part(
         folder=folder,
         manifest=manifest,
@@ -205,7 +202,7 @@ def merge(parts: Sequence[Part], target: Path) -> Merged:
     records = _records(parts, found)
     found.items = sum(record.status != "lost" for record, _ in records.values())
     found.missing = list(_missing(parts, records, owners))
-    found.notes = _versions(parts)
+    found.notes += _versions(parts)
     collected = {item.item: item for part in parts for item in part.items}
     items = sorted(collected.values(), key=lambda one: order.get(one.item, len(order)))
     directory.make()
@@ -228,7 +225,7 @@ def _records(parts: Sequence[Part], found: Merged) -> dict[str, tuple[Record, Pl
     runs: dict[str, str] = {}
     known = {part.run_id for part in parts}
     for part in parts:
-        for item, (record, place) in placed_records(part.folder).items():
+        for item, (record, place) in placed_records(part.folder, found.notes).items():
             before = kept.get(item)
             if before is not None:
                 stays = latest([before[0], record])[item]

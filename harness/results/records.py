@@ -5,7 +5,9 @@ A record is one JSON object per line, ``{"schema": 1, "kind": "item", ...}`` wit
 
 from __future__ import annotations
 
+import math
 import operator
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -89,3 +91,22 @@ def from_json(data: dict[str, Any]) -> Record:
     if record.status not in STATUSES:
         raise JournalError(f"unknown status {record.status!r}; one of {', '.join(STATUSES)}")
     return record
+
+
+_SHARE: Final = re.compile(r"(\w+_)?acc(_\w+)?|exact_match(_\w+)?|em|(\w+_)?f1(_\w+)?|\w+@\d+")
+"""The names of scores that are shares of 1 in every benchmark."""
+
+
+def check_ranges(record: Record) -> None:
+    """Raise ``JournalError`` for scores and fields that no benchmark gives; for records that have no checksum."""
+    if not all(
+        isinstance(getattr(record, name), str) for name in ("item", "benchmark", "example", "checkpoint")
+    ):
+        raise JournalError("incomplete item record: its names are no texts")
+    if not isinstance(record.scores, dict):
+        raise JournalError(f"scores are {str(record.scores)[:60]!r}, no table")
+    for name, value in record.scores.items():
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise JournalError(f"score {name} is {str(value)[:60]!r}, no number")
+        if _SHARE.fullmatch(name) and not 0 <= value <= 1:
+            raise JournalError(f"score {name} is {value!r}, no share of 1")

@@ -28,8 +28,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from harness.checkpoints.fingerprint import WEAK
 from harness.core.conditions import same_answers
 from harness.core.errors import JournalError
-from harness.core.files import SCHEMA, write_atomic
-from harness.results.journal import read_line
+from harness.core.files import SCHEMA, shown_path, write_atomic
+from harness.core.reading import open_regular, parsed, read_json
+from harness.results.journal import is_summed, lines_of, read_line
 from harness.results.records import Record
 from harness.results.summary import SUMMARY, Declaration
 
@@ -86,8 +87,11 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
     weak_too = bool(manifest.get(SETTINGS, {}).get("reuse_served"))
     closed: set[tuple[str, str]] = set()
     for directory, other in _earlier(manifest, output):
-        alike = [name for name in manifest["benchmarks"] if _alike(manifest, other, name)]
-        by_print = {row.get("fingerprint"): row["name"] for row in other.get("checkpoints", ())}
+        try:
+            alike = [name for name in manifest["benchmarks"] if _alike(manifest, other, name)]
+            by_print = {row.get("fingerprint"): str(row["name"]) for row in other.get("checkpoints", ())}
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue  # no manifest that this program writes
         for checkpoint, fingerprint in mine.items():
             for benchmark in alike if fingerprint in by_print else ():
                 if (checkpoint, benchmark) in closed:
@@ -108,7 +112,7 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
 def _completed(directory: Path, checkpoint: str, benchmark: str) -> bool:
     """Return whether a run has an answer for every item of a benchmark that it collected."""
     try:
-        results = json.loads((directory / SUMMARY).read_bytes())["results"]
+        results = read_json(directory / SUMMARY)["results"]
         mine = [one for one in results if (one["checkpoint"], one["benchmark"]) == (checkpoint, benchmark)]
         return bool(mine) and not any(one["errors"] + one["timeouts"] + one["lost"] for one in mine)
     except (OSError, ValueError, KeyError, TypeError):
@@ -127,11 +131,13 @@ def _earlier(manifest: Mapping[str, Any], output: Path) -> list[tuple[Path, dict
     found = []
     for path in output.glob("*/run.json"):
         try:
-            other = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            continue
-        if isinstance(other, dict) and path.parent.name != manifest["run_id"] and not _apart(manifest, other):
+            other = read_json(path)
+            if path.parent.name == manifest["run_id"] or _apart(manifest, other):
+                continue
             began = other.get("began")
+        except (OSError, ValueError, AttributeError):
+            continue
+        else:
             if isinstance(began, (int, float)) and began < manifest["began"]:
                 found.append((began, path.parent, other))
     found.sort(key=lambda one: one[0], reverse=True)
@@ -164,6 +170,11 @@ class Reuse:
         self._directory = directory
         self._decision: Decision | None = None
         self._runs: dict[str, _Stored] = {}
+
+    @property
+    def damaged(self) -> list[str]:
+        """The lines of the runs searched so far that are not believed, each with its place and the reason."""
+        return [line for stored in self._runs.values() for line in stored.damaged]
 
     @property
     def empty(self) -> bool:
@@ -200,7 +211,7 @@ class Reuse:
     def _sources(self) -> Decision:
         if self._decision is None:
             try:
-                read = json.loads((self._directory / FILE).read_bytes())["sources"]
+                read = read_json(self._directory / FILE)["sources"]
             except FileNotFoundError:
                 read = {}
             self._decision = {
@@ -223,9 +234,10 @@ class _Stored:
 
     def __init__(self, directory: Path) -> None:
         self.places: dict[tuple[str, str, str], _Place] = {}
+        self.damaged: list[str] = []
         doubtful: set[tuple[str, str, str]] = set()
         for path in sorted(directory.glob("items-*.jsonl")):
-            for place, key, status in _lines(path):
+            for place, key, status in _lines(path, self.damaged):
                 before = self.places.get(key)
                 if before is not None and before.item != place.item:
                     doubtful.add(key)  # two items with one example: it cannot be known which is meant
@@ -237,24 +249,35 @@ class _Stored:
             del self.places[key]
 
     def read(self, place: _Place) -> Record | None:
-        """Return the record; None where it can no longer be read."""
+        """Return the record; None where it cannot be believed, or read any more."""
         try:
-            with place.path.open("rb") as file:
+            with open_regular(place.path) as file:
                 file.seek(place.offset)
                 return read_line(file.readline())
-        except (OSError, JournalError):
+        except (OSError, JournalError) as error:
+            self.damaged.append(f"{shown_path(place.path)}, at byte {place.offset}: {error}")
             return None
 
 
-def _lines(path: Path) -> Iterator[tuple[_Place, tuple[str, str, str], str]]:
+def _lines(path: Path, damaged: list[str]) -> Iterator[tuple[_Place, tuple[str, str, str], str]]:
+    """Yield the places of a file's records; lines that are none are named in ``damaged``."""
     offset = 0
     try:
-        with path.open("rb") as shard:
-            for line in shard:
-                if line.endswith(b"\n") and (head := _HEAD.search(line)):
-                    item, benchmark, example, checkpoint, status = head.groups()
-                    key = json.loads(checkpoint), json.loads(benchmark), json.loads(example)
-                    yield _Place(path, offset, item), key, status.decode()
+        with open_regular(path) as shard:
+            for number, line in enumerate(lines_of(shard), start=1):
+                if not line.endswith(b"\n"):
+                    return  # it was never finished
+                try:
+                    is_summed(line)
+                    if (head := _HEAD.search(line)) is None:
+                        raise JournalError("no record")
+                    item, *names, status = head.groups()
+                    benchmark, example, checkpoint = map(parsed, names)
+                    yield _Place(path, offset, item), (checkpoint, benchmark, example), status.decode()
+                except (JournalError, ValueError) as error:
+                    damaged.append(f"{shown_path(path)}, line {number}: {error}")
                 offset += len(line)
-    except (OSError, ValueError):
-        return
+    except OSError as error:
+        damaged.append(f"{shown_path(path)}: {error.strerror}")
+    except JournalError as error:
+        damaged.append(str(error))

@@ -15,6 +15,7 @@ run.log           what happened when: begin, what was left out, dead workers, en
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -30,14 +31,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.core.errors import HarnessError, JournalError
-from harness.core.files import SCHEMA, write_atomic
+from harness.core.files import SCHEMA, shown_path, write_atomic
 from harness.core.json_pieces import ReadingList, json_pieces
 from harness.core.keys import masked, masked_value
 from harness.core.outside import unbroken
+from harness.core.reading import MOST_BYTES, open_regular, read_json, typed
 from harness.core.text import did_you_mean
 from harness.results.collected import CollectedItems
 from harness.results.live import remove_live
-from harness.results.summary import Collected, Declaration, declaration_from_json, keyed
+from harness.results.summary import Collected, Declaration, check_manifest, declaration_from_json, keyed
 from harness.results.usage import Usage
 
 COLUMNS: Final = tuple(one.name for one in fields(Collected))
@@ -82,7 +84,7 @@ def find_run(target: str | Path, output: Path, *files: str) -> Path:
                 f"{target}: has no {files[0]}: the run goes on, or was killed; the same command goes on from there; "
                 f"`touchstone report {target}` shows what is scored"
             )
-    paths = [path for file in files for path in output.glob(f"*/{file}")]
+    paths = [path for file in files for path in output.glob(f"*/{file}") if path.is_file()]
     runs = sorted((path.stat().st_mtime, path.parent) for path in paths)
     if str(target) == LAST and runs:
         return runs[-1][1]
@@ -140,17 +142,28 @@ class RunDirectory:
         write_atomic(self.collected, json_pieces(data, ensure_ascii=False))
 
     def read_collected(self) -> tuple[CollectedItems, dict[str, Declaration], list[str]]:
-        """Return what ``write_collected`` noted; nothing when no process got that far."""
+        """Return what ``write_collected`` noted; nothing when no process got that far. Raises ``HarnessError``."""
         if not self.collected.is_file():
             return CollectedItems(()), {}, []
-        with self.collected.open(encoding="utf-8") as file:
-            reading = ReadingList(file, "items")
-            items = CollectedItems(reading)
-            data = reading.rest()
-        if data["items"]:  # written in another form than ours
-            items = CollectedItems(data.pop("items"))
-        declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
-        return items, declarations, list(data["deselected"])
+        try:
+            with io.TextIOWrapper(open_regular(self.collected, most=MOST_BYTES), encoding="utf-8") as file:
+                reading = ReadingList(file, "items")
+                items = CollectedItems(reading)
+                data = reading.rest()
+            if data["items"]:  # written in another form than ours
+                items = CollectedItems(data.pop("items"))
+            declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
+            return items, declarations, list(map(str, data["deselected"]))
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            RecursionError,
+        ) as error:
+            raise HarnessError(f"{shown_path(self.collected)}: cannot be read ({_why(error)})") from None
 
     def write_usage(self, who: str, rows: Sequence[Usage]) -> None:
         """Note what answering has cost a process so far."""
@@ -159,15 +172,28 @@ class RunDirectory:
         )
 
     def read_usage(self) -> list[Usage]:
-        """Return what all processes noted."""
-        paths = sorted(self.path.glob("effort-*.json"))
-        return [Usage(**row) for path in paths for row in json.loads(path.read_text(encoding="utf-8"))]
+        """Return what all processes noted. Raises ``HarnessError``."""
+        found: list[Usage] = []
+        for path in sorted(self.path.glob("effort-*.json")):
+            try:
+                found += [typed(Usage, row) for row in read_json(path)]
+            except (OSError, ValueError, TypeError) as error:
+                raise HarnessError(f"{shown_path(path)}: cannot be read ({_why(error)})") from None
+        return found
 
     def log(self, message: str) -> None:
-        """Add a line with its local time to ``run.log``."""
+        """Add a line with its local time to ``run.log``; on a full disk it is lost, and what matters says so itself."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        with (self.path / "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file:
+        with (
+            suppress(OSError),
+            (self.path / "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file,
+        ):
             file.write(f"{stamp} {unbroken(masked(message))}\n")
+
+    def unwritten(self, error: OSError) -> str:
+        """Return what to say where one of the run's files cannot be written."""
+        place = shown_path(Path(error.filename)) if isinstance(error.filename, str) else shown_path(self.path)
+        return f"cannot write {place}: {error.strerror}; free some space or choose another --eval-output"
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write ``run.json``, without keys."""
@@ -177,11 +203,19 @@ class RunDirectory:
         )
 
     def read_manifest(self) -> dict[str, Any]:
-        """Return ``run.json`` as written, empty when there is none."""
-        if not self.manifest.is_file():
+        """Return ``run.json`` as written, empty when there is none. Raises ``HarnessError`` for what is no manifest."""
+        try:
+            found: dict[str, Any] = read_json(self.manifest)
+            check_manifest(found)
+        except FileNotFoundError:
             return {}
-        found: dict[str, Any] = json.loads(self.manifest.read_text(encoding="utf-8"))
+        except (OSError, ValueError, AttributeError) as error:
+            raise HarnessError(f"{shown_path(self.manifest)}: cannot be read ({_why(error)})") from None
         return found
+
+
+def _why(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
 class _Rows(Sequence[list[Any]]):
@@ -221,6 +255,7 @@ def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, A
         },
         "commit": _commit(folder),
         "rootdir": str(root),
+        "folder": str(folder),
     }
 
 

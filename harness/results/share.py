@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA, check_kind, write_atomic
+from harness.core.reading import read_json, typed
 
 FILE: Final = "shard.json"
 
@@ -50,9 +51,9 @@ def read_share(folder: Path) -> Share | None:
     """Return the share of a run; None for a run that is no shard. Raises ``HarnessError`` for a broken file."""
     path = folder / FILE
     try:
-        data: dict[str, Any] = json.loads(path.read_bytes())
+        data: dict[str, Any] = read_json(path)
         check_kind(data, "shard")
-        return Share(**{name: data[name] for name in Share.__dataclass_fields__})
+        return typed(Share, data)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, HarnessError) as error:

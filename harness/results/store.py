@@ -11,15 +11,17 @@ and belongs to one run, so simultaneous runs do not interfere.
 
 from __future__ import annotations
 
+import functools
 import itertools
-import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from harness.core.errors import DataError, HarnessError
-from harness.core.files import file_name, write_atomic
+from harness.core.files import file_name, shown_path, write_atomic
 from harness.core.json_pieces import json_pieces
+from harness.core.reading import read_json
 from harness.results.store_entry import (
     ItemScores,
     StoredResult,
@@ -40,6 +42,7 @@ class ResultStore:
 
     def __init__(self, output: Path) -> None:
         self.folder = output / FOLDER
+        self.left_out: list[str] = []
 
     def save(self, saved: StoredResult, items: ItemScores) -> Path:
         """Write an entry and return its path.
@@ -52,10 +55,10 @@ class ResultStore:
         return path
 
     def find(self, *, benchmark: str | None = None) -> list[StoredResult]:
-        """Return the entries, oldest run first. Raises ``DataError`` naming a file that cannot be read."""
+        """Return the entries, oldest run first; those that cannot be read are in ``left_out``, and told once."""
         start = f"{file_name(benchmark)}@" if benchmark else ""
         paths = [path for path in self.folder.glob(f"*/{start}*.json") if not path.name.endswith(_ITEMS)]
-        found = [saved for path in paths if (saved := _read(path)) is not None]
+        found = [saved for path in paths if (saved := self._read(path)) is not None]
         wanted = [saved for saved in found if benchmark in (None, saved.benchmark)]
         return sorted(
             wanted, key=lambda saved: (saved.began, saved.run_id, saved.checkpoint, saved.benchmark)
@@ -65,7 +68,7 @@ class ResultStore:
         """Return the scores of an entry. Raises ``DataError`` where they are gone or broken."""
         path = self._written(saved).with_suffix(_ITEMS)
         try:
-            return items_from_json(json.loads(path.read_bytes()))
+            return items_from_json(read_json(path))
         except (OSError, ValueError, HarnessError) as error:
             raise DataError(
                 f"{path}: cannot be read ({error}); remove it, and score the checkpoint again"
@@ -76,6 +79,18 @@ class ResultStore:
         path = self._written(saved)
         path.unlink(missing_ok=True)
         path.with_suffix(_ITEMS).unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> StoredResult | None:
+        try:
+            return saved_from_json(read_json(path))
+        except FileNotFoundError:  # removed by another process since it was listed
+            return None
+        except (OSError, ValueError, HarnessError) as error:
+            line = f"{shown_path(path)}: left out, it cannot be read ({error}); remove it"
+            if line not in self.left_out:
+                self.left_out.append(line)
+            _tell(line)
+            return None
 
     def _path(self, saved: StoredResult) -> Path:
         name = f"{file_name(saved.benchmark)}@{file_name(saved.run_id)}"
@@ -95,12 +110,7 @@ def _write(path: Path, value: Mapping[str, Any]) -> None:
     write_atomic(path, itertools.chain(pieces, ["\n"]))
 
 
-def _read(path: Path) -> StoredResult | None:
-    try:
-        return saved_from_json(json.loads(path.read_bytes()))
-    except FileNotFoundError:  # removed by another process since it was listed
-        return None
-    except (OSError, ValueError, HarnessError) as error:
-        raise DataError(
-            f"{path}: cannot be read ({error}); remove it, and score the checkpoint again"
-        ) from None
+@functools.cache
+def _tell(line: str) -> None:
+    """Say a line on the standard error stream, unless somebody has other plans for warnings."""
+    logging.getLogger("touchstone").warning("touchstone: %s", line)

@@ -17,6 +17,7 @@ from harness.core.conditions import known_conditions, of_settings
 from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA, check_kind
 from harness.core.marks import asked
+from harness.core.reading import typed
 from harness.results.kept_records import KeptRecords
 from harness.results.records import Record
 from harness.results.summary import Declaration, Metric, Summary, wholes
@@ -155,11 +156,9 @@ def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
     """Return the entry that ``saved_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other
     object."""
     check_kind(data, "saved")
-    known = {name: data[name] for name in StoredResult.__dataclass_fields__ if name in data}
     try:
-        known["metrics"] = {name: Metric(**metric) for name, metric in data["metrics"].items()}
-        return StoredResult(**known)
-    except (KeyError, TypeError, AttributeError) as error:
+        return typed(StoredResult, data)
+    except ValueError as error:
         raise HarnessError(f"incomplete saved result: {error}") from None
 
 
@@ -175,11 +174,11 @@ def items_from_json(data: Mapping[str, Any]) -> ItemScores:
     object."""
     check_kind(data, "saved items")
     try:
-        items = ItemScores(**{name: data[name] for name in ItemScores.__dataclass_fields__})
-        columns: list[list[Any]] = [items.examples, items.rows, items.groups, items.clusters]
-        lengths = {len(column) for column in (*columns, *items.scores.values())}
-    except (KeyError, TypeError, AttributeError) as error:
+        items = typed(ItemScores, data)
+    except ValueError as error:
         raise HarnessError(f"incomplete saved items: {error}") from None
+    columns: list[list[Any]] = [items.examples, items.rows, items.groups, items.clusters]
+    lengths = {len(column) for column in (*columns, *items.scores.values())}
     if len(lengths) > 1:
         raise HarnessError(
             f"saved items with columns of {sorted(lengths)} entries; they must have the same number"

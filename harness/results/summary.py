@@ -9,7 +9,6 @@ that is undefined is ``null``, never NaN.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +19,7 @@ from harness.core.data_files import DatasetInfo
 from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA, check_kind
 from harness.core.marks import Extent
+from harness.core.reading import read_json, typed
 from harness.results.usage import Usage
 
 SUMMARY: Final = "summary.json"
@@ -39,7 +39,8 @@ class Declaration:
     "sha256": ...}; reports read ``num_fewshot`` only. ``code`` is the hash of what scores (``plugin.source_hash``).
     ``extents`` has the benchmark's sizes by group, that of the whole under ""; ``own_rows`` describes its shipped
     rows, where none of them was published. ``scores`` are the names of the scores, if the benchmark's code shows them
-    all. ``settings`` are those of the benchmark alone, in place of the run's: the demonstration's.
+    all. ``settings`` are those of the benchmark alone, in place of the run's: the demonstration's. ``file`` is the path
+    of its module; empty in results of former versions.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Declaration:
     own_rows: str = ""
     composites: list[dict[str, Any]] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,16 +252,36 @@ def summary_json(summary: Summary) -> dict[str, Any]:
 def summary_from_json(data: Mapping[str, Any]) -> Summary:
     """Return the summary that ``summary_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other."""
     check_kind(data, "summary")
-    known = {name: value for name, value in _fields(data).items() if name in Summary.__dataclass_fields__}
     try:
-        known["results"] = [_result(result) for result in data["results"]]
-        known["declarations"] = [
-            declaration_from_json(declaration) for declaration in data.get("declarations", ())
-        ]
-        known["effort"] = [Usage(**row) for row in data.get("effort", ())]
-        return Summary(**known)
-    except (KeyError, TypeError, AttributeError) as error:
+        parts = {name: [_fields(one) for one in data.get(name, ())] for name in ("results", "declarations")}
+        found = typed(Summary, {**_fields(data), **parts})
+        check_manifest({**found.manifest, "checkpoints": found.checkpoints})
+    except (ValueError, TypeError, AttributeError) as error:
         raise HarnessError(f"incomplete summary: {error}") from None
+    return found
+
+
+def check_manifest(data: Any) -> None:
+    """Raise ``ValueError`` for what is no manifest of a run (``run.json``)."""
+    typed(_Manifest, data)
+    for row in data.get("checkpoints", ()):
+        if not isinstance(row.get("name"), str):
+            raise ValueError(f"the name of a checkpoint is {row.get('name')!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    """The fields of a manifest that are looked at."""
+
+    began: float = 0.0
+    run_id: str = ""
+    rootdir: str = ""
+    folder: str = ""
+    command: list[str] = field(default_factory=list)
+    versions: dict[str, str | None] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    checkpoints: list[dict[str, Any]] = field(default_factory=list)
+    benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def load_summary(directory: Path) -> Summary:
@@ -269,7 +291,7 @@ def load_summary(directory: Path) -> Summary:
     """
     path = directory / SUMMARY
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
         if not isinstance(data, dict):
             raise HarnessError("not a JSON object")
         return replace(summary_from_json(data), directory=str(directory))
@@ -282,10 +304,8 @@ def load_summary(directory: Path) -> Summary:
 
 
 def declaration_from_json(data: Mapping[str, Any]) -> Declaration:
-    """Return the declaration that ``keyed`` made plain. Raises ``KeyError`` or ``TypeError`` for any other."""
-    fields = _fields(data)
-    extents = {name: Extent(**one) for name, one in data.get("extents", {}).items()}
-    return Declaration(**{**fields, "dataset": DatasetInfo(**data["pack"]), "extents": extents})
+    """Return the declaration that ``keyed`` made plain. Raises ``ValueError`` or ``AttributeError`` for any other."""
+    return typed(Declaration, _fields(data))
 
 
 def finite(value: Any) -> Any:
@@ -297,14 +317,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [finite(part) for part in value]
     return value
-
-
-def _result(data: Mapping[str, Any]) -> Result:
-    metrics = {name: Metric(**metric) for name, metric in data["metrics"].items()}
-    fields = _fields(data)
-    answered = Metric(**fields["answered"]) if fields.get("answered") else None
-    own = {"metrics": metrics, "answered": answered, "dataset": DatasetInfo(**data["pack"])}
-    return Result(**{**fields, **own})
 
 
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:

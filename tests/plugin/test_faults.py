@@ -149,3 +149,13 @@ def test_an_item_that_ends_the_interpreter_takes_no_finished_item_with_it(projec
     assert project.run().ret == 9
     assert {example for example, record in project.records.items() if record.status == "error"} == {"sums/5"}
     assert len(read_journal(project.runs[0])) == 20
+
+
+def test_a_disk_that_is_full_at_the_start_is_one_line(project: Project) -> None:
+    (project.path / "conftest.py").write_text(
+        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))\n"
+    )
+    done = project.run(apart=True)
+    assert done.ret == 4
+    done.stderr.fnmatch_lines(["ERROR: cannot write results/*: File too large; free some space*"])
+    assert "INTERNALERROR" not in str(done.stdout) + str(done.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -224,3 +225,19 @@ def test_a_run_that_took_its_scores_from_another_can_be_rescored(project: Projec
         assert run(project).ret == 0
     found = rescore(newest(project))
     assert (found.items, found.changes, found.unscored) == (12, [], [])
+
+
+def test_a_damaged_record_is_named_and_asked_again(project: Project) -> None:
+    assert run(project).ret == 0
+    journal = newest(project) / "items-main.jsonl"
+    whole, before = journal.read_text(), records(newest(project))
+    journal.write_text(re.sub(r'"acc":[01]', '"acc":9', whole, count=1))
+    again = run(project)
+    assert again.ret == 0
+    again.stdout.fnmatch_lines(
+        ["1 record of earlier runs not reused, such as *items-main.jsonl, line 1: damaged*"]
+    )
+    assert sum(reused(project).values()) == len(before) - 1
+    assert {key: one.scores["acc"] for key, one in records(newest(project)).items()} == {
+        key: one.scores["acc"] for key, one in before.items()
+    }

@@ -106,6 +106,10 @@ def test_the_benchmarks_run_from_an_empty_folder_in_two_ways_that_are_the_same(
         assert done.returncode == 0, done.stdout + done.stderr
     assert results(tmp_path / "pytest") == results(tmp_path / "touchstone")
     assert {name for name, _ in results(tmp_path / "pytest")} == {"arc_easy", "gsm8k", "mmlu_stem"}
+    again = installed.run("touchstone", "rescore", "last", cwd=tmp_path / "touchstone")
+    assert again.stdout.endswith("3 items, 0 with another verdict, 0 not scored again\n"), again.stderr
+    exported = installed.run("touchstone", "export", "last", "--json", cwd=tmp_path / "touchstone")
+    assert json.loads(exported.stdout)["without_row"] == 0
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import JournalError
-from harness.results.journal import Following, Journal, each_record, latest, read_journal
+from harness.results.item_scores import read_scores
+from harness.results.journal import (
+    Following,
+    Journal,
+    each_record,
+    latest,
+    line_of,
+    read_journal,
+    read_line,
+)
 from harness.results.records import STATUSES, Record
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
@@ -190,3 +200,46 @@ def test_records_that_are_followed_share_what_they_have_in_common(tmp_path: Path
     assert one.exchanges == []
     for name in ("benchmark", "scores", "programs", "weak_tests", "exchanges"):
         assert getattr(one, name) is getattr(two, name), name
+
+
+def test_a_line_in_which_any_bit_has_flipped_is_no_record(tmp_path: Path) -> None:
+    line = line_of(plain("a"))
+    assert read_line(line) == plain("a")
+    for bit in range(8 * (len(line) - 1)):
+        flipped = bytearray(line)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(JournalError):
+            read_line(bytes(flipped))
+        shard = tmp_path / "items-main.jsonl"
+        shard.write_bytes(bytes(flipped) + line)
+        if flipped.count(b"\n") == 1 and not bit % 97:
+            for read in (read_scores, partial(read_journal, exchanges=False)):
+                with pytest.raises(JournalError, match="line 1"):
+                    read(tmp_path)
+
+
+def former(record: Record) -> bytes:
+    """The record as versions without checksums wrote it."""
+    return line_of(record).partition(b',"crc32"')[0] + b"}\n"
+
+
+@pytest.mark.parametrize("scores", [{"acc": 9.0}, {"pass@1": -1}, {"anything": "1"}, {"acc": None}, []])
+def test_a_score_that_cannot_be_is_not_read_from_a_former_version(scores: Any) -> None:
+    assert read_line(former(plain("a"))) == plain("a")
+    with pytest.raises(JournalError, match="score"):
+        read_line(former(replace(plain("a"), scores=scores)))
+
+
+def test_what_is_no_file_of_lines_is_an_error_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "items-main.jsonl"
+    os.mkfifo(path)
+    with pytest.raises(JournalError, match="no regular file"):
+        read_journal(tmp_path)
+    path.unlink()
+    path.symlink_to(path)
+    with pytest.raises(JournalError, match="cannot read"):
+        read_scores(tmp_path)
+    path.unlink()
+    path.write_text('{"schema":1,"kind":"item","item":' + "[" * 100_000 + "\n")
+    with pytest.raises(JournalError, match="nests deeper"):
+        read_journal(tmp_path)

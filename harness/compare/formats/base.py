@@ -6,7 +6,6 @@ candidates are made of ``harness.compare.candidate``: ``published_entry`` takes 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from harness.compare.candidate import Candidate, Source, source_of
 from harness.core.errors import DataError
+from harness.core.reading import parsed
 from harness.results.summary import Summary
 
 GROUP: Final = "touchstone.result_formats"
@@ -82,11 +82,9 @@ def read_json(path: Path) -> tuple[Source, Any]:
     """The file and its content; raises ``DataError`` where that is not JSON."""
     source, data = source_of(path)
     try:
-        return source, json.loads(data)
+        return source, parsed(data)
     except ValueError as error:
         raise DataError(f"{path}: not valid JSON ({error})") from None
-    except RecursionError:
-        raise DataError(f"{path}: not valid JSON that can be read (it nests too deep)") from None
 
 
 def json_content(path: Path) -> Any:

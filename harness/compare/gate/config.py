@@ -37,6 +37,7 @@ from typing import Any, Final
 from harness.core.composite import Composite
 from harness.core.errors import GateError
 from harness.core.files import shown_path
+from harness.core.reading import read_toml
 from harness.core.text import did_you_mean, listed
 from harness.results.summary import base_name
 from harness.statistics.verdicts import ALPHA, MARGIN, ROUNDING
@@ -143,7 +144,7 @@ def read_gate_config(path: Path, *, required: bool) -> GateConfig:
     Raises ``GateError`` naming the file, the key and the value.
     """
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = read_toml(path)
     except (OSError, UnicodeDecodeError) as error:
         if not required and isinstance(error, FileNotFoundError):
             return GateConfig()

@@ -15,13 +15,13 @@ training script's config names). Nothing is guessed from names.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from harness.compare.study.points import About, Point, StepsPerEpoch
 from harness.core.errors import DataError
+from harness.core.reading import read_toml
 
 TABLE: Final = "tool.touchstone.series"
 SHOWN: Final = ("data", "method")
@@ -34,7 +34,7 @@ def project_series(pyproject: Path) -> dict[str, dict[str, str]]:
     Raises ``DataError`` naming the key that is wrong. A file that is not TOML is left to others to report.
     """
     try:
-        tables = tomllib.loads(pyproject.read_text(encoding="utf-8"))
+        tables = read_toml(pyproject)
     except (OSError, ValueError):
         return {}
     table = tables.get("tool", {}).get("touchstone", {}).get("series", {})

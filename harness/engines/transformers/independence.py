@@ -163,7 +163,7 @@ class IndependenceProbe:
     def _named_length(self) -> int:
         """Return a length beyond the longest window, chunk or block that the config names and that is cheap to pass;
         else 0."""
-        config = self._model.config.get_text_config().to_dict()
+        config = getattr(self._model.config.get_text_config(), "__dict__", {})
         named = [value for name, value in config.items() if any(word in name for word in _PARTS_OF_TEXTS)]
         flat = [one for value in named for one in (value if isinstance(value, list) else [value])]
         parameters = getattr(self._model, "num_parameters", lambda: 0)()

@@ -28,6 +28,7 @@ from itertools import accumulate, takewhile
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from harness.core.requests import Refusal, Turn
+from harness.engines.transformers.templates import bound_templates, limited
 
 _AT_ONCE: Final = 2**20
 """The characters that are tokenized at once: a token takes about a hundred bytes meanwhile."""
@@ -122,10 +123,10 @@ class TextTokenizer:
         """
         messages = [{"role": turn.role, "content": turn.text} for turn in turns]
         begun = turns[-1].role == "assistant"
+        bound_templates()
+        how = {"add_generation_prompt": not begun, "continue_final_message": begun}
         try:
-            text: str = self._tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=not begun, continue_final_message=begun
-            )
+            text: str = limited(lambda: self._tokenizer.apply_chat_template(messages, tokenize=False, **how))
         except Exception as error:  # a template is a program, which may fail in any way
             said = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_ERROR]
             return Refusal(f"the chat template fails ({said}); use --eval-chat off, or mend the template")
