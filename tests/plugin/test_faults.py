@@ -153,7 +153,9 @@ def test_an_item_that_ends_the_interpreter_takes_no_finished_item_with_it(projec
 
 def test_a_disk_that_is_full_at_the_start_is_one_line(project: Project) -> None:
     (project.path / "conftest.py").write_text(
-        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))\n"
+        "import resource, sys\n"
+        "sys.dont_write_bytecode = True  # else Python leaves cut files for later tests\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))\n"
     )
     done = project.run(apart=True)
     assert done.ret == 4

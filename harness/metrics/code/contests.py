@@ -10,7 +10,7 @@ from harness.metrics.code.pass_at_k import PROGRAM_METRICS
 from harness.metrics.code.rows import StdioRow, reads_and_prints
 
 STDIO_TASKS: Final[dict[str, Any]] = {
-    "version": 2,
+    "version": 3,
     "row": StdioRow,
     "keep": reads_and_prints,
     "most_rows": 1000,
