@@ -18,7 +18,7 @@ from pathlib import Path
 from harness.compare.baselines import BaselineSource
 from harness.compare.load import read_file
 from harness.compare.named_baselines import list_named_baselines, pinned, read_named_baseline
-from harness.core.errors import GateError, HarnessError
+from harness.core.errors import DataError, GateError, HarnessError
 from harness.core.files import shown_path
 from harness.core.reading import read_json
 from harness.core.text import did_you_mean
@@ -36,10 +36,7 @@ def open_source(text: str, output: Path, *, folder: Path) -> BaselineSource:
     if text == "none":
         return BaselineSource(name=text, kind="none")
     if text == "best":
-        store = ResultStore(output)
-        return BaselineSource(
-            name=text, kind="best", saved=store.find(), items=store.items, left_out=store.left_out
-        )
+        return _of_store(text, ResultStore(output))
     named = _of_name(text, output)
     if named is not None:
         return named
@@ -77,14 +74,19 @@ def _of_results_file(text: str, path: Path) -> BaselineSource:
     return BaselineSource(name=text, kind="run", saved=saved, items=lambda one: items[one.benchmark])
 
 
+def _of_store(text: str, store: ResultStore) -> BaselineSource:
+    """The best of all saved results; a damaged one may have been the best, so that nothing is judged without it."""
+    saved = store.find()
+    if store.left_out:
+        raise DataError(store.left_out[0])
+    return BaselineSource(name=text, kind="best", saved=saved, items=store.items)
+
+
 def _of_folder(text: str, path: Path) -> BaselineSource:
     if (path / SUMMARY).is_file():
         return _of_run(text, path)
     if (path / FOLDER).is_dir():
-        store = ResultStore(path)
-        return BaselineSource(
-            name=text, kind="best", saved=store.find(), items=store.items, left_out=store.left_out
-        )
+        return _of_store(text, ResultStore(path))
     raise GateError(
         f"{text} is the folder of no finished run (no {SUMMARY}), and no results folder (no {FOLDER}/)"
     )

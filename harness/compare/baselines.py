@@ -43,14 +43,12 @@ State = Literal["chosen", "first", "apart", "absent", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineSource:
-    """A source of baselines: its name in messages, its kind, its results, a way to load their items,
-    and saved results that cannot be read."""
+    """A source of baselines: its name in messages, its kind, its results, and a way to load their items."""
 
     name: str
     kind: Literal["best", "run", "none"]
     saved: Sequence[StoredResult] = ()
     items: Callable[[StoredResult], ItemScores] | None = None
-    left_out: Sequence[str] = ()
 
     def load(self, saved: StoredResult) -> Entry:
         """The result with its items; raises ``DataError`` where they are gone or cannot be read."""

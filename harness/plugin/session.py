@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 class EvalSession:
     """A run in this process. ``fault`` is a line about a person's mistake, for which the run does not begin."""
 
-    # Create
-
     def __init__(self, config: pytest.Config, told: Mapping[str, Any]) -> None:
         """``told`` is what ``for_workers`` returns; it is empty for a session that begins by itself."""
         self.config = config
@@ -150,8 +148,6 @@ class EvalSession:
             return {"fault": self.fault, "run": ""}
         return {"run": str(self.directory.path), "checkpoints": self.collection.give(), "fault": None}
 
-    # Collect
-
     def give_checkpoints(self, metafunc: pytest.Metafunc) -> None:
         """Parametrize an ordinary test that asks for a checkpoint, or its engine, by those of the run."""
         if self.fault is None and declared(metafunc.function) is None and self.settings.checkpoint:
@@ -236,8 +232,6 @@ class EvalSession:
             told += [f"failed to load {one.name}: {one.message}" for one in self.collection.failed]
             told += [f"deselected {line}" for line in self.collection.deselected]
         return told
-
-    # Start
 
     def start(self, items: list[pytest.Item]) -> None:
         """Get ready to answer what was collected, in a process that answers."""
@@ -339,8 +333,6 @@ class EvalSession:
         except OSError as error:
             raise pytest.UsageError(self.directory.unwritten(error)) from None
 
-    # Items
-
     def engine(self, info: CheckpointInfo) -> Engine:
         """Return the checkpoint, loaded once in this process.
 
@@ -404,8 +396,6 @@ class EvalSession:
     def worker_crashed(self, item: str) -> bool:
         """Take note of a worker that died in an item; return whether the item runs once more."""
         return self._controller is not None and self._controller.worker_crashed(item)
-
-    # Finish
 
     def check(self) -> None:
         """Let the engine check, after the last item, that it answers as at the beginning."""
@@ -493,8 +483,6 @@ class EvalSession:
             return
         if self._controller is not None:
             self._controller.say_last_lines(session.exitstatus)
-
-    # Close
 
     def close(self) -> None:
         """End what is still running, and free memory."""

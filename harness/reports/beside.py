@@ -96,7 +96,7 @@ def _targets(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Path]
 
 def _foreign(target: Path) -> str | None:
     """The reason why a file must stay as it is: no run of this harness wrote it. None where there is none, or ours."""
-    if not target.exists():
+    if not target.exists() or target.is_dir():  # which the system itself keeps from being replaced
         return None
     try:
         content = read_json(target)

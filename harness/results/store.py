@@ -86,7 +86,7 @@ class ResultStore:
         except FileNotFoundError:  # removed by another process since it was listed
             return None
         except (OSError, ValueError, HarnessError) as error:
-            line = f"{shown_path(path)}: left out, it cannot be read ({error}); remove it"
+            line = f"{shown_path(path)}: cannot be read ({error}), and is left out; remove it"
             if line not in self.left_out:
                 self.left_out.append(line)
             _tell(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +17,8 @@ COLLECTED: Final = "collected.json"
 
 
 def ended(folder: Path) -> bool:
-    """Return whether a run has summed up."""
-    return (folder / SUMMARY).is_file()
+    """Return whether a run has summed up, or something lies where its summary belongs."""
+    return os.path.lexists(folder / SUMMARY)
 
 
 def summary_so_far(folder: Path) -> Summary:

@@ -113,7 +113,7 @@ def test_a_broken_entry_is_named_with_what_to_do(tmp_path: Path, content: str) -
     path = store.save(saved(), items())
     path.write_text(content, encoding="utf-8")
     assert store.find() == []
-    assert re.search(rf"{path.name}: left out, it cannot be read .*; remove it", store.left_out[0])
+    assert re.search(rf"{path.name}: cannot be read .*; remove it", store.left_out[0])
 
 
 def test_items_whose_columns_differ_in_length_are_refused(tmp_path: Path) -> None:

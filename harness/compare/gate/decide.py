@@ -93,7 +93,7 @@ def decide(
         alpha=plan.alpha,
         lines=tuple(lines),
         pooled=tuple(line for _, line in judged if line is not None),
-        notes=(*_left_out(cases, source, lines), *_other_prompts(lines), *source.left_out),
+        notes=(*_left_out(cases, source, lines), *_other_prompts(lines)),
         fault=f"{source.name} has no result of any benchmark of this run" if nothing else None,
     )
 

@@ -78,10 +78,11 @@ def notes_of(*messages: str) -> tuple[str, ...]:
 
 
 def test_a_note_is_one_line_without_control_characters_bounded_and_told_once() -> None:
-    noted = notes_of("\x1b[31mwrong\x1b[0m\x07\n\tnumber\u202e", "wrong number", "x" * 5000)
-    assert noted[0] == "a/model: transformers warns: wrong number"
-    assert len(noted) == 2
-    assert len(noted[1]) < 400
+    noted = notes_of("\x1b[31mwrong\x1b[0m\x07\n\tnumber\u202e", "wrong number", "wrong\nnumber", "x" * 5000)
+    assert noted[0] == "a/model: transformers warns: wrong<U+0007> number<U+202E>"
+    assert noted[1] == "a/model: transformers warns: wrong number"
+    assert len(noted) == 3
+    assert len(noted[2]) < 400
 
 
 def test_of_many_warnings_the_first_are_noted_and_the_others_counted() -> None:
