@@ -19,12 +19,11 @@ from harness.core.errors import BenchmarkError, HarnessError
 from harness.core.files import shown_path, unwritable, write_atomic
 from harness.plugin.replay import Replay
 from harness.reports.files import write_results
-from harness.results.aggregate import summarize
 from harness.results.journal import Journal, latest, read_journal
 from harness.results.records import Record
 from harness.results.rows import results_csv
 from harness.results.run_directory import RunDirectory
-from harness.results.summary import Summary
+from harness.results.unfinished import summary_of
 
 CSV: Final = ".csv"
 
@@ -73,7 +72,7 @@ def run(options: argparse.Namespace) -> Output:
         _write(target, folder, found.records)
         data["written"] = str(target)
     return Output(
-        data, "\n".join(_lines(found, target)), csv=lambda: results_csv(_summary(folder, found.records))
+        data, "\n".join(_lines(found, target)), csv=lambda: results_csv(summary_of(folder, found.records))
     )
 
 
@@ -90,7 +89,7 @@ def _check_target(target: Path) -> None:
 def _write(target: Path, folder: Path, records: Sequence[Record]) -> None:
     """Write a table, or a run's folder with a journal, which all commands read and no later run takes scores from."""
     if target.suffix == CSV:
-        write_atomic(target, results_csv(_summary(folder, records)))
+        write_atomic(target, results_csv(summary_of(folder, records)))
         return
     old, new = RunDirectory(folder), RunDirectory(target)
     new.make()
@@ -103,7 +102,7 @@ def _write(target: Path, folder: Path, records: Sequence[Record]) -> None:
     with Journal(target, "main") as journal:
         for record in records:
             journal.append(record)
-    write_results(_summary(target, records))
+    write_results(summary_of(target, records))
 
 
 def _lines(found: Rescored, target: Path | None) -> Iterator[str]:
@@ -153,23 +152,6 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
         before, after = zip(*pairs, strict=True)
         found.means[name] = (sum(before) / len(pairs), sum(after) / len(pairs))
     return found
-
-
-def _summary(folder: Path, records: Sequence[Record]) -> Summary:
-    """The results of the run by today's scores."""
-    directory = RunDirectory(folder)
-    manifest = directory.read_manifest()
-    items, declarations, deselected = directory.read_collected()
-    return summarize(
-        records,
-        declarations,
-        items,
-        run_id=directory.run_id,
-        directory=str(folder),
-        manifest=manifest,
-        checkpoints=manifest.get("checkpoints", []),
-        deselected=deselected,
-    )
 
 
 def _different(

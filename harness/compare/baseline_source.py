@@ -18,9 +18,9 @@ from pathlib import Path
 from harness.compare.baselines import BaselineSource
 from harness.compare.load import read_file
 from harness.compare.named_baselines import list_named_baselines, pinned, read_named_baseline
+from harness.core.checksum import read_summed
 from harness.core.errors import DataError, GateError, HarnessError
 from harness.core.files import shown_path
-from harness.core.reading import read_json
 from harness.core.text import did_you_mean
 from harness.results.journal import latest, read_journal
 from harness.results.store import FOLDER, ResultStore
@@ -52,7 +52,7 @@ def _of_file(text: str, path: Path) -> BaselineSource:
     if path.name == SUMMARY:
         return _of_run(text, path.parent)
     try:
-        saved = saved_from_json(read_json(path))
+        saved = saved_from_json(read_summed(path))
     except (OSError, ValueError, HarnessError):
         return _of_results_file(text, path)
     store = ResultStore(path.parent.parent.parent)
@@ -145,6 +145,6 @@ def _place(saved: StoredResult) -> tuple[str, str]:
 def _read_summary(folder: Path) -> Summary:
     path = folder / SUMMARY
     try:
-        return summary_from_json(read_json(path))
+        return summary_from_json(read_summed(path))
     except (OSError, ValueError, AttributeError, HarnessError) as error:
         raise GateError(f"{path}: cannot be read ({error}); name another run") from None

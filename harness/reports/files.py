@@ -17,12 +17,14 @@ soon as its setup passed; this section comes from the journal and is the one to 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.compare.formats import korean_mlm, result_formats
 from harness.compare.formats.base import WritableFormat
+from harness.core.checksum import summed_pieces
 from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA, file_name, write_atomic, write_json
 from harness.core.keys import masked
@@ -41,14 +43,16 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     """
     folder = Path(summary.directory) if directory is None else directory
     best = korean_mlm.best(korean_mlm.rows(summary))
-    plain: dict[str, Any] = {SUMMARY: {**summary_json(summary), "best": best}}
+    numbers = json.dumps(
+        {**summary_json(summary), "best": best}, ensure_ascii=False, allow_nan=False, indent=2
+    )
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
-    plain |= {name: benchmark_facts(summary, declaration) for name, declaration in benchmarks.items()}
+    plain = {name: benchmark_facts(summary, declaration) for name, declaration in benchmarks.items()}
     text = {
         "errors.log": _error_log(summary),
         RESULTS: results_csv(summary),
     }
-    files = plain | _of_formats(summary, benchmarks) | text
+    files = {SUMMARY: "".join(summed_pieces([numbers]))} | plain | _of_formats(summary, benchmarks) | text
     _write(folder, files)
     _write(folder, {PAGE: run_page(summary)})
     return [folder / name for name in (*files, PAGE)]

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from harness.core.errors import JournalError
 from harness.core.files import SCHEMA
 from harness.core.reading import open_regular
-from harness.results.journal import is_summed, lines_of, read_line
+from harness.results.journal import check_line, lines_of, read_line
 from harness.results.records import STATUSES, Record
 from harness.results.store_entry import ItemScores
 
@@ -101,7 +101,7 @@ _Fields: TypeAlias = tuple[bytes, str, str, str, str, dict[str, float], str | No
 
 def _fields(found: _Found, line: bytes, path: Path, number: int) -> _Fields:
     try:
-        if is_summed(line) and (head := found.head(line)) is not None:
+        if check_line(line) and (head := found.head(line)) is not None:
             return head
         one = read_line(line)
     except JournalError as error:

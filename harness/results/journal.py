@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import operator
 import os
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, NamedTuple
 
+from harness.core.checksum import is_summed
+from harness.core.checksum import summed as summed_line
 from harness.core.errors import JournalError
 from harness.core.reading import open_regular, parsed
 from harness.results.records import Record, check_ranges, from_json, to_json
@@ -30,15 +30,9 @@ from harness.results.records import Record, check_ranges, from_json, to_json
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EXCHANGES: Final = b'"exchanges":'
 _BEGIN: Final = b'{"schema":'
-_CHECKSUM: Final = b',"crc32":"'
-_TAIL: Final = len(_CHECKSUM) + len('01234567"}\n')
-_LIKE: Final = 5
-"""The bytes of a checksum's name that are left of it where it is damaged itself."""
-
 _MOST_LINE: Final = 1 << 28
 """The bytes that a line may have; a file without line breaks is no journal, however long it is."""
 
-DAMAGED: Final = "damaged, its checksum is that of another line; the same command asks for the item again"
 _ALIKE: Final = (
     *("benchmark", "checkpoint", "status", "group", "reused_from"),
     *("scores", "programs", "weak_tests", "told", "exchanges"),
@@ -97,19 +91,15 @@ class Journal:
 
 def line_of(record: Record) -> bytes:
     """Return the record's line."""
-    body = _ENCODER.encode(to_json(record))[:-1].encode("utf-8", "backslashreplace")
-    return b'%b%b%08x"}\n' % (body, _CHECKSUM, zlib.crc32(body))
+    return summed_line(_ENCODER.encode(to_json(record))[:-1].encode("utf-8", "backslashreplace"))
 
 
-def is_summed(line: bytes) -> bool:
+def check_line(line: bytes) -> bool:
     """Return whether a line has a checksum, which is then right; raises ``JournalError`` for a damaged line."""
-    end = len(line) - _TAIL
-    if line.startswith(_CHECKSUM, max(end, 0)):
-        if line.endswith(b'%08x"}\n' % zlib.crc32(memoryview(line)[:end])):
-            return True
-    elif sum(map(operator.eq, _CHECKSUM, line[max(end, 0) :])) < _LIKE:
-        return False
-    raise JournalError(DAMAGED)
+    try:
+        return is_summed(line)
+    except ValueError as error:
+        raise JournalError(f"{error}; the same command asks for the item again") from None
 
 
 def lines_of(shard: IO[bytes]) -> Iterator[bytes]:
@@ -219,7 +209,7 @@ class _Counting:
 def read_line(line: bytes) -> Record:
     """Return the record of one line. Raises ``JournalError`` where it is none, or damaged."""
     try:
-        return _record(_object(line), summed=is_summed(line))
+        return _record(_object(line), summed=check_line(line))
     except ValueError as error:
         raise JournalError(f"no record: {error}") from error
 
@@ -295,7 +285,7 @@ def _records(
         if not line.endswith(b"\n"):
             return  # a line without its end was never finished: the item counts as not recorded
         try:
-            summed = is_summed(line)
+            summed = check_line(line)
             if wanted is not None and not wanted(line):
                 continue
             found = _object(line) if exchanges else _beginning(line, summed=summed)

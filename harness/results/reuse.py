@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from harness.checkpoints.fingerprint import WEAK
+from harness.core.checksum import read_summed
 from harness.core.conditions import same_answers
 from harness.core.errors import JournalError
 from harness.core.files import SCHEMA, shown_path, write_atomic
 from harness.core.reading import open_regular, parsed, read_json
-from harness.results.journal import is_summed, lines_of, read_line
+from harness.results.journal import check_line, lines_of, read_line
 from harness.results.records import Record
 from harness.results.summary import SUMMARY, Declaration
 
@@ -112,7 +113,7 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
 def _completed(directory: Path, checkpoint: str, benchmark: str) -> bool:
     """Return whether a run has an answer for every item of a benchmark that it collected."""
     try:
-        results = read_json(directory / SUMMARY)["results"]
+        results = read_summed(directory / SUMMARY)["results"]
         mine = [one for one in results if (one["checkpoint"], one["benchmark"]) == (checkpoint, benchmark)]
         return bool(mine) and not any(one["errors"] + one["timeouts"] + one["lost"] for one in mine)
     except (OSError, ValueError, KeyError, TypeError):
@@ -268,7 +269,7 @@ def _lines(path: Path, damaged: list[str]) -> Iterator[tuple[_Place, tuple[str, 
                 if not line.endswith(b"\n"):
                     return  # it was never finished
                 try:
-                    is_summed(line)
+                    check_line(line)
                     if (head := _HEAD.search(line)) is None:
                         raise JournalError("no record")
                     item, *names, status = head.groups()

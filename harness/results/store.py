@@ -12,16 +12,15 @@ and belongs to one run, so simultaneous runs do not interfere.
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from harness.core.checksum import read_summed, summed_pieces
 from harness.core.errors import DataError, HarnessError
 from harness.core.files import file_name, shown_path, write_atomic
 from harness.core.json_pieces import json_pieces
-from harness.core.reading import read_json
 from harness.results.store_entry import (
     ItemScores,
     StoredResult,
@@ -68,7 +67,7 @@ class ResultStore:
         """Return the scores of an entry. Raises ``DataError`` where they are gone or broken."""
         path = self._written(saved).with_suffix(_ITEMS)
         try:
-            return items_from_json(read_json(path))
+            return items_from_json(read_summed(path))
         except (OSError, ValueError, HarnessError) as error:
             raise DataError(
                 f"{path}: cannot be read ({error}); remove it, and score the checkpoint again"
@@ -82,7 +81,7 @@ class ResultStore:
 
     def _read(self, path: Path) -> StoredResult | None:
         try:
-            return saved_from_json(read_json(path))
+            return saved_from_json(read_summed(path))
         except FileNotFoundError:  # removed by another process since it was listed
             return None
         except (OSError, ValueError, HarnessError) as error:
@@ -107,7 +106,7 @@ class ResultStore:
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
     pieces = json_pieces(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    write_atomic(path, itertools.chain(pieces, ["\n"]))
+    write_atomic(path, summed_pieces(pieces))
 
 
 @functools.cache

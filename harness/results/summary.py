@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from harness.core.checksum import read_summed
 from harness.core.data_files import DatasetInfo
 from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA, check_kind
 from harness.core.marks import Extent
-from harness.core.reading import read_json, typed
+from harness.core.reading import typed
 from harness.results.usage import Usage
 
 SUMMARY: Final = "summary.json"
@@ -291,7 +292,7 @@ def load_summary(directory: Path) -> Summary:
     """
     path = directory / SUMMARY
     try:
-        data = read_json(path)
+        data = read_summed(path)
         if not isinstance(data, dict):
             raise HarnessError("not a JSON object")
         return replace(summary_from_json(data), directory=str(directory))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from harness.core.errors import HarnessError
 from harness.results.aggregate import summarize
 from harness.results.journal import latest, read_journal
+from harness.results.records import Record
 from harness.results.run_directory import RunDirectory
 from harness.results.summary import SUMMARY, Summary, load_summary
+from harness.results.usage import Usage
 
 COLLECTED: Final = "collected.json"
 """A file that every run has before it asks anything."""
@@ -28,14 +31,28 @@ def summary_so_far(folder: Path) -> Summary:
     """
     if ended(folder):
         return load_summary(folder)
+    try:
+        usage = RunDirectory(folder).read_usage()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HarnessError(f"{folder}: cannot be read: {error}") from None
+    return summary_of(folder, latest(read_journal(folder)), usage=usage)
+
+
+def summary_of(
+    folder: Path, records: Iterable[Record] | Mapping[str, Record], *, usage: Sequence[Usage] = ()
+) -> Summary:
+    """Return the summary of these records by what the run's folder says of its items, benchmarks and checkpoints.
+
+    Raises ``HarnessError`` where its files cannot be read.
+    """
     directory = RunDirectory(folder)
     try:
         items, declarations, deselected = directory.read_collected()
-        manifest, usage = directory.read_manifest(), directory.read_usage()
+        manifest = directory.read_manifest()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HarnessError(f"{folder}: cannot be read: {error}") from None
     return summarize(
-        latest(read_journal(folder)),
+        records,
         declarations,
         items,
         run_id=directory.run_id,

@@ -162,3 +162,18 @@ def test_a_result_has_the_step_that_the_trainer_wrote_not_its_place_in_the_serie
     assert (found.step, found.fingerprint, found.scored, found.complete) == (step, "f", 7, True)
     assert found.composites == DECLARATIONS["real_coref"].composites
     assert "device_kind" not in found.conditions
+
+
+@pytest.mark.parametrize(("end", "before", "after"), [(".json", "0.5", "0.9"), (".items.json", "1.0", "0.0")])
+def test_a_number_that_has_changed_on_the_disk_is_not_believed(
+    tmp_path: Path, end: str, before: str, after: str
+) -> None:
+    store = ResultStore(tmp_path)
+    path = store.save(saved(), items()).with_suffix(end)
+    path.write_text(path.read_text(encoding="utf-8").replace(before, after, 1), encoding="utf-8")
+    if end == ".json":
+        assert not store.find()
+        assert "damaged" in store.left_out[0]
+    else:
+        with pytest.raises(DataError, match="damaged"):
+            store.items(saved())

@@ -12,18 +12,16 @@ import pytest
 
 from harness.checkpoints import fingerprint
 from harness.core.errors import CheckpointError
-from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer
-from harness.engines.base import Engine
+from harness.core.requests import GenerateAnswer
 from harness.engines.pool import EnginePool
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.pool import SharedModel
+from tests.support.by_peft import MASKED, WRITTEN, best_filling, by_peft, expected, loaded, logprobs
 from tests.support.resolved import only
 from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked
 
 SETTINGS = ModelSettings(device="cpu", threads=1)
-ASKED = [Loglikelihood("The answer is", f" {word}") for word in ("42", "the river", "a dog", "small")]
-WRITTEN = [Generate(f"{word} was", max_new_tokens=12) for word in ("The river", "She", "A question")]
 QV = ["q_proj", "v_proj"]
 
 LORA: dict[str, dict[str, Any]] = {
@@ -129,41 +127,6 @@ def trained(folder: Path, base: Path, kind: str, options: dict[str, Any], *, mas
         model.peft_config["default"].base_model_name_or_path = str(base)
         model.save_pretrained(str(folder))
     return folder
-
-
-def loaded(base: Path, *, masked: bool = False) -> Any:
-    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
-
-    return (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_pretrained(base)
-
-
-def by_peft(base: Path, adapter: Path, *, masked: bool = False) -> Any:
-    from peft import PeftModel
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return PeftModel.from_pretrained(loaded(base, masked=masked), str(adapter)).eval()
-
-
-def expected(base: Path, adapter: Path) -> list[float]:
-    import torch
-    from transformers import AutoTokenizer
-
-    model, tokenizer = by_peft(base, adapter), AutoTokenizer.from_pretrained(base)
-    found = []
-    for asked in ASKED:
-        context, whole = map(tokenizer.encode, (asked.context, asked.context + asked.continuation))
-        with torch.inference_mode():
-            logits = model(input_ids=torch.tensor([whole])).logits[0].log_softmax(-1)
-        places = range(len(context), len(whole))
-        found.append(sum(float(logits[place - 1, whole[place]]) for place in places))
-    return found
-
-
-def logprobs(engine: Engine) -> list[float]:
-    answers = engine.answer(ASKED)
-    assert all(isinstance(answer, LoglikelihoodAnswer) for answer in answers)
-    return [answer.logprob for answer in answers if isinstance(answer, LoglikelihoodAnswer)]
 
 
 def scored(folder: Path) -> list[float]:
@@ -275,8 +238,6 @@ def test_experts_that_transformers_has_merged_since_are_converted(tmp_path: Path
 
 @pytest.mark.parametrize("options", [{"use_dora": True}, {"modules_to_save": ["cls"]}], ids=["DoRA", "head"])
 def test_masked_models_take_them_too(tmp_path: Path, options: dict[str, Any]) -> None:
-    import torch
-    from transformers import AutoTokenizer
 
     from harness.core.requests import FillMask, FillMaskAnswer
 
@@ -284,15 +245,10 @@ def test_masked_models_take_them_too(tmp_path: Path, options: dict[str, Any]) ->
     options = {"r": 4, "target_modules": ["query", "value"], **options}
     folder = trained(tmp_path / "lora", base, "LORA", options, masked=True)
     engine = open_engine(only(folder), SETTINGS)
-    (answer,) = engine.answer([FillMask("the answer is [MASK] .", 1)])
+    (answer,) = engine.answer([FillMask(MASKED, 1)])
     engine.close()
-    model, tokenizer = by_peft(base, folder, masked=True), AutoTokenizer.from_pretrained(base)
-    inputs = tokenizer("the answer is [MASK] .", return_tensors="pt")
-    place = inputs["input_ids"][0].tolist().index(tokenizer.mask_token_id)
-    with torch.inference_mode():
-        best = model(**inputs).logits[0, place].log_softmax(-1).max()
     assert isinstance(answer, FillMaskAnswer)
-    assert answer.candidates[0].logprob == pytest.approx(float(best), abs=1e-3)
+    assert answer.candidates[0].logprob == pytest.approx(best_filling(base, folder), abs=1e-3)
 
 
 @pytest.mark.parametrize("name", [*KINDS, "DoRA", "modules trained whole", "tokens", "parameters"])

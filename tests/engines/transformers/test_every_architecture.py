@@ -74,10 +74,10 @@ class Plain:
 
     def __init__(self, auto: Any, folder: Path, dtype: Dtype) -> None:
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
         self._how = {"use_cache": False} if auto is AutoModelForCausalLM else {}
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
         self._load = lambda: auto.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
         self._model = self._load()
 

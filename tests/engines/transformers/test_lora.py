@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +14,18 @@ from harness.core.errors import CheckpointError
 from harness.core.requests import (
     FillMask,
     FillMaskAnswer,
-    Generate,
     GenerateAnswer,
-    Loglikelihood,
-    LoglikelihoodAnswer,
 )
 from harness.engines.base import Engine
 from harness.engines.pool import EnginePool
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
+from tests.support.by_peft import ASKED, MASKED, WRITTEN, best_filling, by_peft, expected, logprobs
 from tests.support.engines import DEVICE, generates_together
 from tests.support.resolved import only
 from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked, trainer_state
 
 SETTINGS = ModelSettings(device=DEVICE, threads=1)
-ASKED = [Loglikelihood("The answer is", f" {word}") for word in ("42", "the river", "a dog", "small")]
-WRITTEN = [Generate(f"{word} was", max_new_tokens=12) for word in ("The river", "She", "A question")]
 
 
 @pytest.fixture(scope="module")
@@ -54,43 +49,9 @@ def change_config(folder: Path, **values: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **values}), encoding="utf-8")
 
 
-def logprobs(engine: Engine) -> list[float]:
-    answers = engine.answer(ASKED)
-    assert all(isinstance(answer, LoglikelihoodAnswer) for answer in answers)
-    return [answer.logprob for answer in answers if isinstance(answer, LoglikelihoodAnswer)]
-
-
 def texts(engine: Engine) -> list[str]:
     answers = engine.answer(WRITTEN)
     return [answer.samples[0].text for answer in answers if isinstance(answer, GenerateAnswer)]
-
-
-def by_peft(base: Path, adapter: Path, *, masked: bool = False) -> Any:
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
-
-    model = (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_pretrained(base)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PEFT's: it uses what transformers calls old
-        return PeftModel.from_pretrained(model, adapter).eval()
-
-
-def expected(base: Path, adapter: Path) -> list[float]:
-    """The log-probabilities by PEFT's own model, straight from its logits."""
-    import torch
-    from transformers import PreTrainedTokenizerFast
-
-    model, tokenizer = by_peft(base, adapter), PreTrainedTokenizerFast.from_pretrained(base)
-    found = []
-    for asked in ASKED:
-        context, whole = (
-            tokenizer.encode(text) for text in (asked.context, asked.context + asked.continuation)
-        )
-        with torch.inference_mode():
-            logits = model(torch.tensor([whole])).logits[0].log_softmax(-1)
-        places = range(len(context), len(whole))
-        found.append(sum(float(logits[place - 1, whole[place]]) for place in places))
-    return found
 
 
 def test_an_adapter_is_described_with_its_base(base: Path, copied: Path) -> None:
@@ -163,21 +124,14 @@ def test_texts_are_those_of_peft(base: Path, adapter: Path) -> None:
 
 
 def test_a_masked_models_adapter_fills_masks_as_peft_does(tmp_path: Path) -> None:
-    import torch
-    from transformers import AutoTokenizer
 
     base = tiny_masked(tmp_path / "base")
     adapter = tiny_adapter(tmp_path / "lora", base, targets=("query", "value", "dense"))
     engine = open_engine(only(adapter), SETTINGS)
-    (answer,) = engine.answer([FillMask("the answer is [MASK] .", 1)])
+    (answer,) = engine.answer([FillMask(MASKED, 1)])
     engine.close()
-    model, tokenizer = by_peft(base, adapter, masked=True), AutoTokenizer.from_pretrained(base)
-    inputs = tokenizer("the answer is [MASK] .", return_tensors="pt")
-    place = inputs["input_ids"][0].tolist().index(tokenizer.mask_token_id)
-    with torch.inference_mode():
-        best = model(**inputs).logits[0, place].log_softmax(-1).max()
     assert isinstance(answer, FillMaskAnswer)
-    assert answer.candidates[0].logprob == pytest.approx(float(best), abs=1e-4)
+    assert answer.candidates[0].logprob == pytest.approx(best_filling(base, adapter), abs=1e-4)
 
 
 def test_base_and_adapters_share_one_model_and_answer_as_they_do_alone(
