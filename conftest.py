@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["harness.plugin"]
+pytest_plugins = ["pytest_touchstone.plugin"]

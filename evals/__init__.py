@@ -1,1 +1,1 @@
-"""The shipped benchmarks, one file each; an installed package has them as ``harness.evals``."""
+"""The shipped benchmarks, one file each; an installed package has them as ``pytest_touchstone.evals``."""

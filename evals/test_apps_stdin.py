@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, Scores, benchmark
-from harness.metrics.code import APPS_STOPS, STDIO, STDIO_TASKS, StdioRow, apps_row
+from pytest_touchstone import Dataset, FewShot, Scores, benchmark
+from pytest_touchstone.metrics.code import APPS_STOPS, STDIO, STDIO_TASKS, StdioRow, apps_row
 
 
 @benchmark(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, LmEval, Scores, benchmark
-from harness.metrics.arc import ARC, ArcRow, arc_answers
+from pytest_touchstone import Dataset, FewShot, LmEval, Scores, benchmark
+from pytest_touchstone.metrics.arc import ARC, ArcRow, arc_answers
 
 
 @benchmark(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, Graded, Scores, Shot, benchmark
-from harness.metrics.bbh import BBH, BBH_HUB, BbhRow, answer_of, bbh_header
+from pytest_touchstone import Dataset, FewShot, Graded, Scores, Shot, benchmark
+from pytest_touchstone.metrics.bbh import BBH, BBH_HUB, BbhRow, answer_of, bbh_header
 
 
 def prompt(row: BbhRow) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, Graded, Scores, benchmark
-from harness.metrics.bbh import BBH, BBH_HUB, BbhRow, bbh_header, flexible_answer, same
+from pytest_touchstone import Dataset, FewShot, Graded, Scores, benchmark
+from pytest_touchstone.metrics.bbh import BBH, BBH_HUB, BbhRow, bbh_header, flexible_answer, same
 
 
 @benchmark(

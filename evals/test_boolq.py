@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import BITS, BITS_PER_BYTE, ask_choices
-from harness.metrics.passages import BoolqRow, boolq_row
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, ask_choices
+from pytest_touchstone.metrics.passages import BoolqRow, boolq_row
 
 ANSWERS = ("no", "yes")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import ask_choices
-from harness.metrics.korean.click import ClickRow, click_category, click_row
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone.metrics import ask_choices
+from pytest_touchstone.metrics.korean.click import ClickRow, click_category, click_row
 
 
 @benchmark(

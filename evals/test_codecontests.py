@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import ChatForm, Dataset, FewShot, Scores, benchmark
-from harness.metrics.code import FENCE_STOPS, STDIO, STDIO_TASKS, StdioRow, contest_row
+from pytest_touchstone import ChatForm, Dataset, FewShot, Scores, benchmark
+from pytest_touchstone.metrics.code import FENCE_STOPS, STDIO, STDIO_TASKS, StdioRow, contest_row
 
 TASK = (
     "Write a Python program that solves this problem. It reads from the standard input and prints to the "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import LabelledChoices, ask_choices, lettered
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone.metrics import LabelledChoices, ask_choices, lettered
 
 
 class Row(TypedDict):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, Generate, Graded, Scores, Shot, benchmark
-from harness.metrics.drop import DropRow, drop_row, grade_drop, listed_spans
+from pytest_touchstone import Dataset, FewShot, Generate, Graded, Scores, Shot, benchmark
+from pytest_touchstone.metrics.drop import DropRow, drop_row, grade_drop, listed_spans
 
 
 def prompt(row: DropRow) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
-from harness.metrics import ask_choices
+from pytest_touchstone import Dataset, FewShot, Loglikelihood, Scores, benchmark
+from pytest_touchstone.metrics import ask_choices
 
 ANSWERS = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3", "Correct Answer")
 

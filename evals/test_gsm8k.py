@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, Generate, LmEval, Scores, Shot, benchmark
-from harness.metrics.gsm8k import grade_gsm8k
+from pytest_touchstone import Dataset, FewShot, Generate, LmEval, Scores, Shot, benchmark
+from pytest_touchstone.metrics.gsm8k import grade_gsm8k
 
 
 class Row(TypedDict):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import FewShot, Scores, benchmark
-from harness.metrics.korean.haerae import HaeraeRow, haerae_choice, haerae_part
+from pytest_touchstone import FewShot, Scores, benchmark
+from pytest_touchstone.metrics.korean.haerae import HaeraeRow, haerae_choice, haerae_part
 
 
 @benchmark("haerae_general_knowledge", **haerae_part("general_knowledge"))

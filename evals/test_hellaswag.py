@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
-from harness.metrics.hellaswag import HellaswagRow, hellaswag_query, hellaswag_shot, without_marks
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
+from pytest_touchstone.metrics.hellaswag import HellaswagRow, hellaswag_query, hellaswag_shot, without_marks
 
 
 @benchmark(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, Generate, RunProgram, Scores, benchmark
-from harness.metrics.code import (
+from pytest_touchstone import Dataset, FewShot, Generate, RunProgram, Scores, benchmark
+from pytest_touchstone.metrics.code import (
     HUMANEVAL,
     HUMANEVAL_STOPS,
     MBPP_STOPS,

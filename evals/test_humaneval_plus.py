@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, Scores, benchmark
-from harness.metrics.code import PLUS_FUNCTION_STOPS, PLUS_TASKS, PlusRow, ask_plus
+from pytest_touchstone import Dataset, FewShot, Scores, benchmark
+from pytest_touchstone.metrics.code import PLUS_FUNCTION_STOPS, PLUS_TASKS, PlusRow, ask_plus
 
 
 @benchmark(
@@ -20,8 +20,9 @@ def test_humaneval_plus(example: PlusRow, fewshot: FewShot) -> Scores:
     Prompt: the function's beginning, stripped, and a line break. A completion ends at EvalPlus's stops: a new
     definition, import, assertion, ``print`` or ``main``. A chat is asked, and its answer cut, as for ``humaneval``.
 
-    The program's outputs are compared with those of the canonical solution (``harness.metrics.code.plus_rules``), which
-    runs once in the sandbox, never beside a program; its outputs are kept in the cache.
+    The program's outputs are compared with those of the canonical solution
+    (``pytest_touchstone.metrics.code.plus_rules``), which runs once in the sandbox, never beside a program; its outputs
+    are kept in the cache.
 
     - ``pass@k`` (primary: k = 1): of k samples at least one is right on all inputs, the task's own and EvalPlus's.
     - ``base_pass@k``: right on the task's own inputs. Both are verdicts on the same samples.

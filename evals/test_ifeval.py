@@ -6,8 +6,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, Generate, Scores, benchmark
-from harness.metrics.ifeval import IFEVAL_METRICS, IFEVAL_POOLED, grade_ifeval
+from pytest_touchstone import Dataset, FewShot, Generate, Scores, benchmark
+from pytest_touchstone.metrics.ifeval import IFEVAL_METRICS, IFEVAL_POOLED, grade_ifeval
 
 
 class Row(TypedDict):
@@ -44,9 +44,9 @@ def test_ifeval(example: Row, fewshot: FewShot) -> Scores:
     - ``prompt_level_loose_acc``, ``inst_level_loose_acc``: an instruction counts as followed if it is in any of eight
       texts: the text, without its first line, its last, both, and each of these without asterisks.
 
-    The rules are in ``harness.metrics.ifeval.instructions``. An empty text follows nothing. Languages are those that
-    langdetect finds, seeded, so that a text always has the same; the reference draws anew. Prompts 1122 and 1129 ask
-    for a "letter" that is none ("#", "!"): the reference counts a letter drawn at random, ours that sign.
+    The rules are in ``pytest_touchstone.metrics.ifeval.instructions``. An empty text follows nothing. Languages are
+    those that langdetect finds, seeded, so that a text always has the same; the reference draws anew. Prompts 1122 and
+    1129 ask for a "letter" that is none ("#", "!"): the reference counts a letter drawn at random, ours that sign.
 
     Not comparable: the mean of the four, or of two, which some cards quote; texts with a reasoning in front; other
     limits of tokens. A chat template is used unless ``--eval-chat off`` is given; lm-evaluation-harness uses one only

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import ask_choices
-from harness.metrics.korean.kmmlu import (
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone.metrics import ask_choices
+from pytest_touchstone.metrics.korean.kmmlu import (
     KMMLU_GROUPS,
     KMMLU_SUBJECTS,
     LETTERS,

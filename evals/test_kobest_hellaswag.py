@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness import FewShot, Scores, benchmark
-from harness.metrics import CHOICE_METRICS, ChoiceScores, argmax, score_choices
-from harness.metrics.korean.kobest import KobestRow, kobest_task
+from pytest_touchstone import FewShot, Scores, benchmark
+from pytest_touchstone.metrics import CHOICE_METRICS, ChoiceScores, argmax, score_choices
+from pytest_touchstone.metrics.korean.kobest import KobestRow, kobest_task
 
 
 @benchmark("kobest_hellaswag", **kobest_task("hellaswag"), primary="acc_norm", metrics=CHOICE_METRICS)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import Scores, benchmark
-from harness.metrics.korean.kobest import KobestRow, kobest_masked, kobest_text
+from pytest_touchstone import Scores, benchmark
+from pytest_touchstone.metrics.korean.kobest import KobestRow, kobest_masked, kobest_text
 
 
 @benchmark("kobest_copa_masked", **kobest_masked("copa"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark, perplexity
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark, perplexity
 
 
 class Passage(TypedDict):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, Scores, benchmark
-from harness.metrics.code import DOCSTRING_STOPS, MBPP, MBPP_STOPS, MbppRow, evalplus_chat
-from harness.metrics.code.mbpp import MBPP_HUB, MBPP_TASKS, docstring_prompt
+from pytest_touchstone import Dataset, FewShot, Scores, benchmark
+from pytest_touchstone.metrics.code import DOCSTRING_STOPS, MBPP, MBPP_STOPS, MbppRow, evalplus_chat
+from pytest_touchstone.metrics.code.mbpp import MBPP_HUB, MBPP_TASKS, docstring_prompt
 
 
 @benchmark(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, Scores, benchmark
-from harness.metrics.code import PLUS_DOCSTRING_STOPS, PLUS_TASKS, PlusRow, ask_plus
+from pytest_touchstone import Dataset, FewShot, Scores, benchmark
+from pytest_touchstone.metrics.code import PLUS_DOCSTRING_STOPS, PLUS_TASKS, PlusRow, ask_plus
 
 
 @benchmark(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, Scores, benchmark
-from harness.metrics.code import MbppRow
-from harness.metrics.code.mbpp import MBPP_FULL, MBPP_HUB, MBPP_TASKS, MBPP_THREE_SHOT, ask_mbpp
+from pytest_touchstone import Dataset, FewShot, Scores, benchmark
+from pytest_touchstone.metrics.code import MbppRow
+from pytest_touchstone.metrics.code.mbpp import MBPP_FULL, MBPP_HUB, MBPP_TASKS, MBPP_THREE_SHOT, ask_mbpp
 
 
 @benchmark(

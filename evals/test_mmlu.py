@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import FewShot, Scores, benchmark
-from harness.metrics.mmlu import (
+from pytest_touchstone import FewShot, Scores, benchmark
+from pytest_touchstone.metrics.mmlu import (
     MMLU,
     MMLU_CATEGORIES,
     MMLU_SUBJECTS,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness import FewShot, Scores, benchmark
-from harness.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ChoiceScores, ask_answers
-from harness.metrics.mmlu import (
+from pytest_touchstone import FewShot, Scores, benchmark
+from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ChoiceScores, ask_answers
+from pytest_touchstone.metrics.mmlu import (
     MMLU,
     MMLU_CATEGORIES,
     MMLU_SUBJECTS,

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from harness import FewShot, Generate, Graded, Scores, benchmark
-from harness.metrics.mmlu_pro import MMLU_PRO, MmluProRow, answer_letter, thought_prompt, thought_shot
+from pytest_touchstone import FewShot, Generate, Graded, Scores, benchmark
+from pytest_touchstone.metrics.mmlu_pro import (
+    MMLU_PRO,
+    MmluProRow,
+    answer_letter,
+    thought_prompt,
+    thought_shot,
+)
 
 
 @benchmark(

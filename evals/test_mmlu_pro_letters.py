@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from string import ascii_uppercase
 
-from harness import FewShot, Loglikelihood, Scores, benchmark
-from harness.metrics import ask_choices, lettered
-from harness.metrics.mmlu_pro import MMLU_PRO, MmluProRow
+from pytest_touchstone import FewShot, Loglikelihood, Scores, benchmark
+from pytest_touchstone.metrics import ask_choices, lettered
+from pytest_touchstone.metrics.mmlu_pro import MMLU_PRO, MmluProRow
 
 
 def letter_prompt(row: MmluProRow) -> str:

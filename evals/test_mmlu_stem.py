@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import FewShot, Scores, benchmark
-from harness.metrics.mmlu import MMLU, MMLU_CATEGORIES, MmluRow, mmlu_letter, rows_of
+from pytest_touchstone import FewShot, Scores, benchmark
+from pytest_touchstone.metrics.mmlu import MMLU, MMLU_CATEGORIES, MmluRow, mmlu_letter, rows_of
 
 NOT_IN_STEM = ("astronomy", "computer_security", "conceptual_physics", "electrical_engineering")
 """The STEM subjects that ``mmlu_stem`` does not have."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, LabelledChoices, ask_answers
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, LabelledChoices, ask_answers
 
 
 class Row(TypedDict):

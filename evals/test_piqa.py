@@ -6,8 +6,8 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
 
 
 class Goal(TypedDict):

@@ -6,9 +6,9 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from harness import CheckpointInfo, FillMask, Scores, benchmark
-from harness.metrics.korean import cloze
-from harness.metrics.korean.morphology import Korean
+from pytest_touchstone import CheckpointInfo, FillMask, Scores, benchmark
+from pytest_touchstone.metrics.korean import cloze
+from pytest_touchstone.metrics.korean.morphology import Korean
 
 # Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.
 KOREAN = Korean()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness import Scores, benchmark
-from harness.metrics import ChoiceScores, argmax
-from harness.metrics.truthfulqa import TRUTHFULQA, TruthfulRow, true_share, truthful_requests
+from pytest_touchstone import Scores, benchmark
+from pytest_touchstone.metrics import ChoiceScores, argmax
+from pytest_touchstone.metrics.truthfulqa import TRUTHFULQA, TruthfulRow, true_share, truthful_requests
 
 
 @benchmark(

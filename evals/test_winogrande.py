@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import BITS, BITS_PER_BYTE, ChoiceScores, argmax, with_bits
-from harness.metrics.winogrande import WinograndeRow, around_blank, filled
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, ChoiceScores, argmax, with_bits
+from pytest_touchstone.metrics.winogrande import WinograndeRow, around_blank, filled
 
 
 @benchmark(

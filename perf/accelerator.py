@@ -24,12 +24,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.engines.settings import ModelSettings
 from perf.accelerator_parts import generate, limits, load, masked, programs, score
 from perf.accelerator_parts.budget import Budget
 from perf.accelerator_parts.findings import Findings, Row, from_plain, join, markdown
 from perf.accelerator_parts.models import BUILTIN, Setup, about, shapes_for, tokenizer_of
 from perf.accelerator_parts.shapes import named
+from pytest_touchstone.engines.settings import ModelSettings
 
 PARTS: Final[Mapping[str, tuple[Callable[[Setup, Budget], Iterator[Row]], float]]] = {
     "limits": (limits.measure, 0.5),

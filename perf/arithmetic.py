@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.checkpoints import resolve
-from harness.core.requests import Loglikelihood
-from harness.engines.settings import Dtype, ModelSettings
-from harness.engines.transformers.loading import load_model
-from harness.engines.transformers.scoring.plan import Plan, plan
-from harness.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import Loglikelihood
+from pytest_touchstone.engines.settings import Dtype, ModelSettings
+from pytest_touchstone.engines.transformers.loading import load_model
+from pytest_touchstone.engines.transformers.scoring.plan import Plan, plan
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 REPEATS = 7
 

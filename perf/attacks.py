@@ -26,10 +26,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.core.errors import SandboxError
-from harness.engines.sandbox import open_sandbox
-from harness.engines.sandbox.isolation import find_bubblewrap
 from perf.measure import table
+from pytest_touchstone.core.errors import SandboxError
+from pytest_touchstone.engines.sandbox import open_sandbox
+from pytest_touchstone.engines.sandbox.isolation import find_bubblewrap
 from tests.support.attack_tasks import MOST_SECONDS, TASKS, Attack, Task, attacks, request, right
 from tests.support.outside import MARK, NAME, SECRET, Outside, outside
 

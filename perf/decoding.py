@@ -22,23 +22,23 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from harness.checkpoints import resolve
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.attention_masks import Attention, attention_of
-from harness.engines.transformers.compat import quiet
-from harness.engines.transformers.fused_layers import fuse
-from harness.engines.transformers.fused_steps import fuse_steps, prepare_steps
-from harness.engines.transformers.generation.sampling import DrawKey, SamplingParams, choose
-from harness.engines.transformers.generation.step import DecodeStep
-from harness.engines.transformers.kv_cache import SlotCache
-from harness.engines.transformers.logits import SelectiveLogits
-from harness.engines.transformers.memory import first_batch_budget
-from harness.engines.transformers.packing import pack
-from harness.engines.transformers.pool import load_weights
-from harness.engines.transformers.scoring.plan import WorkDone
-from harness.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
-from harness.engines.transformers.split_attention import attend_few, splitting
 from perf.measure import table
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
+from pytest_touchstone.engines.transformers.compat import quiet
+from pytest_touchstone.engines.transformers.fused_layers import fuse
+from pytest_touchstone.engines.transformers.fused_steps import fuse_steps, prepare_steps
+from pytest_touchstone.engines.transformers.generation.sampling import DrawKey, SamplingParams, choose
+from pytest_touchstone.engines.transformers.generation.step import DecodeStep
+from pytest_touchstone.engines.transformers.kv_cache import SlotCache
+from pytest_touchstone.engines.transformers.logits import SelectiveLogits
+from pytest_touchstone.engines.transformers.memory import first_batch_budget
+from pytest_touchstone.engines.transformers.packing import pack
+from pytest_touchstone.engines.transformers.pool import load_weights
+from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
+from pytest_touchstone.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
+from pytest_touchstone.engines.transformers.split_attention import attend_few, splitting
 
 
 def main() -> None:

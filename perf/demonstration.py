@@ -14,9 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from harness.core.demonstration import as_line
-from harness.results.summary import Result, Summary, load_summary, wholes
 from perf.measure import OURS, ROOT, run
+from pytest_touchstone.core.demonstration import as_line
+from pytest_touchstone.results.summary import Result, Summary, load_summary, wholes
 
 
 def main() -> None:

@@ -18,16 +18,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.checkpoints import resolve
-from harness.core.few_shot import GREEDY
-from harness.core.requests import Generate
-from harness.engines.machine_memory import bytes_of, shown_size
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
-from harness.results.usage import peak_bytes
 from perf.measure import OURS, ROOT, table
 from perf.our_side import threads
 from perf.prompts import Place, asked_first
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.few_shot import GREEDY
+from pytest_touchstone.core.requests import Generate
+from pytest_touchstone.engines.machine_memory import bytes_of, shown_size
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.results.usage import peak_bytes
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.checkpoints import CheckpointInfo, fingerprint
-from harness.checkpoints.fingerprint import FingerprintCache
+from pytest_touchstone.checkpoints import CheckpointInfo, fingerprint
+from pytest_touchstone.checkpoints.fingerprint import FingerprintCache
 
 PAIRS = 5
 SIDE = 2048

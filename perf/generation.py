@@ -22,19 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.checkpoints import resolve
-from harness.core.dataset import load_dataset, load_shots, take_first
-from harness.core.drawn_shots import draw_shots
-from harness.core.requests import Generate, GenerateAnswer
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.compat import quiet
-from harness.engines.transformers.loading import load_model
-from harness.results.journal import read_journal
 from perf.lm_eval_side import OFFLINE, TASK
 from perf.measure import OURS, ROOT, Cost, in_turn, mebibytes, ratios, run, spread, table
 from perf.our_side import model_folder, threads
 from perf.prompts import SEED, Place, load_benchmark
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.dataset import load_dataset, load_shots, take_first
+from pytest_touchstone.core.drawn_shots import draw_shots
+from pytest_touchstone.core.requests import Generate, GenerateAnswer
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.compat import quiet
+from pytest_touchstone.engines.transformers.loading import load_model
+from pytest_touchstone.results.journal import read_journal
 
 GSM8K = Place("test_gsm8k", "test_gsm8k")
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.core.dataset import load_dataset, load_shots, take_first
 from perf.measure import growth, spread, table
 from perf.our_side import Asked, score
 from perf.prompts import PLACES, load_benchmark
+from pytest_touchstone.core.dataset import load_dataset, load_shots, take_first
 
 SHOTS = (0, 1, 5, 25)
 CHOICES = (1, 2, 4, 8, 16)

@@ -21,10 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.engines.http.calls import Call, Failure, Limits, Reply, Server
-from harness.engines.http.keys import Key
-from harness.engines.http.transport import Transport
 from perf.measure import ROOT, table
+from pytest_touchstone.engines.http.calls import Call, Failure, Limits, Reply, Server
+from pytest_touchstone.engines.http.keys import Key
+from pytest_touchstone.engines.http.transport import Transport
 
 DELAY = 0.05
 """The seconds after which the stub answers."""

@@ -20,8 +20,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.results.journal import latest, read_journal
-from harness.results.records import Record
+from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.records import Record
 
 ROOT = Path(__file__).resolve().parents[1]
 

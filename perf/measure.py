@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
 
-OURS = {"PYTHONPATH": str(ROOT)}
+OURS = {"PYTHONPATH": f"{ROOT / 'harness'}{os.pathsep}{ROOT}"}
 """The environment of processes that run this checkout's harness, wherever they start."""
 
 LOOK_EVERY = 0.1

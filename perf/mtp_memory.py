@@ -75,7 +75,7 @@ def written(folder: Path, weights: int, optimizer: int) -> tuple[Path, int]:
     """Write a checkpoint with at least that many bytes of weights; return how many they are."""
     import torch
 
-    from harness.engines.transformers.mtp.config import config_of
+    from pytest_touchstone.engines.transformers.mtp.config import config_of
     from tests.support.tiny_mtp import random_state, save_mtp
 
     for layers in range(PARAMS["n_future_tokens"], 1000):
@@ -92,8 +92,8 @@ def written(folder: Path, weights: int, optimizer: int) -> tuple[Path, int]:
 
 def loaded(path: Path) -> dict[str, int]:
     """Return the resident bytes at most and in the end, beyond those before; the model is still there in the end."""
-    from harness.checkpoints import resolve
-    from harness.checkpoints.fingerprint import fingerprint
+    from pytest_touchstone.checkpoints import resolve
+    from pytest_touchstone.checkpoints.fingerprint import fingerprint
     from tests.support.tiny_mtp import mtp_engine, random_state, save_mtp
 
     small = save_mtp(path.parent / "small", random_state())

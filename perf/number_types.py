@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.checkpoints import CheckpointInfo, resolve
-from harness.core.dataset import load_dataset, load_shots, take_first
-from harness.core.drawn_shots import draw_shots
-from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer
-from harness.engines.settings import Dtype, ModelSettings
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.pool import load_quick, load_weights
 from perf.generation import GSM8K
 from perf.measure import table
 from perf.prompts import SEED, Item, items_of, load_benchmark
+from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.core.dataset import load_dataset, load_shots, take_first
+from pytest_touchstone.core.drawn_shots import draw_shots
+from pytest_touchstone.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer
+from pytest_touchstone.engines.settings import Dtype, ModelSettings
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.pool import load_quick, load_weights
 
 HALF: tuple[Dtype, ...] = ("bfloat16", "float16")
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.checkpoints import resolve
-from harness.checkpoints.builtin import cache_folder
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.compat import quiet
-from harness.engines.transformers.loading import load_model
-from harness.results.journal import read_journal
 from perf.lm_eval_side import Answered, Outcome
 from perf.measure import OURS, ROOT, run
 from perf.prompts import PLACES
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.checkpoints.builtin import cache_folder
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.compat import quiet
+from pytest_touchstone.engines.transformers.loading import load_model
+from pytest_touchstone.results.journal import read_journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

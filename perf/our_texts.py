@@ -10,10 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from harness.checkpoints import resolve
-from harness.core.requests import Generate, GenerateAnswer
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import Generate, GenerateAnswer
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from perf.measure import OURS, Cost, costs, in_turn, mebibytes, ratios, run, spread, table
 
 BENCHMARK = '''\
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark(name="trivial", version=1, data="trivial/test", asks=Loglikelihood, primary="acc")
@@ -62,7 +62,15 @@ def compare(folder: Path, items: int, workers: int, pairs: int) -> dict[str, obj
     more = ["-n", str(workers)] if workers else []
 
     def plain(number: int) -> Cost:
-        command = [sys.executable, "-m", "pytest", "-p", "no:harness.plugin", "test_plain.py", *more]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:pytest_touchstone.plugin",
+            "test_plain.py",
+            *more,
+        ]
         return run(command, cwd=folder / "plain", log=folder / f"plain-{number}.log", env=OURS)
 
     def ours(number: int) -> Cost:

@@ -23,16 +23,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.core.aggregation import mean
-from harness.core.data_files import DatasetInfo
-from harness.core.files import write_json
-from harness.plugin.kept_requests import journalled
-from harness.results.aggregate import summarize
-from harness.results.journal import Journal
-from harness.results.records import Record
-from harness.results.run_directory import RunDirectory, environment
-from harness.results.summary import Collected, Declaration, summary_json
 from perf.measure import OURS, ROOT, run
+from pytest_touchstone.core.aggregation import mean
+from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.files import write_json
+from pytest_touchstone.plugin.kept_requests import journalled
+from pytest_touchstone.results.aggregate import summarize
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.run_directory import RunDirectory, environment
+from pytest_touchstone.results.summary import Collected, Declaration, summary_json
 
 KINDS: Final = {"choices": "acc", "texts": "exact_match", "programs": "pass@1", "masks": "real@1"}
 """The benchmarks, and the score of each."""
@@ -231,8 +231,8 @@ def make_run(
 BUILD: Final = """
 import sys
 from pathlib import Path
-from harness.reports.page.builder import write_run
-from harness.results.summary import load_summary
+from pytest_touchstone.reports.page.builder import write_run
+from pytest_touchstone.results.summary import load_summary
 summary = load_summary(Path(sys.argv[1]))
 if sys.argv[2] == "page":
     write_run(summary)

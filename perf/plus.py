@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.core.dataset import load_dataset
-from harness.core.raw_rows import read_lines
 from perf.measure import OURS, Cost, in_turn, mebibytes, ratios, run, spread, table
 from perf.mutants import mutants
 from perf.programs import lines
 from perf.prompts import Place, load_benchmark
+from pytest_touchstone.core.dataset import load_dataset
+from pytest_touchstone.core.raw_rows import read_lines
 
 SETS = {
     "humaneval_plus": ("humaneval", "HUMANEVAL_OVERRIDE_PATH"),
@@ -50,7 +50,7 @@ evaluate.threading = types.SimpleNamespace(Thread=lambda target: nobody)
 Fire(evaluate.evaluate)
 """
 
-_COMMAND = "import sys; from harness.cli import main; sys.exit(main())"
+_COMMAND = "import sys; from pytest_touchstone.cli import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True)

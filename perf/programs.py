@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.core.dataset import load_dataset
 from perf.measure import OURS, Cost, in_turn, mebibytes, ratios, run, spread, table
 from perf.prompts import Place, load_benchmark
+from pytest_touchstone.core.dataset import load_dataset
 
 HUMANEVAL = Place("test_humaneval", "test_humaneval")
 
@@ -154,7 +154,7 @@ def ours(files: Files, samples: Path, workers: int, number: int) -> Outcome:
     words: list[str | Path] = ["grade", "humaneval", samples]
     words += ["--problems", files.problems, "--workers", str(workers)]
     log = files.folder / f"ours-{samples.stem}-{number}.log"
-    script = "import sys; from harness.cli import main; sys.exit(main())"
+    script = "import sys; from pytest_touchstone.cli import main; sys.exit(main())"
     cost = run([sys.executable, "-c", script, *words, "--json"], cwd=files.folder, log=log, env=OURS)
     text = log.read_text(encoding="utf-8")
     told = json.loads(text[text.index("{") :])

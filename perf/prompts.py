@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from harness.core.benchmark import Benchmark, declared, generator_function
-from harness.core.dataset import load_dataset, load_shots, take_first
-from harness.core.drawn_shots import draw_shots
-from harness.core.few_shot import GREEDY, FewShot, Sampling
-from harness.core.files import load_module
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 from perf.measure import ROOT
+from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
+from pytest_touchstone.core.dataset import load_dataset, load_shots, take_first
+from pytest_touchstone.core.drawn_shots import draw_shots
+from pytest_touchstone.core.few_shot import GREEDY, FewShot, Sampling
+from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
 
 SEED = 1234
 """The default of ``--eval-seed``."""

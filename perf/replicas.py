@@ -29,7 +29,7 @@ from operator import sub
 from pathlib import Path
 from typing import Any
 
-from perf.measure import OURS, ROOT, cpu_of, in_turn, ratios, run, spread, table
+from perf.measure import OURS, cpu_of, in_turn, ratios, run, spread, table
 from perf.overhead import write
 
 PARTS = ("overhead", "two", "items", "costs", "simulated")
@@ -195,7 +195,7 @@ def _one(folder: Path, name: str, *words: str) -> dict[str, Any]:
     """Return what a measurement in a process of its own prints at its end."""
     log = folder / f"{name}.log"
     command = [sys.executable, "-m", "perf.replicas", "--one", name, "--", *words]
-    run(command, cwd=folder, log=log, env={**OURS, "PYTHONPATH": str(ROOT)})
+    run(command, cwd=folder, log=log, env={**OURS, "PYTHONPATH": OURS["PYTHONPATH"]})
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     found: dict[str, Any] = json.loads(next(line for line in reversed(lines) if line.startswith("{")))
     return found
@@ -205,10 +205,10 @@ def _one(folder: Path, name: str, *words: str) -> dict[str, Any]:
 
 
 def _engine(target: str, engine: str) -> Any:
-    from harness.checkpoints.find import find_checkpoints
-    from harness.engines.registry import identity, open_engine
-    from harness.engines.replicas import open_replicas
-    from harness.engines.settings import ModelSettings
+    from pytest_touchstone.checkpoints.find import find_checkpoints
+    from pytest_touchstone.engines.registry import identity, open_engine
+    from pytest_touchstone.engines.replicas import open_replicas
+    from pytest_touchstone.engines.settings import ModelSettings
 
     info = find_checkpoints([target]).infos[0]
     if engine == "-":
@@ -236,7 +236,7 @@ def _wait_for_all(engine: Any, count: int, requests: Sequence[Any]) -> None:
 
 
 def _requests(kind: str, count: int) -> list[Any]:
-    from harness.core.requests import Generate, Loglikelihood
+    from pytest_touchstone.core.requests import Generate, Loglikelihood
 
     texts = [f"{number * 7919 % count} and then " * (2 + number % 9) for number in range(count)]
     if kind == "scoring":
@@ -300,13 +300,13 @@ def unit() -> dict[str, Any]:
 
 def batches(folder: str) -> dict[str, Any]:
     """The driver's CPU for an item of a batch: to start it, and from its answer to its line in the journal."""
-    from harness.checkpoints.find import find_checkpoints
-    from harness.core.benchmark import Benchmark, Dataset
-    from harness.core.dataset import Example
-    from harness.core.requests import Loglikelihood
-    from harness.engines.fake import FakeEngine
-    from harness.plugin.driver import Job, RunningBatch, run_batch
-    from harness.results.journal import Journal
+    from pytest_touchstone.checkpoints.find import find_checkpoints
+    from pytest_touchstone.core.benchmark import Benchmark, Dataset
+    from pytest_touchstone.core.dataset import Example
+    from pytest_touchstone.core.requests import Loglikelihood
+    from pytest_touchstone.engines.fake import FakeEngine
+    from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
+    from pytest_touchstone.results.journal import Journal
 
     spec = Benchmark(
         name="x",
@@ -352,14 +352,14 @@ def load(model: str) -> dict[str, Any]:
 
 def waiting(count: str, requests: str) -> dict[str, Any]:
     """Actors that wait as long as their units cost."""
-    from harness.checkpoints.find import find_checkpoints
-    from harness.engines.registry import identity
-    from harness.engines.replicas.engine import open_alone
-    from harness.engines.replicas.ray_actor import Computed, Replica
-    from harness.engines.replicas.ray_replicas import RayReplicas
-    from harness.engines.replicas.target import target_of
-    from harness.engines.replicas.units import cost_of
-    from harness.engines.settings import ModelSettings
+    from pytest_touchstone.checkpoints.find import find_checkpoints
+    from pytest_touchstone.engines.registry import identity
+    from pytest_touchstone.engines.replicas.engine import open_alone
+    from pytest_touchstone.engines.replicas.ray_actor import Computed, Replica
+    from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
+    from pytest_touchstone.engines.replicas.target import target_of
+    from pytest_touchstone.engines.replicas.units import cost_of
+    from pytest_touchstone.engines.settings import ModelSettings
 
     class Waiting(Replica):
         def answer(self, requests: Sequence[Any]) -> Computed:

@@ -18,14 +18,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness import Generate, GenerateAnswer, Generated, Loglikelihood, LoglikelihoodAnswer, RunProgram
-from harness.core.dataset import Example
-from harness.core.requests import Answer, Request
-from harness.engines.sandbox import open_sandbox
-from harness.engines.sandbox.sandbox import Sandbox
 from perf.sanity import Wanted, judge, kits_of, line, run_reference
 from perf.sanity_lm_eval import key_of, made_up
 from perf.sanity_table import by_benchmark, markdown
+from pytest_touchstone import (
+    Generate,
+    GenerateAnswer,
+    Generated,
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    RunProgram,
+)
+from pytest_touchstone.core.dataset import Example
+from pytest_touchstone.core.requests import Answer, Request
+from pytest_touchstone.engines.sandbox import open_sandbox
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 from tests.conformance import record_lm_eval_prompts as recorder
 from tests.conformance.kit import TEXT, Kit, text_of_another
 from tests.conformance.test_lm_eval_prompts import KITS, loaded_from, ours

@@ -24,15 +24,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import harness
-from harness import CallTests, RunProgram
-from harness.engines.sandbox import open_sandbox
-from harness.engines.sandbox.sandbox import Sandbox
-from harness.results.journal import read_journal
-from harness.results.records import Record
+import pytest_touchstone
 from perf import our_side
 from perf.measure import ROOT, run
 from perf.sanity_table import Row, markdown
+from pytest_touchstone import CallTests, RunProgram
+from pytest_touchstone.engines.sandbox import open_sandbox
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.results.journal import read_journal
+from pytest_touchstone.results.records import Record
 from tests.conformance import record_lm_eval_prompts as recorder
 from tests.conformance.test_lm_eval_prompts import KITS, ours
 
@@ -173,7 +173,7 @@ def _prompts(one: Wanted, data: Path) -> Iterator[tuple[str, str]]:
 def asked(wanted: Sequence[Wanted], data: Path, model: Path, folder: Path) -> dict[tuple[str, str], Record]:
     """Our records of the first rows of tasks with the same limits, by benchmark and row: one run for them all."""
     tokens: dict[str, Any] = {"max_new_tokens": wanted[0].tokens} if wanted[0].tokens else {}
-    done = harness.evaluate(
+    done = pytest_touchstone.evaluate(
         str(model),
         tasks=[f"{one.name} {one.shots}-shot" for one in wanted],
         data=str(data),

@@ -22,12 +22,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import FinishedRun, GenerateAnswer, LoglikelihoodAnswer, load
 from perf import lm_eval_side, vs_lm_eval
 from perf.generation import GSM8K
 from perf.measure import OURS, ROOT, Cost, cpu_of, run, table
 from perf.prompts import PLACES, items_of
 from perf.texts_apart import explain
+from pytest_touchstone import FinishedRun, GenerateAnswer, LoglikelihoodAnswer, load
 
 TIE = 1e-3
 """Two choices nearer than this may change places."""

@@ -19,16 +19,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.checkpoints import resolve
-from harness.core.requests import Generate, GenerateAnswer
-from harness.core.resources import shipped
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.generation.acceptance import Acceptance
-from harness.engines.transformers.generation.speculative import SpeculationTuner
 from perf.measure import in_turn, ratios, spread, table
 from perf.our_side import threads
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import Generate, GenerateAnswer
+from pytest_touchstone.core.resources import shipped
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.generation.acceptance import Acceptance
+from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
 
 PIECE = 400
 """The characters of a prompt that is a piece of a file."""

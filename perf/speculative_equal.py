@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from harness.core.requests import Generate
-from harness.core.resources import shipped
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.generation.speculative import SpeculationTuner
-from harness.engines.transformers.prompts import Prompt
 from perf.speculative import add_options, engine
+from pytest_touchstone.core.requests import Generate
+from pytest_touchstone.core.resources import shipped
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
+from pytest_touchstone.engines.transformers.prompts import Prompt
 
 TEXTS = (
     ("humaneval", "HumanEval.jsonl", "prompt"),

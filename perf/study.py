@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from harness.core.data_files import DatasetInfo
-from harness.core.files import write_atomic
-from harness.results.aggregate import summarize
-from harness.results.journal import Journal
-from harness.results.records import Record
-from harness.results.summary import SUMMARY, Collected, Declaration, summary_json
 from perf.measure import Cost, mebibytes, run, table
+from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.files import write_atomic
+from pytest_touchstone.results.aggregate import summarize
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.summary import SUMMARY, Collected, Declaration, summary_json
 
 WORDS = (
     "a",
@@ -87,7 +87,7 @@ def _study(folder: Path, output: Path) -> Cost:
     command: list[str | Path] = [
         sys.executable,
         "-m",
-        "harness.cli",
+        "pytest_touchstone.cli",
         "study",
         output,
         "-o",

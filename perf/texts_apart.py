@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import takewhile
 
-from harness import GenerateAnswer
-from harness.checkpoints import resolve
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.loading import load_model
-from harness.engines.transformers.prompts import ChatMode, Prompt, prepare
-from harness.engines.transformers.tokenizer import TextTokenizer
 from perf.generation import GSM8K
 from perf.prompts import asked_first
+from pytest_touchstone import GenerateAnswer
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.loading import load_model
+from pytest_touchstone.engines.transformers.prompts import ChatMode, Prompt, prepare
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 
 def explain(

@@ -40,8 +40,8 @@ from typing import Any, Final
 
 import pytest
 
-from harness.reports.progress_line import Live, Moment, remaining
-from harness.results.live import PROGRESS, WORKLOAD
+from pytest_touchstone.reports.progress_line import Live, Moment, remaining
+from pytest_touchstone.results.live import PROGRESS, WORKLOAD
 
 COLUMNS: Final = 120
 SHARES: Final = (0.25, 0.5, 0.75)
@@ -120,7 +120,11 @@ def table(rows: Sequence[Row]) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Called where this module is a plugin of pytest: notes every line, by another clock where that is wanted."""
-    names = ("harness.plugin.watch", "harness.reports.progress", "harness.reports.progress_line")
+    names = (
+        "pytest_touchstone.plugin.watch",
+        "pytest_touchstone.reports.progress",
+        "pytest_touchstone.reports.progress_line",
+    )
     modules: list[Any] = [importlib.import_module(name) for name in names]
     clock = time.process_time if os.environ.get(CPU) else time.monotonic
     if os.environ.get(CPU):

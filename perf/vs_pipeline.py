@@ -21,13 +21,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.checkpoints import CheckpointInfo, resolve
-from harness.core.requests import MASK, FillMask, FillMaskAnswer
-from harness.core.resources import shipped
-from harness.metrics.korean.cloze import clip_around_mask
-from harness.plugin.batches import DEFAULT_SIZE
 from perf.measure import OURS, ROOT, Cost, in_turn, mebibytes, ratios, run, spread, table
 from perf.our_side import threads
+from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.core.requests import MASK, FillMask, FillMaskAnswer
+from pytest_touchstone.core.resources import shipped
+from pytest_touchstone.metrics.korean.cloze import clip_around_mask
+from pytest_touchstone.plugin.batches import DEFAULT_SIZE
 
 PASSES = 2
 TOP_K = 50
@@ -89,7 +89,7 @@ def base(folder: Path) -> Path:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-    from harness.engines.transformers.compat import quiet
+    from pytest_touchstone.engines.transformers.compat import quiet
 
     tokenizer = AutoTokenizer.from_pretrained(tiny())
     known = max(tokenizer.get_vocab().values()) + 1
@@ -141,8 +141,8 @@ def texts(seq_len: int, limit: int | None) -> list[str]:
 
 
 def _ours(info: CheckpointInfo, given: Sequence[str]) -> tuple[float, Answers]:
-    from harness.engines.registry import open_engine
-    from harness.engines.settings import ModelSettings
+    from pytest_touchstone.engines.registry import open_engine
+    from pytest_touchstone.engines.settings import ModelSettings
 
     engine = open_engine(info, ModelSettings(dtype="float32", device="cpu", threads=threads()))
     requests = [FillMask(text, top_k=TOP_K) for text in given]

@@ -18,11 +18,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from harness.core.few_shot import Sampling
-from harness.core.requests import Generate
 from perf.measure import OURS, ROOT, in_turn, ratios, spread, table
 from perf.our_side import model_folder, threads
 from perf.prompts import Place, asked_first
+from pytest_touchstone.core.few_shot import Sampling
+from pytest_touchstone.core.requests import Generate
 
 _PLACES = {
     "gsm8k": Place("test_gsm8k", "test_gsm8k"),

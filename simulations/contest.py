@@ -42,9 +42,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from harness.compare.candidate import Entry
-from harness.statistics.moments import t_quantile
-from harness.statistics.verdicts import ALPHA
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.statistics.moments import t_quantile
+from pytest_touchstone.statistics.verdicts import ALPHA
 from simulations.gate import ACCURACIES, SIZES, chances, choose
 from simulations.gates import PLAIN, Bench, failed, gate_of
 from simulations.selection import moved

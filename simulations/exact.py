@@ -4,7 +4,8 @@ python -m simulations.exact
 
 Three benchmarks of 2400 items, of which 15 % flip: the gates of ``simulations.gate`` and ``simulations.sequential``. Of
 each benchmark every pair of numbers of gained and lost items has its chance. At the end p is McNemar's, corrected by
-``harness.statistics.verdicts.holm``; interim analyses are decided by ``harness.statistics.sequential.decide_at``.
+``pytest_touchstone.statistics.verdicts.holm``; interim analyses are decided by
+``pytest_touchstone.statistics.sequential.decide_at``.
 Benchmarks are independent. Pairs with a chance below 1e-12 at any stage are left out.
 """
 
@@ -18,10 +19,10 @@ from typing import Final
 import numpy as np
 from scipy.special import gammaln
 
-from harness.statistics.paired import compare_flips
-from harness.statistics.proportions import mcnemar_p
-from harness.statistics.sequential import cut, decide_at, plan_analyses
-from harness.statistics.verdicts import ALPHA, MARGIN, ROUNDING, holm
+from pytest_touchstone.statistics.paired import compare_flips
+from pytest_touchstone.statistics.proportions import mcnemar_p
+from pytest_touchstone.statistics.sequential import cut, decide_at, plan_analyses
+from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, ROUNDING, holm
 
 LEAST: Final = 1e-12
 """The least chance of a pair of counts that is looked at."""

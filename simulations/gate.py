@@ -2,7 +2,7 @@
 
 python -m simulations.gate [--runs 2000] [--seed 1] [--only NAME]
 
-Every gate is the product's: saved results in memory, compared by ``harness.compare.gate.decide.decide``.
+Every gate is the product's: saved results in memory, compared by ``pytest_touchstone.compare.gate.decide.decide``.
 
 - *same*: 10 benchmarks of 200 to 2400 items, accuracies 0.3 to 0.9. Each item has its own chance of being right, the
   same for both checkpoints (a beta distribution in which items are mostly easy or mostly hard), and each its own luck.
@@ -26,10 +26,10 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from harness.compare.candidate import Entry
-from harness.compare.gate.config import BenchmarkRules, Floor, GateConfig
-from harness.compare.gate.result import GateLine, GateResult
-from harness.statistics.verdicts import ALPHA, MARGIN
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.gate.config import BenchmarkRules, Floor, GateConfig
+from pytest_touchstone.compare.gate.result import GateLine, GateResult
+from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
 from simulations.gates import METRIC, PLAIN, Bench, failed, gate_of
 
 T = TypeVar("T")

@@ -11,15 +11,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from harness.compare.baselines import BaselineSource
-from harness.compare.candidate import Entry
-from harness.compare.gate.config import GateConfig
-from harness.compare.gate.decide import Early, cases_of, decide
-from harness.compare.gate.result import GateResult
-from harness.core.data_files import DatasetInfo
-from harness.core.exit_codes import ExitCode
-from harness.results.store_entry import ItemScores, StoredResult, stored_result
-from harness.results.summary import Declaration, Metric
+from pytest_touchstone.compare.baselines import BaselineSource
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.gate.config import GateConfig
+from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
+from pytest_touchstone.compare.gate.result import GateResult
+from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult, stored_result
+from pytest_touchstone.results.summary import Declaration, Metric
 
 METRIC: Final = "acc"
 PLAIN: Final = GateConfig(mode="plain")

@@ -2,9 +2,9 @@
 
 python -m simulations.intervals [--runs 2000] [--seed 1] [--only NAME]
 
-Every interval is the product's: ``harness.statistics.intervals.mean_estimate`` and
-``harness.metrics.macro_f1.macro_f1``. *below* and *above*: the share of runs whose interval lies wholly below, or
-above, the true value; *width*: the mean width.
+Every interval is the product's: ``pytest_touchstone.statistics.intervals.mean_estimate`` and
+``pytest_touchstone.metrics.macro_f1.macro_f1``. *below* and *above*: the share of runs whose interval lies wholly
+below, or above, the true value; *width*: the mean width.
 
 - *pass@k*: tasks with success rates from a beta distribution, the unbiased estimate from so many samples. *one in 50*:
   of tasks at 0.9999 one in fifty is at 0.
@@ -23,8 +23,8 @@ from typing import Final
 
 import numpy as np
 
-from harness.metrics.macro_f1 import macro_f1
-from harness.statistics.intervals import Estimate, mean_estimate
+from pytest_touchstone.metrics.macro_f1 import macro_f1
+from pytest_touchstone.statistics.intervals import Estimate, mean_estimate
 from simulations.gate import choose
 
 Generator = np.random.Generator

@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.compare.candidate import Entry
-from harness.compare.gate.result import GateResult
-from harness.core.composite import COMPOSITE, Composite, Part
-from harness.statistics.power import (
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.gate.result import GateResult
+from pytest_touchstone.core.composite import COMPOSITE, Composite, Part
+from pytest_touchstone.statistics.power import (
     Design,
     any_of,
     binary_design,
@@ -36,7 +36,7 @@ from harness.statistics.power import (
     pooled_design,
     power_of_drop,
 )
-from harness.statistics.power_together import PlannedTest, powers_together
+from pytest_touchstone.statistics.power_together import PlannedTest, powers_together
 from simulations.gate import benches, chances, choose, flipping
 from simulations.gates import METRIC, PLAIN, failed, gate_of
 from simulations.selection import moved

@@ -1,8 +1,9 @@
 """A series of checkpoints played on replicas that the product's own ``Series`` shares out.
 
-Checkpoints are lanes, as in ``harness.plugin.beside``: as many are in work as there are replicas, and the next batch
-of each begins when half of the former is done. The driver is one thread. It takes answers and sends units; when nothing
-is due, it reports the items of batches that have ended, in their order, and looks at what has come all 50 ms.
+Checkpoints are lanes, as in ``pytest_touchstone.plugin.beside``: as many are in work as there are replicas, and the
+next batch of each begins when half of the former is done. The driver is one thread. It takes answers and sends units;
+when nothing is due, it reports the items of batches that have ended, in their order, and looks at what has come all 50
+ms.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.engines.replicas.series import UNKNOWN, Held, LoadOrder, Series, UnitOrder
-from harness.engines.replicas.units import Unit
-from harness.plugin.beside import LOOK_EVERY, NEXT_AT
+from pytest_touchstone.engines.replicas.series import UNKNOWN, Held, LoadOrder, Series, UnitOrder
+from pytest_touchstone.engines.replicas.units import Unit
+from pytest_touchstone.plugin.beside import LOOK_EVERY, NEXT_AT
 from simulations.scaling import Costs, Played, Replicas, unit_sizes
 
 

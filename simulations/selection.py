@@ -20,9 +20,9 @@ from typing import Final
 
 import numpy as np
 
-from harness.compare.gate.result import GateResult
-from harness.statistics.paired import compare_paired
-from harness.statistics.verdicts import judge
+from pytest_touchstone.compare.gate.result import GateResult
+from pytest_touchstone.statistics.paired import compare_paired
+from pytest_touchstone.statistics.verdicts import judge
 from simulations.gate import ACCURACIES, SIZES, benches, chances, choose
 from simulations.gates import failed, gate_of
 

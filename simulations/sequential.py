@@ -2,9 +2,9 @@
 
 python -m simulations.sequential [--runs 2000] [--seed 1] [--only NAME]
 
-Every gate is the product's: ``harness.compare.sequential.SequentialMonitor`` follows the records of a run, in the
-order that ``draw_schedule`` gives, against the baseline that ``best`` finds; what it settles goes to
-``harness.compare.gate.decide.decide``. Only the journal is in memory. A gate without a
+Every gate is the product's: ``pytest_touchstone.compare.sequential.SequentialMonitor`` follows the records of a run, in
+the order that ``draw_schedule`` gives, against the baseline that ``best`` finds; what it settles goes to
+``pytest_touchstone.compare.gate.decide.decide``. Only the journal is in memory. A gate without a
 baseline ends the simulation.
 
 A gate of benchmarks on which 85 % of the items keep their verdict, analysed after each fifth of the items. *fails*:
@@ -24,12 +24,12 @@ from typing import Final
 
 import numpy as np
 
-from harness.compare.gate.config import GateConfig
-from harness.compare.gate.result import GateResult
-from harness.compare.sequential import InterimSchedule, SequentialMonitor, draw_schedule
-from harness.results.records import Record
-from harness.results.run_directory import RunDirectory
-from harness.statistics.verdicts import MARGIN
+from pytest_touchstone.compare.gate.config import GateConfig
+from pytest_touchstone.compare.gate.result import GateResult
+from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, draw_schedule
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.statistics.verdicts import MARGIN
 from simulations.gate import SIZES, benches, choose, flipping
 from simulations.gates import METRIC, PLAIN, STRICT, Bench, failed, gate_of, manifest_of, source_of
 

@@ -22,15 +22,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from harness.compare.candidate import Candidate, Entry, Source, published, published_entry
-from harness.compare.formats.base import Table
-from harness.compare.study.between import Between, between
-from harness.compare.study.curves import judged_curves
-from harness.compare.study.differences import MORE
-from harness.compare.study.points import Study
-from harness.compare.study.pool import pool_of
-from harness.compare.study.reading import Read, make_study
-from harness.results.store_entry import ItemScores
+from pytest_touchstone.compare.candidate import Candidate, Entry, Source, published, published_entry
+from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.compare.study.between import Between, between
+from pytest_touchstone.compare.study.curves import judged_curves
+from pytest_touchstone.compare.study.differences import MORE
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.compare.study.pool import pool_of
+from pytest_touchstone.compare.study.reading import Read, make_study
+from pytest_touchstone.results.store_entry import ItemScores
 from simulations.gate import choose
 
 ITEMS: Final = 1000

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.tiny import tiny_causal
 
 if TYPE_CHECKING:
-    from harness.metrics.math.grade import MathJudge
+    from pytest_touchstone.metrics.math.grade import MathJudge
 
 SLOW = "slow: takes more than a few seconds; run with --run-slow, or by its node id"
 INSTALLED = "site-packages"
@@ -161,7 +161,7 @@ def place(whole: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def judge() -> Iterator[MathJudge]:
     """The process that compares formulas."""
-    from harness.metrics.math.grade import MathJudge
+    from pytest_touchstone.metrics.math.grade import MathJudge
 
     with closing(MathJudge()) as started:
         yield started

@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from harness.reports.terminal import render
-from harness.results.summary import load_summary
+from pytest_touchstone.reports.terminal import render
+from pytest_touchstone.results.summary import load_summary
 
 DOCS = Path(__file__).resolve().parents[1]
 RECORDED = DOCS / "build" / "demonstration"

@@ -14,10 +14,6 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from harness.core.few_shot import Sampling
-from harness.core.requests import Generate, GenerateAnswer
-from harness.engines.transformers.prompts import Prompt, prepare
-from harness.engines.transformers.tokenizer import TextTokenizer
 from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget, as_many, until
 from perf.accelerator_parts.findings import OURS, Figure, Row
@@ -29,6 +25,10 @@ from perf.accelerator_parts.timing import peak_mebibytes, timed
 from perf.generation import GSM8K
 from perf.programs import HUMANEVAL
 from perf.prompts import asked_first
+from pytest_touchstone.core.few_shot import Sampling
+from pytest_touchstone.core.requests import Generate, GenerateAnswer
+from pytest_touchstone.engines.transformers.prompts import Prompt, prepare
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 PART = "generate"
 

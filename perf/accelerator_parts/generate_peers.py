@@ -16,13 +16,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from harness.engines.transformers.compat import is_out_of_memory, quiet
-from harness.engines.transformers.in_float32 import in_float32
 from perf.accelerator_parts.budget import Budget
 from perf.accelerator_parts.models import Setup, bare_model, tokenizer_of
 from perf.accelerator_parts.other_process import run_side
 from perf.accelerator_parts.shapes import Shape
 from perf.accelerator_parts.timing import begin_peak, timed
+from pytest_touchstone.engines.transformers.compat import is_out_of_memory, quiet
+from pytest_touchstone.engines.transformers.in_float32 import in_float32
 
 if TYPE_CHECKING:
     from perf.accelerator_parts.generate import Asked

@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from harness.core.requests import Loglikelihood
 from perf.accelerator_parts.models import Setup, tokenizer_of
 from perf.accelerator_parts.other_process import run_side
 from perf.accelerator_parts.shapes import Shape
+from pytest_touchstone.core.requests import Loglikelihood
 
 START = 25.0
 """The seconds that are left for the process's start and its model."""

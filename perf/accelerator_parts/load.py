@@ -16,11 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.checkpoints import CheckpointInfo, resolve
-from harness.core.requests import FillMask, Generate, Loglikelihood, Refusal, Request
-from harness.engines.pool import EnginePool
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.compat import quiet
 from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget
 from perf.accelerator_parts.findings import Row
@@ -30,6 +25,11 @@ from perf.accelerator_parts.random_model import made
 from perf.accelerator_parts.shapes import Shape, sizes
 from perf.accelerator_parts.timing import begin_peak, peak_mebibytes, timed
 from perf.measure import mebibytes
+from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood, Refusal, Request
+from pytest_touchstone.engines.pool import EnginePool
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.compat import quiet
 
 PART = "load"
 

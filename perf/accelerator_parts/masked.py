@@ -12,10 +12,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from harness.core.requests import MASK, FillMask, FillMaskAnswer
-from harness.core.resources import shipped
-from harness.engines.transformers.compat import quiet
-from harness.plugin.batches import DEFAULT_SIZE
 from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget, as_many
 from perf.accelerator_parts.findings import OURS, Figure, Row
@@ -25,6 +21,10 @@ from perf.accelerator_parts.shapes import Shape, Sizes, sizes
 from perf.accelerator_parts.timing import peak_mebibytes, timed
 from perf.measure import Cost
 from perf.vs_pipeline import PASSES, TOP_K, Answers, Side, agree, texts, through_pipeline
+from pytest_touchstone.core.requests import MASK, FillMask, FillMaskAnswer
+from pytest_touchstone.core.resources import shipped
+from pytest_touchstone.engines.transformers.compat import quiet
+from pytest_touchstone.plugin.batches import DEFAULT_SIZE
 
 PART = "masked"
 

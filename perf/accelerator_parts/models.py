@@ -1,8 +1,8 @@
 """The models of the accelerator's program: made on the device, opened as a run opens a checkpoint, and bare for
 others.
 
-Nothing is on disk. The engine is opened by ``harness.engines.registry``, which is given a model in memory in place of
-one from files.
+Nothing is on disk. The engine is opened by ``pytest_touchstone.engines.registry``, which is given a model in memory in
+place of one from files.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from harness.checkpoints import CheckpointInfo, resolve
-from harness.core.errors import CheckpointError
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers import pool
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.compat import no_length_limit, quiet
-from harness.engines.transformers.loading import Loaded, load_tokenizer, tokenizer_at
-from harness.engines.transformers.masked import MaskedEngine
-from harness.engines.transformers.mtp import load_tokenizer as load_mtp_tokenizer
-from harness.engines.transformers.mtp.config import config_of
-from harness.engines.transformers.mtp.model import MtpModel
 from perf.accelerator_parts.random_model import GAIN, made
 from perf.accelerator_parts.shapes import Kind, Shape, small
 from perf.accelerator_parts.timing import begin_peak
+from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers import pool
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.compat import no_length_limit, quiet
+from pytest_touchstone.engines.transformers.loading import Loaded, load_tokenizer, tokenizer_at
+from pytest_touchstone.engines.transformers.masked import MaskedEngine
+from pytest_touchstone.engines.transformers.mtp import load_tokenizer as load_mtp_tokenizer
+from pytest_touchstone.engines.transformers.mtp.config import config_of
+from pytest_touchstone.engines.transformers.mtp.model import MtpModel
 
 BUILTIN = "the builtin one"
 

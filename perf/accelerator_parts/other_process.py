@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perf.lm_eval_side import OFFLINE
-from perf.measure import ROOT
+from perf.measure import OURS
 
 
 def run_side(
@@ -27,7 +27,7 @@ def run_side(
     ``more`` is added to the environment.
     """
     command = [str(python.absolute() if python else sys.executable), "-m", module, str(folder)]
-    environment = {**os.environ, **OFFLINE, "PYTHONPATH": str(ROOT), **more}
+    environment = {**os.environ, **OFFLINE, "PYTHONPATH": OURS["PYTHONPATH"], **more}
     try:
         ended = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=most, check=False

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.core.requests import Answer, Generate, GenerateAnswer, Refusal
 from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget, as_many
 from perf.accelerator_parts.findings import Row
@@ -27,6 +26,7 @@ from perf.accelerator_parts.shapes import Shape
 from perf.accelerator_parts.timing import peak_mebibytes, timed
 from perf.programs import HUMANEVAL, Files, ours, write
 from perf.prompts import asked_first
+from pytest_touchstone.core.requests import Answer, Generate, GenerateAnswer, Refusal
 
 PART = "programs"
 

@@ -16,10 +16,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from harness.core.requests import LoglikelihoodAnswer
-from harness.engines.transformers.in_float32 import in_float32
-from harness.engines.transformers.scoring.plan import TokenWork
-from harness.plugin.batches import DEFAULT_SIZE
 from perf.accelerator_parts import lm_eval_peer
 from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget, as_many, until
@@ -30,6 +26,10 @@ from perf.accelerator_parts.score_items import BASE, Case, begun, case_of, repea
 from perf.accelerator_parts.shapes import Shape, sizes
 from perf.accelerator_parts.timing import peak_mebibytes, timed
 from perf.prompts import Item, items_of
+from pytest_touchstone.core.requests import LoglikelihoodAnswer
+from pytest_touchstone.engines.transformers.in_float32 import in_float32
+from pytest_touchstone.engines.transformers.scoring.plan import TokenWork
+from pytest_touchstone.plugin.batches import DEFAULT_SIZE
 
 PART = "score"
 

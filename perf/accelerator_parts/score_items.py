@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.core.requests import Loglikelihood
-from harness.engines.transformers.scoring.plan import Plan, TokenWork, plan
-from harness.engines.transformers.tokenizer import TextTokenizer
 from perf.accelerator_parts.shapes import Sizes
 from perf.arithmetic import Tokens, count
 from perf.prompts import Item
+from pytest_touchstone.core.requests import Loglikelihood
+from pytest_touchstone.engines.transformers.scoring.plan import Plan, TokenWork, plan
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 BASE = 32
 """The items of a benchmark before they are repeated."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.reports.page.builder import write_run
-from harness.results.summary import load_summary
+from pytest_touchstone.reports.page.builder import write_run
+from pytest_touchstone.results.summary import load_summary
 from tests.support import pages, runs
 
 if TYPE_CHECKING:

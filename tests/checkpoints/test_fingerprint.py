@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from harness.checkpoints import fingerprint, resolve
-from harness.checkpoints.builtin import SMOLLM2
-from harness.checkpoints.fingerprint import FingerprintCache
-from harness.core.errors import CheckpointError
+from pytest_touchstone.checkpoints import fingerprint, resolve
+from pytest_touchstone.checkpoints.builtin import SMOLLM2
+from pytest_touchstone.checkpoints.fingerprint import FingerprintCache
+from pytest_touchstone.core.errors import CheckpointError
 from tests.support.fetched import needs_smollm2
 from tests.support.pt_files import llama_pt
 from tests.support.resolved import only
@@ -132,7 +132,7 @@ def test_a_change_within_the_same_tick_of_the_clock_is_noticed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a file system that counts in seconds a file can change without a trace right after it was read."""
-    module: Any = importlib.import_module("harness.checkpoints.fingerprint")
+    module: Any = importlib.import_module("pytest_touchstone.checkpoints.fingerprint")
     plain = module.stamps
     monkeypatch.setattr(
         module,

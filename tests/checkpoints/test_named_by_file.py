@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from harness.checkpoints import resolve
-from harness.cli import main
-from harness.core.errors import CheckpointError
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.cli import main
+from pytest_touchstone.core.errors import CheckpointError
 
 
 class Ear:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import default_checkpoints, fingerprint, resolve, unique_names
-from harness.core.errors import CheckpointError
-from harness.core.requests import (
+from pytest_touchstone.checkpoints import default_checkpoints, fingerprint, resolve, unique_names
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import (
     FillMask,
     Generate,
     Loglikelihood,
@@ -26,8 +26,8 @@ from harness.core.requests import (
     Refusal,
     RollingLoglikelihood,
 )
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.places import ROOT
 from tests.support.resolved import only
 from tests.support.tiny import split_weights, tiny_causal, tiny_masked, trainer_state
@@ -116,7 +116,7 @@ def test_model_type_decides_without_architectures(folder: Path) -> None:
 
 def test_recognition_does_not_import_torch(whole: Path) -> None:
     code = (
-        "import sys; from harness.checkpoints import resolve; resolve(sys.argv[1], seq_len=None);"
+        "import sys; from pytest_touchstone.checkpoints import resolve; resolve(sys.argv[1], seq_len=None);"
         "sys.exit(any(name in sys.modules for name in ('torch', 'transformers')))"
     )
     command = [sys.executable, "-c", code, str(whole)]
@@ -409,7 +409,7 @@ def test_a_mistyped_path_does_not_reach_the_hub(tmp_path: Path, monkeypatch: pyt
 def test_builtin_series_give_the_last_step_and_any_saved_one(
     masked_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.checkpoints import builtin
+    from pytest_touchstone.checkpoints import builtin
 
     monkeypatch.setattr(builtin, "shipped", tmp_path.joinpath)
     monkeypatch.setenv("TOUCHSTONE_CACHE", str(tmp_path / "cache"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import resolve
+from pytest_touchstone.checkpoints import resolve
 from tests.support.places import ROOT
 from tests.support.pt_files import SIZES, llama_pt, state_dict
 from tests.support.resolved import only
@@ -85,7 +85,7 @@ def test_the_optimizers_state_is_not_read(place: Path) -> None:
 def test_a_pt_file_is_recognised_without_torch(place: Path) -> None:
     path = llama_pt(place / "checkpoint_best.pt")
     code = (
-        "import sys; from harness.cli import main; main(['show', sys.argv[1]]);"
+        "import sys; from pytest_touchstone.cli import main; main(['show', sys.argv[1]]);"
         "sys.exit(any(name in sys.modules for name in ('torch', 'transformers')))"
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)], check=False, cwd=ROOT).returncode == 0

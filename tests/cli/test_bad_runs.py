@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.results.reuse import decide
+from pytest_touchstone.cli import main
+from pytest_touchstone.results.reuse import decide
 from tests.support.runs import run
 
 

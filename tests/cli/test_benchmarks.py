@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from harness.core.declared import shipped_names
+from pytest_touchstone.core.declared import shipped_names
 from tests.conformance.kit import kits
 from tests.support.installed import touchstone
-from tests.support.places import ROOT
+from tests.support.places import SOURCE
 
 OWN = """
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark("capitals", version=3, {data}, asks=Loglikelihood, primary="acc", tags=("geography",))
@@ -59,8 +59,8 @@ def test_every_shipped_benchmark_is_listed_as_it_is_declared(tmp_path: Path) -> 
 
 
 def test_the_table_fits_eighty_columns(tmp_path: Path) -> None:
-    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "harness.cli", "benchmarks"]
+    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(SOURCE)}
+    command = [sys.executable, "-m", "pytest_touchstone.cli", "benchmarks"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     ).stdout

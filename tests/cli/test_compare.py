@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
+from pytest_touchstone.cli import main
 from tests.support.installed import run_python
 from tests.support.korean_table import row, write
 from tests.support.project import ALONE
@@ -257,7 +257,7 @@ def test_a_file_with_nothing_to_import_is_a_mistake(
 # With pytest
 
 BENCHMARK = """
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark(name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row: row["q"])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
-from harness.cli.conformance import cases, scorers
+from pytest_touchstone.cli import main
+from pytest_touchstone.cli.conformance import cases, scorers
 from tests.support.rows import write_jsonl
 
 

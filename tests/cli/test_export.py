@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.compare.load import read_file
+from pytest_touchstone.cli import main
+from pytest_touchstone.compare.load import read_file
 from tests.support.places import ROOT
 
 RUN = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"

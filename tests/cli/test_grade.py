@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from harness.cli import grade as grade_command
-from harness.cli import main
-from harness.cli.grading import (
+from pytest_touchstone.cli import grade as grade_command
+from pytest_touchstone.cli import main
+from pytest_touchstone.cli.grading import (
     GradedFile,
     Sample,
     gradable,
@@ -24,10 +24,10 @@ from harness.cli.grading import (
     read_samples,
     result_rows,
 )
-from harness.core.benchmark import declared
-from harness.core.errors import DataError
-from harness.core.requests import ProgramOutcome, RunProgram, RunProgramAnswer
-from harness.engines.sandbox.soundness import Runner
+from pytest_touchstone.core.benchmark import declared
+from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.core.requests import ProgramOutcome, RunProgram, RunProgramAnswer
+from pytest_touchstone.engines.sandbox.soundness import Runner
 from tests.support.code_runs import functions
 from tests.support.rows import write_jsonl
 
@@ -318,7 +318,7 @@ def test_a_mistake_is_one_line_and_exit_code_4(
 
 def test_help_loads_no_heavy_package() -> None:
     program = (
-        "import sys; from harness.cli import main\n"
+        "import sys; from pytest_touchstone.cli import main\n"
         "try: main(['grade', '--help'])\n"
         "except SystemExit: pass\n"
         "print('LOADED', sorted({'torch', 'transformers', 'numpy', 'scipy', 'rich', 'kiwipiepy'} & set(sys.modules)))"

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli import main
-from harness.reports.formatting import cell_width
-from harness.reports.items import rendered, shortened
-from harness.results.item_view import Asked, Choice, ItemView, Said
-from harness.results.journal import Journal, read_journal
+from pytest_touchstone.cli import main
+from pytest_touchstone.reports.formatting import cell_width
+from pytest_touchstone.reports.items import rendered, shortened
+from pytest_touchstone.results.item_view import Asked, Choice, ItemView, Said
+from pytest_touchstone.results.journal import Journal, read_journal
 from tests.support.places import ROOT
 
 RUN = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.cli.migrate_flags import of_lm_eval, of_served_script
-from harness.cli.migrate_task import of_task
-from harness.core.errors import HarnessError
-from harness.core.files import load_module
-from harness.plugin.listing import find_benchmarks
+from pytest_touchstone.cli import main
+from pytest_touchstone.cli.migrate_flags import of_lm_eval, of_served_script
+from pytest_touchstone.cli.migrate_task import of_task
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.files import load_module
+from pytest_touchstone.plugin.listing import find_benchmarks
 from tests.support.places import ROOT
 
 KNOWN = ("arc_easy", "gsm8k", "lambada")

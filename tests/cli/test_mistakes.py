@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import COMMANDS, main
+from pytest_touchstone.cli import COMMANDS, main
 
 MISTAKES = {
     "frobnicate": "touchstone: 'frobnicate' is no command: there are ",

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.reports.page.packing import Words, chunk_items
 from perf.page import make_run
+from pytest_touchstone.cli import main
+from pytest_touchstone.reports.page.packing import Words, chunk_items
 from tests.support.places import ROOT
 
 FORMER = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
+from pytest_touchstone.cli import main
 from tests.support.installed import touchstone
 from tests.support.places import ROOT
 
@@ -60,7 +60,7 @@ def test_a_benchmark_outside_the_root_folder_is_found_with_its_own_number_of_sho
     for folder in ("own", "root"):
         (tmp_path / folder).mkdir()
     (tmp_path / "own" / "test_mine.py").write_text(
-        "from harness import Loglikelihood, benchmark\n\n\n"
+        "from pytest_touchstone import Loglikelihood, benchmark\n\n\n"
         'ROWS = [{"q": "a"}, {"q": "b"}, {"q": "c"}]\n\n\n'
         '@benchmark("mine", version=1, rows=ROWS, asks=Loglikelihood, primary="acc", shot=lambda row: row["q"])\n'
         "def test_mine(example, shots):\n"

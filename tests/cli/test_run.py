@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.run_directory import DEFAULT_FILES
+from pytest_touchstone.results.run_directory import DEFAULT_FILES
 from tests.support.installed import run_python, touchstone
 
 QUICK = ("--checkpoint", "fake:causal", "--eval-limit", "1", "-p", "no:cacheprovider")
@@ -20,7 +20,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "tests" / "test_own.py").write_text("def test_own():\n    assert False\n")
     (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\ntestpaths = ["tests"]\n')
     (tmp_path / "test_mine.py").write_text(
-        "from harness import Loglikelihood, benchmark\n\n\n"
+        "from pytest_touchstone import Loglikelihood, benchmark\n\n\n"
         '@benchmark("mine", version=1, rows=[{}, {}], asks=Loglikelihood, primary="acc")\n'
         "def test_mine(example):\n"
         '    yield Loglikelihood("a", " b")\n'
@@ -55,7 +55,7 @@ def test_the_projects_settings_hold_for_a_checkpoint_that_lies_elsewhere(
     with (project / "pyproject.toml").open("a") as file:
         file.write("[tool.touchstone.gate]\nmargn = 0.02\n")
     given = [*words, "--eval-tasks=arc_easy", "--checkpoint", str(whole), "--gate", "-p", "no:cacheprovider"]
-    done = run_python("-m", "harness.cli" if words == ("run",) else "pytest", *given, cwd=project)
+    done = run_python("-m", "pytest_touchstone.cli" if words == ("run",) else "pytest", *given, cwd=project)
     assert done.returncode == 4, done.stdout + done.stderr
     assert "margn" in done.stdout + done.stderr
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
+from pytest_touchstone.cli import main
 from tests.support.places import ROOT
 from tests.support.pt_files import llama_pt, state_dict
 from tests.support.tiny import tiny_adapter

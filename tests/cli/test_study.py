@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
+from pytest_touchstone.cli import main
 from tests.support.published import published
 from tests.support.runs import run
 

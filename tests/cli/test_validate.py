@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
+from pytest_touchstone.cli import main
 
 SEED = {
     "benchmarks": {

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.compare.answers import gold_of, shown_answers
-from harness.compare.candidate import Entry
-from harness.results.journal import Journal
-from harness.results.records import Record
+from pytest_touchstone.compare.answers import gold_of, shown_answers
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.records import Record
 from tests.support.entries import entry
 from tests.support.rows import write_jsonl
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.compare.candidate import Candidate
-from harness.compare.formats.base import Table
-from harness.compare.load import read_file
-from harness.compare.pair import compare_pair
-from harness.core.errors import DataError
+from pytest_touchstone.compare.candidate import Candidate
+from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.compare.load import read_file
+from pytest_touchstone.compare.pair import compare_pair
+from pytest_touchstone.core.errors import DataError
 from tests.support.korean_table import HEADER
 
 KEYS = st.sampled_from(

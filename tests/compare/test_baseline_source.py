@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from harness.compare.baseline_source import open_source
-from harness.compare.named_baselines import (
+from pytest_touchstone.compare.baseline_source import open_source
+from pytest_touchstone.compare.named_baselines import (
     list_named_baselines,
     read_named_baseline,
     remove_named_baseline,
     set_named_baseline,
 )
-from harness.core.errors import DataError, GateError
-from harness.core.files import write_json
-from harness.results.aggregate import summarize
-from harness.results.journal import Journal
-from harness.results.store import ResultStore
-from harness.results.summary import summary_json
+from pytest_touchstone.core.errors import DataError, GateError
+from pytest_touchstone.core.files import write_json
+from pytest_touchstone.results.aggregate import summarize
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.store import ResultStore
+from pytest_touchstone.results.summary import summary_json
 from tests.support.entries import entry, right
 from tests.support.summaries import DECLARATIONS, checkpoint_row, collect, score
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.compare.baselines import FIRST_ON_ITEMS, BaselineChoice, find, one_each
-from harness.compare.candidate import Entry
+from pytest_touchstone.compare.baselines import FIRST_ON_ITEMS, BaselineChoice, find, one_each
+from pytest_touchstone.compare.candidate import Entry
 from tests.support.entries import entry, right, source
 
 

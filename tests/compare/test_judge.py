@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.compare.candidate import Entry
-from harness.compare.items import columns, item_differences, score_name
-from harness.compare.judge import IDENTICAL, Weighed, compare, compare_composite, judge
-from harness.core.errors import GateError
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.items import columns, item_differences, score_name
+from pytest_touchstone.compare.judge import IDENTICAL, Weighed, compare, compare_composite, judge
+from pytest_touchstone.core.errors import GateError
 from tests.support.entries import entry, right
 from tests.support.known import known
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.candidate import Entry
-from harness.compare.leaders import leaders_of
-from harness.core.composite import Composite, Part
-from harness.statistics.best_of_many import is_told_best
-from harness.statistics.paired import compare_paired
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.leaders import leaders_of
+from pytest_touchstone.core.composite import Composite, Part
+from pytest_touchstone.statistics.best_of_many import is_told_best
+from pytest_touchstone.statistics.paired import compare_paired
 from tests.support.entries import entry, right
 
 N = 400

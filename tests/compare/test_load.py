@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from harness.cli.import_ import save
-from harness.compare.baselines import BaselineSource, find
-from harness.compare.candidate import Entry
-from harness.compare.formats.run import read_run
-from harness.compare.load import find_candidates, parse_sizes, read_file
-from harness.compare.pair import compare_pair
-from harness.core.errors import DataError, OptionError
-from harness.reports import comparison
-from harness.results.store import ResultStore
+from pytest_touchstone.cli.import_ import save
+from pytest_touchstone.compare.baselines import BaselineSource, find
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.formats.run import read_run
+from pytest_touchstone.compare.load import find_candidates, parse_sizes, read_file
+from pytest_touchstone.compare.pair import compare_pair
+from pytest_touchstone.core.errors import DataError, OptionError
+from pytest_touchstone.reports import comparison
+from pytest_touchstone.results.store import ResultStore
 from tests.support.korean_table import row, write
 from tests.support.runs import run
 

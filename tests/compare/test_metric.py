@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.candidate import published
-from harness.compare.metric import compare_totals
-from harness.results.summary import Metric
-from harness.statistics.comparison import Comparison
-from harness.statistics.unpaired import Total, compare_means, compare_rates
+from pytest_touchstone.compare.candidate import published
+from pytest_touchstone.compare.metric import compare_totals
+from pytest_touchstone.results.summary import Metric
+from pytest_touchstone.statistics.comparison import Comparison
+from pytest_touchstone.statistics.unpaired import Total, compare_means, compare_rates
 from tests.support.known import known
 
 

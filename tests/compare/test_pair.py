@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.compare.candidate import NO_ITEMS, Candidate
-from harness.compare.groups import by_group
-from harness.compare.pair import Pair, compare_pair
-from harness.core.errors import DataError
-from harness.reports import comparison
-from harness.reports.comparison import pair_facts
+from pytest_touchstone.compare.candidate import NO_ITEMS, Candidate
+from pytest_touchstone.compare.groups import by_group
+from pytest_touchstone.compare.pair import Pair, compare_pair
+from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.reports import comparison
+from pytest_touchstone.reports.comparison import pair_facts
 from tests.support.compared import Scores, printed, ran
 from tests.support.entries import right
 

@@ -11,17 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.cli import main
-from harness.compare.baselines import BaselineSource
-from harness.compare.candidate import Entry
-from harness.compare.gate.config import BenchmarkRules, GateConfig
-from harness.compare.plan import Plan, make_plan, targets_of
-from harness.compare.plan_basis import Target
-from harness.core.errors import GateError
-from harness.reports.plan import plan_facts, render
-from harness.results.store import ResultStore
-from harness.statistics.power import binary_design, items_for_not_worse, power_of_drop, smallest_drop
-from harness.statistics.power_together import PlannedTest, powers_together
+from pytest_touchstone.cli import main
+from pytest_touchstone.compare.baselines import BaselineSource
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.gate.config import BenchmarkRules, GateConfig
+from pytest_touchstone.compare.plan import Plan, make_plan, targets_of
+from pytest_touchstone.compare.plan_basis import Target
+from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.reports.plan import plan_facts, render
+from pytest_touchstone.results.store import ResultStore
+from pytest_touchstone.statistics.power import (
+    binary_design,
+    items_for_not_worse,
+    power_of_drop,
+    smallest_drop,
+)
+from pytest_touchstone.statistics.power_together import PlannedTest, powers_together
 from tests.support.entries import entry, source
 
 PLAIN = GateConfig(mode="plain")

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.compare.candidate import Entry
-from harness.compare.gate.config import GateConfig, gate_config_of
-from harness.compare.gate.decide import cases_of, decide
-from harness.compare.gate.result import GateResult, gate_json, lines_from_json
-from harness.compare.gate.validate import check_plan
-from harness.compare.judge import Compared, compare
-from harness.compare.pair import compare_pair
-from harness.compare.pooled import Part, pool
-from harness.core.errors import GateError
-from harness.reports import comparison
-from harness.reports.gate import decision_text
-from harness.statistics.paired import compare_flips
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.gate.config import GateConfig, gate_config_of
+from pytest_touchstone.compare.gate.decide import cases_of, decide
+from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_from_json
+from pytest_touchstone.compare.gate.validate import check_plan
+from pytest_touchstone.compare.judge import Compared, compare
+from pytest_touchstone.compare.pair import compare_pair
+from pytest_touchstone.compare.pooled import Part, pool
+from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.reports import comparison
+from pytest_touchstone.reports.gate import decision_text
+from pytest_touchstone.statistics.paired import compare_flips
 from tests.support.compared import ran
 from tests.support.entries import entry, right, source
 

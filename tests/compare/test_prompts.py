@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.compare.candidate import Candidate, Entry
-from harness.compare.pair import compare_pair
-from harness.plugin.kept_requests import journalled
-from harness.reports import comparison
-from harness.results.journal import Journal
-from harness.results.records import Record
+from pytest_touchstone.compare.candidate import Candidate, Entry
+from pytest_touchstone.compare.pair import compare_pair
+from pytest_touchstone.plugin.kept_requests import journalled
+from pytest_touchstone.reports import comparison
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.records import Record
 from tests.support.compared import ran
 from tests.support.entries import right
 from tests.support.rows import write_jsonl

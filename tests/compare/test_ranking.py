@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness.compare.candidate import Entry
-from harness.compare.ranking import Ranking, rank
-from harness.core.errors import GateError
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.ranking import Ranking, rank
+from pytest_touchstone.core.errors import GateError
 from tests.support.entries import entry, right
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.compare.candidate import Entry
-from harness.compare.gate.config import GateConfig
-from harness.compare.sequential import InterimAnalyses, draw_schedule, interim_analyses, judged
-from harness.results.records import Record
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.gate.config import GateConfig
+from pytest_touchstone.compare.sequential import InterimAnalyses, draw_schedule, interim_analyses, judged
+from pytest_touchstone.results.records import Record
 from tests.support.entries import entry, right, source
 
 

@@ -6,11 +6,11 @@ import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
-from harness.compare.tracked.names import IDENTITY
-from harness.compare.tracked.reading import candidates_of
-from harness.reports.trackers.payload import identity, tracked_runs
-from harness.results.store_entry import saved_of
-from harness.results.summary import Summary
+from pytest_touchstone.compare.tracked.names import IDENTITY
+from pytest_touchstone.compare.tracked.reading import candidates_of
+from pytest_touchstone.reports.trackers.payload import identity, tracked_runs
+from pytest_touchstone.results.store_entry import saved_of
+from pytest_touchstone.results.summary import Summary
 from tests.support.summaries import sample
 
 

@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from harness.core.benchmark import declared, generator_function
-from harness.core.dataset import Example
-from harness.core.errors import MissingDataError
-from harness.core.files import load_module
-from harness.core.requests import GenerateAnswer, Request, RunProgram
-from harness.engines.sandbox import open_sandbox
-from harness.engines.sandbox.sandbox import Sandbox
-from harness.plugin.collection import load_benchmark
+from pytest_touchstone.core.benchmark import declared, generator_function
+from pytest_touchstone.core.dataset import Example
+from pytest_touchstone.core.errors import MissingDataError
+from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.requests import GenerateAnswer, Request, RunProgram
+from pytest_touchstone.engines.sandbox import open_sandbox
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.plugin.collection import load_benchmark
 from tests.conformance.kit import (
     SAMPLING,
     WITHOUT_GOLD,

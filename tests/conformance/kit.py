@@ -17,7 +17,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from harness import (
+from pytest_touchstone import (
     Candidate,
     FillMask,
     FillMaskAnswer,
@@ -30,19 +30,19 @@ from harness import (
     RollingAnswer,
     RollingLoglikelihood,
 )
-from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.info import SERVES
-from harness.core.benchmark import Benchmark, declared, generator_function
-from harness.core.dataset import Example
-from harness.core.errors import MissingDataError
-from harness.core.few_shot import Sampling
-from harness.core.files import load_module
-from harness.core.grade import scores_of
-from harness.core.requests import Answer, Request, RunProgram, RunProgramAnswer
-from harness.core.serialize import to_plain
-from harness.engines.fake import FakeEngine
-from harness.metrics.code.rows import unix_lines
-from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.info import SERVES
+from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
+from pytest_touchstone.core.dataset import Example
+from pytest_touchstone.core.errors import MissingDataError
+from pytest_touchstone.core.few_shot import Sampling
+from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.grade import scores_of
+from pytest_touchstone.core.requests import Answer, Request, RunProgram, RunProgramAnswer
+from pytest_touchstone.core.serialize import to_plain
+from pytest_touchstone.engines.fake import FakeEngine
+from pytest_touchstone.metrics.code.rows import unix_lines
+from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from tests.support.places import ROOT
 
 PINS = Path(__file__).with_name("pins.json")
@@ -179,7 +179,7 @@ def _labelled(row: dict[str, Any]) -> int:
 
 
 def _boxed(row: dict[str, Any]) -> str:
-    from harness.metrics.math.hendrycks import boxed_answer
+    from pytest_touchstone.metrics.math.hendrycks import boxed_answer
 
     return boxed_answer(row["solution"]) or ""
 

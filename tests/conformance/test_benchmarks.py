@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from harness.core.grade import NO_ANSWER
+from pytest_touchstone.core.grade import NO_ANSWER
 from tests.conformance.kit import (
     PINS,
     TEXT,

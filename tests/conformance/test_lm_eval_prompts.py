@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from harness import Generate, Loglikelihood
-from harness.plugin.collection import Loaded, load_benchmark
+from pytest_touchstone import Generate, Loglikelihood
+from pytest_touchstone.plugin.collection import Loaded, load_benchmark
 from tests.conformance.kit import SAMPLING, Kit, kits
 from tests.conformance.record_lm_eval_prompts import (
     MADE_UP,

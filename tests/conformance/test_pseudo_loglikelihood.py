@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness import PseudoLoglikelihood, RollingAnswer
-from harness.checkpoints import resolve
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
+from pytest_touchstone import PseudoLoglikelihood, RollingAnswer
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
 from tests.conformance.kit import kits
 from tests.conformance.record_minicons import RECORDED
 from tests.support.places import ROOT

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from harness.metrics import bits_per_byte
-from harness.metrics.bbh import answer_of, flexible_answer, same
-from harness.metrics.code import plus_rules
-from harness.metrics.drop import grade_drop
-from harness.metrics.gsm8k import grade_gsm8k
-from harness.metrics.ifeval import grade_ifeval
-from harness.metrics.macro_f1 import macro_f1
-from harness.metrics.math.grade import MathJudge, hendrycks_exact, math_verify, minerva_exact
-from harness.metrics.mmlu_pro import answer_letter
-from harness.metrics.truthfulqa import true_share
+from pytest_touchstone.metrics import bits_per_byte
+from pytest_touchstone.metrics.bbh import answer_of, flexible_answer, same
+from pytest_touchstone.metrics.code import plus_rules
+from pytest_touchstone.metrics.drop import grade_drop
+from pytest_touchstone.metrics.gsm8k import grade_gsm8k
+from pytest_touchstone.metrics.ifeval import grade_ifeval
+from pytest_touchstone.metrics.macro_f1 import macro_f1
+from pytest_touchstone.metrics.math.grade import MathJudge, hendrycks_exact, math_verify, minerva_exact
+from pytest_touchstone.metrics.mmlu_pro import answer_letter
+from pytest_touchstone.metrics.truthfulqa import true_share
 from tests.support.places import ROOT
 from tests.support.rows import read_jsonl
 

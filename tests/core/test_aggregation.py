@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.aggregation import Aggregation, aggregation_of, mean, perplexity
-from harness.core.errors import BenchmarkError
+from pytest_touchstone.core.aggregation import Aggregation, aggregation_of, mean, perplexity
+from pytest_touchstone.core.errors import BenchmarkError
 
 
 def slowest(values: Sequence[float], clusters: Sequence[str | None] | None) -> float:

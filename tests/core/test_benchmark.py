@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import typing_extensions
 
-import harness
-from harness import Dataset, FewShot, HubData, Loglikelihood, Scores, benchmark
-from harness.core.benchmark import Benchmark, declared
-from harness.core.dataset import load_dataset, load_shots
-from harness.core.errors import BenchmarkError, DataError
-from harness.core.requests import Request
+import pytest_touchstone
+from pytest_touchstone import Dataset, FewShot, HubData, Loglikelihood, Scores, benchmark
+from pytest_touchstone.core.benchmark import Benchmark, declared
+from pytest_touchstone.core.dataset import load_dataset, load_shots
+from pytest_touchstone.core.errors import BenchmarkError, DataError
+from pytest_touchstone.core.requests import Request
 
 
 def made(**fields: Any) -> Benchmark:
@@ -169,9 +169,9 @@ def test_a_missing_file_beside_the_module_is_named(tmp_path: Path) -> None:
 
 
 def test_every_public_name_is_there_and_others_are_not() -> None:
-    assert all(getattr(harness, name) is not None for name in harness.__all__)
+    assert all(getattr(pytest_touchstone, name) is not None for name in pytest_touchstone.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'benchmarks'"):
-        harness.benchmarks  # noqa: B018
+        pytest_touchstone.benchmarks  # noqa: B018
 
 
 @pytest.mark.parametrize(

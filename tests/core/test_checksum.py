@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.checksum import is_summed, read_summed, summed, summed_pieces
-from harness.core.json_pieces import json_pieces
+from pytest_touchstone.core.checksum import is_summed, read_summed, summed, summed_pieces
+from pytest_touchstone.core.json_pieces import json_pieces
 
 OBJECTS = st.dictionaries(
     st.text(), st.none() | st.integers() | st.floats(allow_nan=False) | st.text(), min_size=1

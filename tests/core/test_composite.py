@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.composite import (
+from pytest_touchstone.core.composite import (
     ATTRIBUTE,
     Composite,
     Part,
@@ -21,8 +21,8 @@ from harness.core.composite import (
     parse_composite,
     project_composites,
 )
-from harness.core.errors import BenchmarkError
-from harness.results.store_entry import STUDIED
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.results.store_entry import STUDIED
 
 SCORE, SCORE_WIKI = STUDIED
 FOUND = {("real_coref", "real@1"): 0.6604, ("real_coref", "real@5"): 0.8, ("ko_lambada", "lambada@1"): 0.5}

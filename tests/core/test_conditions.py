@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints.training_state import step_of_row
-from harness.core.conditions import (
+from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.core.conditions import (
     OF_RESULTS,
     affects,
     condition_names,
@@ -17,7 +17,7 @@ from harness.core.conditions import (
     of_settings,
     same_answers,
 )
-from harness.core.settings import settings_table
+from pytest_touchstone.core.settings import settings_table
 from tests.support.options import settings_given
 
 OTHER = {

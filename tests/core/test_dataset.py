@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import Benchmark, Dataset
-from harness.core.data_files import DatasetInfo, data_files, nearest
-from harness.core.dataset import (
+from pytest_touchstone.core.benchmark import Benchmark, Dataset
+from pytest_touchstone.core.data_files import DatasetInfo, data_files, nearest
+from pytest_touchstone.core.dataset import (
     DatasetRows,
     Example,
     extents_of,
@@ -25,12 +25,12 @@ from harness.core.dataset import (
     load_shots,
     take_first,
 )
-from harness.core.drawn_shots import draw_shots
-from harness.core.errors import DataError, MissingDataError, ShotsError
-from harness.core.few_shot import Shot
-from harness.core.marks import SHIPPED, Extent
-from harness.core.raw_rows import read_lines
-from harness.core.requests import Loglikelihood, Turn
+from pytest_touchstone.core.drawn_shots import draw_shots
+from pytest_touchstone.core.errors import DataError, MissingDataError, ShotsError
+from pytest_touchstone.core.few_shot import Shot
+from pytest_touchstone.core.marks import SHIPPED, Extent
+from pytest_touchstone.core.raw_rows import read_lines
+from pytest_touchstone.core.requests import Loglikelihood, Turn
 
 
 class Row(TypedDict):

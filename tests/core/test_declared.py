@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.benchmark import declared
-from harness.core.declared import declared_in
-from harness.core.files import load_module
+from pytest_touchstone.core.benchmark import declared
+from pytest_touchstone.core.declared import declared_in
+from pytest_touchstone.core.files import load_module
 from tests.support.places import ROOT
 
 FILES = sorted((ROOT / "evals").glob("test_*.py"))

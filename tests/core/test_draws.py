@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import Dataset, LmEval, Loglikelihood
-from harness.core.benchmark import Benchmark
-from harness.core.data_files import DatasetInfo
-from harness.core.dataset import DatasetRows, Example
-from harness.core.drawn_shots import DrawnShots, draw_shots
-from harness.core.errors import ShotsError
+from pytest_touchstone import Dataset, LmEval, Loglikelihood
+from pytest_touchstone.core.benchmark import Benchmark
+from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.dataset import DatasetRows, Example
+from pytest_touchstone.core.drawn_shots import DrawnShots, draw_shots
+from pytest_touchstone.core.errors import ShotsError
 
 
 def spec(**more: Any) -> Benchmark:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness import Loglikelihood, benchmark
-from harness.core.benchmark import declared
-from harness.core.eval_config import ConfigFileError, EvalConfig, read_eval_config
-from harness.core.lm_eval_names import difference, metrics_named, translated
+from pytest_touchstone import Loglikelihood, benchmark
+from pytest_touchstone.core.benchmark import declared
+from pytest_touchstone.core.eval_config import ConfigFileError, EvalConfig, read_eval_config
+from pytest_touchstone.core.lm_eval_names import difference, metrics_named, translated
 
 KNOWN = ("arc_easy", "arc_challenge", "gsm8k", "lambada", "math", "mmlu", "hellaswag", "mmlu_stem")
 

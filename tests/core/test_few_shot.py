@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness import ChatForm, FewShot, Generate, Loglikelihood, Sampling, Turn
+from pytest_touchstone import ChatForm, FewShot, Generate, Loglikelihood, Sampling, Turn
 
 TURNS = (Turn("user", "1+1="), Turn("assistant", "2"))
 FEWSHOT = FewShot("1+1= 2\n\n", TURNS, Sampling(5, 0.8, 0.9, 7))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.errors import JournalError
-from harness.core.files import (
+from pytest_touchstone.core.errors import JournalError
+from pytest_touchstone.core.files import (
     check_kind,
     load_module,
     shown_path,

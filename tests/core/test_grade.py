@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness import Graded
-from harness.core.grade import Grade, scores_of, told_by
-from harness.metrics import ChoiceScores
+from pytest_touchstone import Graded
+from pytest_touchstone.core.grade import Grade, scores_of, told_by
+from pytest_touchstone.metrics import ChoiceScores
 
 
 def test_a_grade_tells_apart_scores_and_outputs_without_an_answer() -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.core.keys import has_key, masked, masked_value, values_of_keys, without_keys
+from pytest_touchstone.core.keys import has_key, masked, masked_value, values_of_keys, without_keys
 
 KEY = "hunter2.of/mine"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.marks import Extent, composite_mark, mark
+from pytest_touchstone.core.marks import Extent, composite_mark, mark
 
 SHIPPED = Extent(of=32, rows=32, published=2376)
 HALF = Extent(of=1188, rows=1188, published=2376)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import CheckpointError
-from harness.core.outside import (
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.outside import (
     INVISIBLE,
     cell,
     harmless,

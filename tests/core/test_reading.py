@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.core import reading
-from harness.core.errors import DataError, HarnessError
-from harness.core.eval_config import read_eval_config
-from harness.core.raw_rows import read_lines
-from harness.core.reading import parsed, read_regular
+from pytest_touchstone.core import reading
+from pytest_touchstone.core.errors import DataError, HarnessError
+from pytest_touchstone.core.eval_config import read_eval_config
+from pytest_touchstone.core.raw_rows import read_lines
+from pytest_touchstone.core.reading import parsed, read_regular
 
 NESTED = "[" * 100_000
 

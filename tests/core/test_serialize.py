@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import WireError
-from harness.core.requests import Generate
-from harness.core.serialize import plain_scores, scrub, to_plain
+from pytest_touchstone.core.errors import WireError
+from pytest_touchstone.core.requests import Generate
+from pytest_touchstone.core.serialize import plain_scores, scrub, to_plain
 
 
 class Colour(IntEnum):

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import OptionError
-from harness.core.setting_sources import of_environment, of_project, of_table
-from harness.core.settings import settings_table
-from harness.plugin.options import Settings
+from pytest_touchstone.core.errors import OptionError
+from pytest_touchstone.core.setting_sources import of_environment, of_project, of_table
+from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.plugin.options import Settings
 from tests.support.options import settings_given
 
 PROJECT = (

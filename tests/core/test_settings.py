@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.conditions import condition_names, differing, of_settings, same_answers
-from harness.core.errors import OptionError
-from harness.core.settings import FILE, PARSERS, TITLES, former_names, options_page, settings_table
-from harness.engines.sandbox.settings import SandboxSettings
-from harness.engines.settings import ModelSettings
-from harness.plugin import pytest_addoption
-from harness.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE
-from harness.plugin.options import Settings, device_kind
+from pytest_touchstone.core.conditions import condition_names, differing, of_settings, same_answers
+from pytest_touchstone.core.errors import OptionError
+from pytest_touchstone.core.settings import FILE, PARSERS, TITLES, former_names, options_page, settings_table
+from pytest_touchstone.engines.sandbox.settings import SandboxSettings
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.plugin import pytest_addoption
+from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE
+from pytest_touchstone.plugin.options import Settings, device_kind
 from tests.support.options import settings_given
 
 TABLE = settings_table()
@@ -114,8 +114,8 @@ def one_row_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     path = tmp_path / "settings.toml"
     path.write_text(FILE.read_text(encoding="utf-8") + ROW, encoding="utf-8")
     with monkeypatch.context() as patch:
-        patch.setattr("harness.core.settings.FILE", path)
-        patch.setattr("harness.plugin.TABLE", path)
+        patch.setattr("pytest_touchstone.core.settings.FILE", path)
+        patch.setattr("pytest_touchstone.plugin.TABLE", path)
         settings_table.cache_clear()
         yield
     settings_table.cache_clear()

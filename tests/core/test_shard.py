@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.errors import OptionError
-from harness.core.shard import Shard, parse_shard, shard_of
+from pytest_touchstone.core.errors import OptionError
+from pytest_touchstone.core.shard import Shard, parse_shard, shard_of
 
 
 def slurm(number: int, least: int = 1, most: int = 5, count: int = 5) -> dict[str, str]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.benchmark import Benchmark, declared
-from harness.core.declared import shipped_names
-from harness.core.errors import OptionError
-from harness.core.files import load_module
-from harness.core.resources import shipped_evals
-from harness.core.task_groups import shipped_groups, task_groups
-from harness.core.tasks import TAGS, Tasks, tags_of
+from pytest_touchstone.core.benchmark import Benchmark, declared
+from pytest_touchstone.core.declared import shipped_names
+from pytest_touchstone.core.errors import OptionError
+from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.resources import shipped_evals
+from pytest_touchstone.core.task_groups import shipped_groups, task_groups
+from pytest_touchstone.core.tasks import TAGS, Tasks, tags_of
 
 
 def of(text: str, folder: Path) -> dict[str, str]:

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.checkpoints.info import SERVES
-from harness.core.benchmark import Benchmark, declared
-from harness.core.errors import BenchmarkError
-from harness.core.requests import FillMask, Generate, Loglikelihood, RunProgram
-from harness.core.tasks import TAGS, Tasks, declared_groups, tags_of
+from pytest_touchstone.checkpoints.info import SERVES
+from pytest_touchstone.core.benchmark import Benchmark, declared
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood, RunProgram
+from pytest_touchstone.core.tasks import TAGS, Tasks, declared_groups, tags_of
 from tests.conformance.kit import kits
 
 
 def one(name: str, asks: Any = Loglikelihood, **more: Any) -> Benchmark:
-    from harness import benchmark
+    from pytest_touchstone import benchmark
 
     @benchmark(name, version=1, data=f"{name}/test", asks=asks, primary="acc", **more)
     def test_it(example: Any) -> Any:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.text import alike, count, did_you_mean, either, listed, place_text, repeats_itself
+from pytest_touchstone.core.text import alike, count, did_you_mean, either, listed, place_text, repeats_itself
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from harness.core.benchmark import Benchmark, declared, generator_function
-from harness.core.dataset import load_dataset
-from harness.core.errors import MissingDataError
-from harness.core.few_shot import FewShot
-from harness.core.files import load_module
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
+from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
+from pytest_touchstone.core.dataset import load_dataset
+from pytest_touchstone.core.errors import MissingDataError
+from pytest_touchstone.core.few_shot import FewShot
+from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
 from tests.support.places import ROOT
 
 GPQA = {

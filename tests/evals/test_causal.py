@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from harness.core.aggregation import perplexity
-from harness.core.benchmark import Benchmark, declared, generator_function
-from harness.core.few_shot import FewShot
-from harness.core.files import load_module
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
-from harness.metrics.mmlu import MMLU_CATEGORIES
+from pytest_touchstone.core.aggregation import perplexity
+from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
+from pytest_touchstone.core.few_shot import FewShot
+from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
+from pytest_touchstone.metrics.mmlu import MMLU_CATEGORIES
 from tests.support.places import ROOT
 
 SHIPPED = ROOT / "fixtures" / "data"

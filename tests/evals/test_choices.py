@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.core.grade import told_by
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
+from pytest_touchstone.core.grade import told_by
+from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
 from tests.evals.test_causal import ask, checked, preferring, score
 
 FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.core.dataset import subsample
-from harness.core.errors import ShotsError
-from harness.core.few_shot import Sampling
-from harness.core.requests import CallTests, Generate, InputOutputTests, RunProgramAnswer
-from harness.metrics.code.grader import called_names
-from harness.plugin.collection import load_benchmark
+from pytest_touchstone.core.dataset import subsample
+from pytest_touchstone.core.errors import ShotsError
+from pytest_touchstone.core.few_shot import Sampling
+from pytest_touchstone.core.requests import CallTests, Generate, InputOutputTests, RunProgramAnswer
+from pytest_touchstone.metrics.code.grader import called_names
+from pytest_touchstone.plugin.collection import load_benchmark
 from tests.support.code_runs import Bench, by_word, functions
 
 SAMPLED = Sampling(5, 0.2, 0.95, 1234)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.engines.sandbox.sandbox import Sandbox
-from harness.metrics.code.plus import PLUS, plus_request
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.metrics.code.plus import PLUS, plus_request
 from tests.conformance.kit import Kit, kits
 from tests.support.sandbox_here import opened_here
 

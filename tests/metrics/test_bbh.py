@@ -3,7 +3,7 @@ reference's rule, which is held in the conformance kit."""
 
 from __future__ import annotations
 
-from harness.metrics.bbh import DESCRIPTIONS, ROWS
+from pytest_touchstone.metrics.bbh import DESCRIPTIONS, ROWS
 from tests.support.places import ROOT
 from tests.support.rows import read_jsonl
 

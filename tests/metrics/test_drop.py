@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.metrics.drop import (
+from pytest_touchstone.metrics.drop import (
     answer_spans,
     bag_f1,
     compare,

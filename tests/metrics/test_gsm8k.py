@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.metrics.gsm8k import grade_gsm8k, numeric, strict_answer, trimmed
+from pytest_touchstone.metrics.gsm8k import grade_gsm8k, numeric, strict_answer, trimmed
 
 pieces = st.lists(st.sampled_from(["#### ", "#", " ", "$", "-", ",", ".", "1", "18", "0", "%", "\n", "x"]))
 texts = st.text() | pieces.map("".join)

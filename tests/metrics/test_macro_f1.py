@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.core.aggregation import aggregation_of
-from harness.metrics.macro_f1 import MACRO_F1, macro_f1
+from pytest_touchstone.core.aggregation import aggregation_of
+from pytest_touchstone.metrics.macro_f1 import MACRO_F1, macro_f1
 
 pairs = st.lists(st.tuples(st.just(1.0), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
 

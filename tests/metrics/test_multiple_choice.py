@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.errors import BenchmarkError
-from harness.core.requests import LoglikelihoodAnswer
-from harness.metrics import argmax, bits_per_byte, choice_scores, score_choices, with_bits
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.requests import LoglikelihoodAnswer
+from pytest_touchstone.metrics import argmax, bits_per_byte, choice_scores, score_choices, with_bits
 
 logprob = st.floats(-1e6, 0, allow_nan=False)
 any_text = st.text(st.characters(), max_size=20)

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.core.errors import BenchmarkError
-from harness.metrics.subprocess_worker import Reply, TimeLimitedWorker
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.metrics.subprocess_worker import Reply, TimeLimitedWorker
 from tests.support.places import ROOT
 
 ECHO = (sys.executable, str(ROOT / "tests" / "support" / "limited_echo.py"))
@@ -138,7 +138,7 @@ def test_closing_leaves_no_process_and_may_be_done_twice(worker: TimeLimitedWork
 @pytest.mark.parametrize("item", ["a", "compute"])
 def test_the_child_ends_after_a_parent_that_was_killed(item: str) -> None:
     program = (
-        "import sys, threading, time; from harness.metrics.subprocess_worker import TimeLimitedWorker; "
+        "import sys, threading, time; from pytest_touchstone.metrics.subprocess_worker import TimeLimitedWorker; "
         f"worker = TimeLimitedWorker({ECHO!r}); worker.ask('a', 1.0); print(worker.pid, flush=True); "
         f"threading.Thread(target=worker.ask, args=({item!r}, 1.0)).start(); time.sleep(600)"
     )

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.requests import Generate, Loglikelihood
-from harness.engines.transformers.prompts import Prompt
 from perf import accelerator
 from perf.accelerator import settings_of
 from perf.accelerator_parts.attempt import attempt
@@ -25,6 +23,8 @@ from perf.accelerator_parts.score_items import grown, repeated
 from perf.accelerator_parts.shapes import Sizes, named, sizes, small
 from perf.arithmetic import Tokens
 from perf.prompts import Item
+from pytest_touchstone.core.requests import Generate, Loglikelihood
+from pytest_touchstone.engines.transformers.prompts import Prompt
 
 ABOUT = {"device": "A100", "dtype": "bfloat16", "shapes": "as published", "torch": "2.13.0"}
 

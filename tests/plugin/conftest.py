@@ -14,13 +14,30 @@ from tests.support.project import Project
 IMPORTED = (
     *("scipy.stats", "torch._dynamo"),  # these cannot be loaded twice
     *("rich.console", "rich.table", "sentencepiece", "transformers.models.auto.tokenization_auto"),
-    *("harness.compare.formats.lm_eval", "harness.compare.formats.run", "harness.compare.formats.task_json"),
-    *("harness.engines.http.children", "harness.engines.pool"),
-    *("harness.engines.transformers.lora", "harness.engines.transformers.masked"),
-    *("harness.engines.transformers.mtp", "harness.engines.transformers.pool"),
-    *("harness.plugin.controller", "harness.plugin.execution", "harness.plugin.pytest_hooks"),
-    *("harness.plugin.reporters", "harness.plugin.run_results", "harness.plugin.sequential"),
-    *("harness.plugin.session", "harness.plugin.xdist", "xdist.dsession", "xdist.workermanage"),
+    *(
+        "pytest_touchstone.compare.formats.lm_eval",
+        "pytest_touchstone.compare.formats.run",
+        "pytest_touchstone.compare.formats.task_json",
+    ),
+    *("pytest_touchstone.engines.http.children", "pytest_touchstone.engines.pool"),
+    *("pytest_touchstone.engines.transformers.lora", "pytest_touchstone.engines.transformers.masked"),
+    *("pytest_touchstone.engines.transformers.mtp", "pytest_touchstone.engines.transformers.pool"),
+    *(
+        "pytest_touchstone.plugin.controller",
+        "pytest_touchstone.plugin.execution",
+        "pytest_touchstone.plugin.pytest_hooks",
+    ),
+    *(
+        "pytest_touchstone.plugin.reporters",
+        "pytest_touchstone.plugin.run_results",
+        "pytest_touchstone.plugin.sequential",
+    ),
+    *(
+        "pytest_touchstone.plugin.session",
+        "pytest_touchstone.plugin.xdist",
+        "xdist.dsession",
+        "xdist.workermanage",
+    ),
 )
 """Modules that runs import. pytester forgets what an inner run has imported, and the next one would import it anew."""
 

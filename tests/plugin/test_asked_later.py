@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.core.requests import Answer, Generate, GenerateAnswer, Generated, Refusal, Request
-from harness.engines.base import Done
-from harness.plugin.driver import RunningBatch, run_batch
-from harness.results.journal import Journal, read_journal
+from pytest_touchstone.core.requests import Answer, Generate, GenerateAnswer, Generated, Refusal, Request
+from pytest_touchstone.engines.base import Done
+from pytest_touchstone.plugin.driver import RunningBatch, run_batch
+from pytest_touchstone.results.journal import Journal, read_journal
 from tests.plugin.test_dispatch import SPEC, Batch, Function, Scripted
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from harness.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Request
-from harness.engines.fake import FakeEngine
-from harness.plugin.asked_once import Remembering
+from pytest_touchstone.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Request
+from pytest_touchstone.engines.fake import FakeEngine
+from pytest_touchstone.plugin.asked_once import Remembering
 
 Project = Any
 
 OTHER = """
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark("part", version=1, data="sums/test", asks=Loglikelihood, primary="acc", keep=lambda row: row["n"] % 2)

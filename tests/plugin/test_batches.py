@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.plugin.batches import GENERATING_SIZE, batch_key, batch_size, plan_batches
+from pytest_touchstone.plugin.batches import GENERATING_SIZE, batch_key, batch_size, plan_batches
 
 NODEIDS = st.lists(
     st.builds(

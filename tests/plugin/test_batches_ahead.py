@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.results.journal import read_journal
+from pytest_touchstone.results.journal import read_journal
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
 
 WRITE = """
-from harness import Generate, benchmark
+from pytest_touchstone import Generate, benchmark
 
 @benchmark(name="write", version=1, data="sums/test", asks=Generate, primary="acc")
 def test_write(example):
@@ -38,7 +38,7 @@ def test_the_next_batch_fills_the_rows_that_long_texts_leave(
 ) -> None:
     assert project.run(checkpoint=str(model)).ret == 0
     at_once = found(project)
-    monkeypatch.setattr("harness.plugin.batches.GENERATING_SIZE", 5)
+    monkeypatch.setattr("pytest_touchstone.plugin.batches.GENERATING_SIZE", 5)
     reported: list[str] = []
 
     class Reports:
@@ -59,7 +59,7 @@ def test_the_next_batch_fills_the_rows_that_long_texts_leave(
 def test_a_run_that_stops_at_the_first_failure_stops_after_its_batch(
     project: Project, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.plugin.batches.GENERATING_SIZE", 5)
+    monkeypatch.setattr("pytest_touchstone.plugin.batches.GENERATING_SIZE", 5)
     text = WRITE.replace("    return", '    assert example["n"] != 3\n    return')
     (project.path / "test_sums.py").write_text(text, encoding="utf-8")
     project.run("-x", checkpoint=str(model)).assert_outcomes(passed=3, failed=1)

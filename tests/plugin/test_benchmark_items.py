@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from harness.plugin.benchmark_items import NODE_ID, BenchmarkItem
-from harness.plugin.passed_reports import PassedReports
+from pytest_touchstone.plugin.benchmark_items import NODE_ID, BenchmarkItem
+from pytest_touchstone.plugin.passed_reports import PassedReports
 from tests.support.project import Project
 
 STYLED = """
 import pytest
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @pytest.mark.parametrize("style", [pytest.param("polite", marks=pytest.mark.kind), "terse"])

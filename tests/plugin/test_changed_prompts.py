@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cli import main
+from pytest_touchstone.cli import main
 from tests.support.project import BENCHMARK, Project
 
 

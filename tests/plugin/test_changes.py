@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.results.store import ResultStore
+from pytest_touchstone.cli import main
+from pytest_touchstone.results.store import ResultStore
 from tests.support.entries import entry, right
 from tests.support.project import Project
 
 BENCHMARK = """
 from pathlib import Path
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark(name="{name}", version=1, data="sums/test", asks=Loglikelihood, primary="{primary}")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from _pytest import runner
 
-from harness.plugin.current_test import NAME, kept_once
+from pytest_touchstone.plugin.current_test import NAME, kept_once
 from tests.support.project import Project
 
 ASKS = """
@@ -42,7 +42,7 @@ def test_three():
 MANY = """\
 import os
 from _pytest import runner
-from harness.plugin.current_test import kept_once
+from pytest_touchstone.plugin.current_test import kept_once
 
 class Item:
     nodeid = ""

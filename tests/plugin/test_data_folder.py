@@ -10,7 +10,7 @@ from tests.support.mistakes import refused
 from tests.support.project import Project
 
 SHIPPED = """
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark(name="{name}", version=1, data="{data}", asks=Loglikelihood, primary="acc", {more})

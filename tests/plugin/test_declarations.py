@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.core.grade import Graded
-from harness.plugin.declarations import returned_names
+from pytest_touchstone.core.grade import Graded
+from pytest_touchstone.plugin.declarations import returned_names
 
 
 def plain(example: Any) -> dict[str, float]:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import resolve
+from pytest_touchstone.checkpoints import resolve
 from tests.support.tiny import tiny_causal
 
 Project = Any
 
 TEXTS = """
-from harness import Generate, benchmark
+from pytest_touchstone import Generate, benchmark
 
 
 @benchmark(name="{name}", version=1, data="sums/test", asks=Generate, primary="length")
@@ -39,9 +39,9 @@ def demonstrated(
 ) -> Path:
     """A project whose benchmarks are the shipped ones, and the only builtin checkpoint."""
     folder = tiny_causal(tmp_path_factory.mktemp("tiny") / "tiny")
-    monkeypatch.setattr("harness.core.demonstration.shipped_evals", lambda: project.path)
+    monkeypatch.setattr("pytest_touchstone.core.demonstration.shipped_evals", lambda: project.path)
     monkeypatch.setattr(
-        "harness.checkpoints.find.default_checkpoints",
+        "pytest_touchstone.checkpoints.find.default_checkpoints",
         lambda seq_len=None: resolve(str(folder), seq_len=seq_len),
     )
     (project.path / "demonstration.toml").write_text(TABLE)
@@ -131,7 +131,7 @@ def test_a_benchmark_that_is_left_out_says_so_where_it_alone_is_asked(
 def test_texts_of_two_benchmarks_are_asked_for_together(
     project: Project, demonstrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.engines.transformers.causal import CausalEngine
+    from pytest_touchstone.engines.transformers.causal import CausalEngine
 
     asked: list[int] = []
     right = CausalEngine.answer_first

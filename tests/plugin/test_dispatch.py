@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.info import SERVES
-from harness.core.benchmark import Benchmark, Dataset
-from harness.core.dataset import Example
-from harness.core.errors import JournalError, RequestError
-from harness.core.requests import (
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.info import SERVES
+from pytest_touchstone.core.benchmark import Benchmark, Dataset
+from pytest_touchstone.core.dataset import Example
+from pytest_touchstone.core.errors import JournalError, RequestError
+from pytest_touchstone.core.requests import (
     Answer,
     CallTests,
     Loglikelihood,
@@ -27,13 +27,13 @@ from harness.core.requests import (
     RunProgram,
     RunProgramAnswer,
 )
-from harness.core.serialize import to_plain
-from harness.engines.base import Done
-from harness.plugin.dispatch import ProgramRunner
-from harness.plugin.driver import Job, RunningBatch, run_batch
-from harness.plugin.kept_requests import journalled
-from harness.results.journal import Journal, read_journal
-from harness.results.records import Record
+from pytest_touchstone.core.serialize import to_plain
+from pytest_touchstone.engines.base import Done
+from pytest_touchstone.plugin.dispatch import ProgramRunner
+from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
+from pytest_touchstone.plugin.kept_requests import journalled
+from pytest_touchstone.results.journal import Journal, read_journal
+from pytest_touchstone.results.records import Record
 
 SPEC = Benchmark(
     name="x", version=1, data=Dataset(local="x/x"), asks=(Loglikelihood, RunProgram), primary="acc"

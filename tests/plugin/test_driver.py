@@ -9,15 +9,22 @@ from typing import Any
 
 import pytest
 
-from harness import Graded
-from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.info import SERVES
-from harness.core.benchmark import Benchmark, Dataset
-from harness.core.dataset import Example
-from harness.core.requests import Answer, FillMask, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
-from harness.engines.base import Done
-from harness.plugin.driver import Job, RunningBatch, run_batch
-from harness.results.journal import Journal, read_journal
+from pytest_touchstone import Graded
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.info import SERVES
+from pytest_touchstone.core.benchmark import Benchmark, Dataset
+from pytest_touchstone.core.dataset import Example
+from pytest_touchstone.core.requests import (
+    Answer,
+    FillMask,
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    Refusal,
+    Request,
+)
+from pytest_touchstone.engines.base import Done
+from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
+from pytest_touchstone.results.journal import Journal, read_journal
 
 SPEC = Benchmark(
     name="x",
@@ -246,7 +253,7 @@ def test_a_skip_is_a_skip(tmp_path: Path) -> None:
 
 def test_a_refused_request_may_be_caught_and_something_else_asked(tmp_path: Path) -> None:
     def recovers(n: int) -> Any:
-        from harness.core.errors import RequestError
+        from pytest_touchstone.core.errors import RequestError
 
         try:
             yield Loglikelihood("a", "refuse")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow, render
-from harness.reports.time_left import Estimate
+from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow, render
+from pytest_touchstone.reports.time_left import Estimate
 from tests.support.model_server import Style, serving
 
 Project = Any
@@ -19,7 +19,7 @@ def test_nothing_is_scored_and_every_setting_has_its_origin(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOUCHSTONE_SEED", "7")
-    monkeypatch.setattr("harness.plugin.execution.shipped_evals", lambda: project.path)
+    monkeypatch.setattr("pytest_touchstone.plugin.execution.shipped_evals", lambda: project.path)
     (project.path / "pyproject.toml").write_text("[tool.touchstone]\nshots = 2\n[tool.pytest.ini_options]\n")
     result = project.run("--eval-dry-run", "--eval-limit", "3")
     assert result.ret == 0
@@ -85,7 +85,7 @@ def test_costs_and_what_cannot_be_asked_are_told_within_the_width(width: int) ->
 def test_items_that_are_too_long_are_counted_and_named(
     project: Project, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.plugin.execution.shipped_evals", lambda: project.path)
+    monkeypatch.setattr("pytest_touchstone.plugin.execution.shipped_evals", lambda: project.path)
     project.write()
     path = project.path / "data" / "sums" / "test.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]

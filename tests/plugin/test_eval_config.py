@@ -8,12 +8,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from harness.core.asking import Asking
-from harness.core.dataset import Example
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
-from harness.plugin.driver import Job, RunningBatch, run_batch
-from harness.plugin.time_limit import TimeLimit
-from harness.results.journal import Journal, latest, read_journal
+from pytest_touchstone.core.asking import Asking
+from pytest_touchstone.core.dataset import Example
+from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
+from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
+from pytest_touchstone.plugin.time_limit import TimeLimit
+from pytest_touchstone.results.journal import Journal, latest, read_journal
 from tests.plugin.test_driver import SPEC, CountingEngine
 
 Project = Any
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EVALS, SHIPPED = ROOT / "evals", ROOT / "fixtures" / "data"
 
 CHOICE = """
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 for name in ("first", "second", "third"):
 

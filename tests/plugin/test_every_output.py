@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.compare.tracked.names import tracker_name
+from pytest_touchstone.compare.tracked.names import tracker_name
 from tests.support.mlflow_server import sent_to
 from tests.support.project import ALONE
 from tests.support.wandb_files import kept_in, offline
@@ -87,7 +87,7 @@ def of_run(server: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     left = ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY")
     environment = {name: value for name, value in os.environ.items() if name not in left}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "harness.cli", *words],
+        [sys.executable, "-P", "-m", "pytest_touchstone.cli", *words],
         cwd=folder,
         env={**environment, **offline(folder), "MLFLOW_TRACKING_URI": server, "COLUMNS": "120"},
         capture_output=True,

@@ -125,7 +125,7 @@ def test_many_texts_are_generated_together_unless_said_otherwise(
     project.rows(600)
     (project.path / "test_sums.py").write_text(
         f"""
-from harness import Generate, Loglikelihood, benchmark
+from pytest_touchstone import Generate, Loglikelihood, benchmark
 
 def note(what):
     with open("noted", "a") as file:
@@ -147,7 +147,9 @@ def test_sums(example):
 def test_a_benchmark_that_also_runs_programs_suits_the_same_checkpoints(project: Project) -> None:
     text = (project.path / "test_sums.py").read_text()
     text = text.replace("asks=Loglikelihood", "asks=(Loglikelihood, RunProgram)")
-    (project.path / "test_sums.py").write_text("from harness.core.requests import RunProgram\n" + text)
+    (project.path / "test_sums.py").write_text(
+        "from pytest_touchstone.core.requests import RunProgram\n" + text
+    )
     result = project.run("--co", "-q", "--eval-limit", "2", "--checkpoint", "fake:masked")
     found = [line for line in result.outlines if line.startswith(("test_sums", "deselected"))]
     assert found == [

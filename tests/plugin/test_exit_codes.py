@@ -10,7 +10,7 @@ from tests.support.mistakes import refused
 from tests.support.project import Project
 
 SAY = """
-from harness import Generate, benchmark
+from pytest_touchstone import Generate, benchmark
 
 
 @benchmark(name="sums", version=1, data="sums/test", asks=Generate, primary="acc", most_unusable={most})

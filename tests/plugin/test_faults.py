@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness.results.journal import read_journal
+from pytest_touchstone.results.journal import read_journal
 from tests.support.project import Project
 
 WRONG = (
@@ -50,7 +50,7 @@ def test_numpy_scores_travel(project: Project) -> None:
 def test_a_benchmark_that_never_yields_is_an_error_of_its_items(project: Project, workers: str) -> None:
     project.write()
     (project.path / "test_never.py").write_text(
-        "from harness import Loglikelihood, benchmark\n"
+        "from pytest_touchstone import Loglikelihood, benchmark\n"
         "@benchmark(name='never', version=1, data='sums/test', asks=Loglikelihood, primary='acc')\n"
         "def test_never(example):\n    return {'acc': 1.0}\n"
     )

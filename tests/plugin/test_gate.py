@@ -15,7 +15,7 @@ from tests.support.project import ALONE, Project, gate_of
 
 BENCHMARK = """
 from pathlib import Path
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark(name="{name}", version={version}, data="sums/test", asks=Loglikelihood, primary="acc")
@@ -367,7 +367,7 @@ def test_two_runs_at_once_share_the_saved_results(skilled: Project) -> None:
 def test_a_named_baseline_is_set_shown_and_removed(
     skilled: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.cli import main
+    from pytest_touchstone.cli import main
 
     score(skilled, 150, "first")
     score(skilled, 190, "second")

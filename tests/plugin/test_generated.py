@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
-from harness.results.journal import latest, read_journal
+from pytest_touchstone.cli import main
+from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.project import Project
 
 BENCHMARK = """
-from harness import Generate, benchmark
+from pytest_touchstone import Generate, benchmark
 
 
 @benchmark(name="says", version=1, data="sums/test", asks=Generate, primary="acc"{more})

@@ -15,7 +15,7 @@ REPORT = """
 import gc, sys
 
 def test_plain():
-    mine = sorted(name for name in sys.modules if name.split(".")[0] == "harness")
+    mine = sorted(name for name in sys.modules if name.split(".")[0] == "pytest_touchstone")
     print("MODULES", mine, "pydantic" in sys.modules, "gc", gc.isenabled(), gc.get_freeze_count())
 """
 
@@ -62,12 +62,15 @@ def test_nothing_of_ours_is_imported_but_the_plugin(
     pytester.makeconftest(
         "import sys\n"
         "def pytest_unconfigure():\n"
-        "    print('AT THE END', sorted(n for n in sys.modules if n.split('.')[0] == 'harness'))\n"
+        "    print('AT THE END', sorted(n for n in sys.modules if n.split('.')[0] == 'pytest_touchstone'))\n"
     )
     result = run(pytester, "-rP", *arguments)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["MODULES ['harness', 'harness.plugin'] False gc True 0", "AT THE END ['harness', 'harness.plugin']"]
+        [
+            "MODULES ['pytest_touchstone', 'pytest_touchstone.plugin'] False gc True 0",
+            "AT THE END ['pytest_touchstone', 'pytest_touchstone.plugin']",
+        ]
     )
 
 
@@ -75,7 +78,7 @@ def test_a_wrong_option_is_said_before_anything_runs_once_there_is_a_benchmark(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makepyfile(
-        test_a="from harness import Loglikelihood, benchmark\n"
+        test_a="from pytest_touchstone import Loglikelihood, benchmark\n"
         "@benchmark(name='a', version=1, data='a/test', asks=Loglikelihood, primary='acc')\n"
         "def test_a(example):\n    yield\n",
         test_b="raise SystemExit('not reached')",
@@ -128,9 +131,9 @@ def test_what_follows_a_short_name_is_no_path_to_a_conftest(pytester: pytest.Pyt
 
 
 def test_a_conftest_may_load_the_plugin(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(OWN_OPTIONS + "\npytest_plugins = ['harness.plugin']\n")
+    pytester.makeconftest(OWN_OPTIONS + "\npytest_plugins = ['pytest_touchstone.plugin']\n")
     pytester.makepyfile(SHOWS_OPTION)
-    result = run(pytester, "-p", "no:harness.plugin", "--checkpoint", "mine")
+    result = run(pytester, "-p", "no:pytest_touchstone.plugin", "--checkpoint", "mine")
     assert result.ret in (0, 1)  # a plugin that is blocked stays so
     result = pytester.runpytest_subprocess(*ALONE, "--checkpoint", "mine")
     result.assert_outcomes(passed=1)
@@ -211,10 +214,10 @@ def test_a_plugin_may_know_items_by_the_identity_of_their_node_ids(project: Proj
 
 
 def test_a_name_of_the_public_api_is_found_by_whoever_looks() -> None:
-    import harness
+    import pytest_touchstone
 
-    assert set(harness.__all__) <= set(dir(harness))
-    assert harness.benchmark.__module__ == "harness.core.benchmark"
+    assert set(pytest_touchstone.__all__) <= set(dir(pytest_touchstone))
+    assert pytest_touchstone.benchmark.__module__ == "pytest_touchstone.core.benchmark"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        harness.nonsense  # noqa: B018
-    assert Path(sys.modules["harness"].__file__ or "").name == "__init__.py"
+        pytest_touchstone.nonsense  # noqa: B018
+    assert Path(sys.modules["pytest_touchstone"].__file__ or "").name == "__init__.py"

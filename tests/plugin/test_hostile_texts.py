@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.core.outside import INVISIBLE
+from pytest_touchstone.cli import main
+from pytest_touchstone.core.outside import INVISIBLE
 from tests.support.project import Project
 
 HOSTILE = (
@@ -22,7 +22,7 @@ BENCHMARK = """
 import json
 from pathlib import Path
 
-from harness import Generate, benchmark
+from pytest_touchstone import Generate, benchmark
 
 TEXT = json.loads(Path("text.json").read_text())
 

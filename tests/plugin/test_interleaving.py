@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo
-from harness.engines.settings import ModelSettings
-from harness.results.journal import latest, read_journal
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.project import Project
 from tests.support.tiny import tiny_adapter, tiny_causal
 
@@ -96,7 +96,7 @@ def test_together_they_score_item_by_item_what_each_scores_alone(
     workers: str, project: Project, base: Path, adapters: list[Path]
 ) -> None:
     (project.path / "test_write.py").write_text(
-        "from harness import Generate, benchmark\n"
+        "from pytest_touchstone import Generate, benchmark\n"
         "@benchmark(name='write', version=1, data='sums/test', asks=Generate, primary='acc')\n"
         "def test_write(example):\n"
         "    answer = yield Generate(example['q'], max_new_tokens=6)\n"
@@ -120,7 +120,7 @@ def test_together_they_score_item_by_item_what_each_scores_alone(
 def test_the_base_is_loaded_once(
     project: Project, base: Path, adapters: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.engines.transformers.loading import load_model
+    from pytest_touchstone.engines.transformers.loading import load_model
 
     loads: list[str] = []
 
@@ -128,7 +128,7 @@ def test_the_base_is_loaded_once(
         loads.append(info.name)
         return load_model(info, settings, **more)
 
-    monkeypatch.setattr("harness.engines.transformers.pool.load_model", counted)
+    monkeypatch.setattr("pytest_touchstone.engines.transformers.pool.load_model", counted)
     assert project.run(*also(*adapters), "--eval-batch-items", "4", checkpoint=str(base)).ret == 0
     assert loads == ["base"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.plugin.interrupts import Interrupts
+from pytest_touchstone.plugin.interrupts import Interrupts
 
 Project = Any
 

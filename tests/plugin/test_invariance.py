@@ -68,7 +68,7 @@ def test_two_halves_give_what_the_whole_gives(project: Project) -> None:
 
 
 FILL = """
-from harness import FillMask, benchmark
+from pytest_touchstone import FillMask, benchmark
 
 
 @benchmark(name="sums", version=1, data="sums/test", asks=FillMask, primary="acc")
@@ -80,7 +80,7 @@ def test_sums(example):
 
 
 SAY = """
-from harness import Generate, benchmark
+from pytest_touchstone import Generate, benchmark
 
 
 @benchmark(name="say", version=1, data="sums/test", asks=Generate, primary="acc")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.requests import LoglikelihoodAnswer
-from harness.plugin.item_errors import hint, place_of
+from pytest_touchstone.core.requests import LoglikelihoodAnswer
+from pytest_touchstone.plugin.item_errors import hint, place_of
 
 BENCHMARK = """
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 import pytest
 
 ROWS = [{{"question": f"q{{n}}", "answer": f"a{{n}}"}} for n in range(30)]

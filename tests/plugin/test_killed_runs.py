@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints.formats.fake import Fake
-from harness.cli import main
-from harness.engines.fake import FakeEngine
-from harness.results.in_flight import InFlight, Item
-from harness.results.journal import latest, read_journal
-from harness.results.records import Record
+from pytest_touchstone.checkpoints.formats.fake import Fake
+from pytest_touchstone.cli import main
+from pytest_touchstone.engines.fake import FakeEngine
+from pytest_touchstone.results.in_flight import InFlight, Item
+from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.records import Record
 from tests.support.project import ALONE, Project
 
 CACHEABLE = """
@@ -33,8 +33,8 @@ import dataclasses
 import os
 import signal
 
-from harness.checkpoints.formats.fake import Fake
-from harness.engines.fake import FakeEngine
+from pytest_touchstone.checkpoints.formats.fake import Fake
+from pytest_touchstone.engines.fake import FakeEngine
 
 inspect, answer = Fake.inspect, FakeEngine._answer
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from harness.plugin.run_results import RunResults
-from harness.results import journal as journal_module
-from harness.results import records
-from harness.results.journal import Journal
-from harness.results.records import Record
-from harness.results.run_directory import RunDirectory
 from perf.overhead import BENCHMARK
-from tests.support.places import ROOT
+from pytest_touchstone.plugin.run_results import RunResults
+from pytest_touchstone.results import journal as journal_module
+from pytest_touchstone.results import records
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.run_directory import RunDirectory
+from tests.support.places import SOURCE
 from tests.support.summaries import DECLARATIONS, collect, score
 
 RUN = """\
@@ -55,7 +55,7 @@ def peak(folder: Path, items: int) -> int:
         "test_trivial.py",
     ]
     command = [sys.executable, "-c", RUN, *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=280
     )

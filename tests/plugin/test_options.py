@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from harness.plugin.options import check_device_map, cpu_threads
+from pytest_touchstone.plugin.options import check_device_map, cpu_threads
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.project import ALONE
 
 CAPITALS = """
-from harness import FewShot, Generate, Graded, Loglikelihood, Scores, Shot, benchmark
+from pytest_touchstone import FewShot, Generate, Graded, Loglikelihood, Scores, Shot, benchmark
 
 ROWS = [
     {"country": "France", "capital": "Paris", "other": "Lyon"},
@@ -95,7 +95,7 @@ def test_rows_that_cannot_be_had_are_one_line(
 OTHER = """
 import pytest
 from pathlib import Path
-from harness import Dataset, Loglikelihood, benchmark
+from pytest_touchstone import Dataset, Loglikelihood, benchmark
 
 ROWS = [{{"n": n}} for n in range(3)]
 
@@ -205,7 +205,7 @@ def test_workers_say_a_refused_declaration_once(pytester: pytest.Pytester) -> No
 
 
 FORMER = """
-from harness import Generate, Shot, Turn, benchmark
+from pytest_touchstone import Generate, Shot, Turn, benchmark
 
 
 @benchmark(name="named", version=1, data="world/test", shots_from="world/train", asks=Generate, primary="right",
@@ -218,7 +218,7 @@ def test_named(example, shots, turns, sampling):
 """
 
 NOW = """
-from harness import Dataset, FewShot, Generate, Graded, Scores, Shot, benchmark
+from pytest_touchstone import Dataset, FewShot, Generate, Graded, Scores, Shot, benchmark
 
 
 @benchmark("named", version=1, data=Dataset("somebody/world", fewshot="train"), asks=Generate, primary="right",

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
+from pytest_touchstone.cli import main
 from tests.support.project import Project
 
 STYLED = """
 import pytest
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 {above}
 
@@ -106,7 +106,7 @@ def test_combinations_are_named_as_pytest_names_them(project: Project) -> None:
 
 
 def read(project: Project) -> list[Any]:
-    from harness.results.journal import latest, read_journal
+    from pytest_touchstone.results.journal import latest, read_journal
 
     (run,) = project.runs
     return list(latest(read_journal(run)).values())
@@ -166,7 +166,7 @@ def test_a_gate_judges_each_by_the_bounds_of_its_own_or_of_the_benchmark(project
         ("styled[terse]", "not worse"),
     ]
     compared = subprocess.run(
-        [sys.executable, "-m", "harness.cli", "compare", "one", "two"],
+        [sys.executable, "-m", "pytest_touchstone.cli", "compare", "one", "two"],
         cwd=project.path,
         capture_output=True,
         text=True,

@@ -8,7 +8,7 @@ from tests.support.places import ROOT
 from tests.support.project import Project
 
 TESTS = """
-from harness import Loglikelihood
+from pytest_touchstone import Loglikelihood
 
 def test_capital(model_engine):
     paris, rome = model_engine.answer([

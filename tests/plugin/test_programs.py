@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from harness.cli import main
+from pytest_touchstone.cli import main
 from tests.support.project import Project
 from tests.support.rows import read_csv, read_jsonl
 
 BENCHMARK = """
-from harness import CallTests, Generate, RunProgram, benchmark
-from harness.metrics.code.pass_at_k import program_scores
+from pytest_touchstone import CallTests, Generate, RunProgram, benchmark
+from pytest_touchstone.metrics.code.pass_at_k import program_scores
 
 
 @benchmark(

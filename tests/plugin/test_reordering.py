@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from _pytest import fixtures
 
-from harness.plugin.reordering import in_order
+from pytest_touchstone.plugin.reordering import in_order
 from tests.support.project import Project
 
 SCOPED = """
 import pytest
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @pytest.fixture(scope="session", params=["a", "b"])

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from harness.core.requests import Request
-from harness.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
-from harness.engines.replicas.ray_replicas import RayReplicas
-from harness.engines.sandbox import open_checked
-from harness.results.journal import latest, read_journal
+from pytest_touchstone.core.requests import Request
+from pytest_touchstone.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
+from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
+from pytest_touchstone.engines.sandbox import open_checked
+from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.project import Project
 from tests.support.sandbox_here import opened_here
 from tests.support.simulated_ray import KillsProcessError, SimulatedRay
@@ -31,7 +31,7 @@ def word():
 """
 
 WITH_A_FIXTURE = """
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark(name="words", version=1, data="sums/test", asks=Loglikelihood, primary="margin")
@@ -43,7 +43,7 @@ def test_words(example, word):
 
 
 PROGRAMS = """
-from harness import CallTests, Generate, RunProgram, benchmark
+from pytest_touchstone import CallTests, Generate, RunProgram, benchmark
 
 
 @benchmark(name="codes", version=1, data="sums/test", asks=(Generate, RunProgram), primary="passed")
@@ -93,10 +93,14 @@ class Loads:
             def answer(self, requests: Sequence[Request]) -> Computed:
                 return super().answer(requests)._replace(seconds=1.0)
 
-        monkeypatch.setattr("harness.engines.replicas.ray_replicas.start", lambda target: self.cluster)
-        monkeypatch.setattr("harness.engines.replicas.ray_actor.node_here", lambda: self.cluster.node_here)
+        monkeypatch.setattr(
+            "pytest_touchstone.engines.replicas.ray_replicas.start", lambda target: self.cluster
+        )
+        monkeypatch.setattr(
+            "pytest_touchstone.engines.replicas.ray_actor.node_here", lambda: self.cluster.node_here
+        )
         kind = functools.partial(RayReplicas, kind=Telling)
-        monkeypatch.setattr("harness.engines.replicas.ray_replicas.RayReplicas", kind)
+        monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_replicas.RayReplicas", kind)
 
 
 def by_item(folder: Path) -> dict[str, Any]:
@@ -198,7 +202,7 @@ def test_programs_run_while_other_checkpoints_are_asked(
 ) -> None:
     opened_here(workers=1).close()
     monkeypatch.setattr(
-        "harness.engines.replicas.programs.open_on_nodes",
+        "pytest_touchstone.engines.replicas.programs.open_on_nodes",
         lambda settings, target, say: open_checked(settings),
     )
     (project.path / "test_codes.py").write_text(PROGRAMS)

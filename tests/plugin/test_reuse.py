@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.results.journal import latest, read_journal
-from harness.results.records import Record
+from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.records import Record
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
 
@@ -219,7 +219,7 @@ def test_a_manifest_that_cannot_be_read_is_left_alone(project: Project) -> None:
 
 
 def test_a_run_that_took_its_scores_from_another_can_be_rescored(project: Project) -> None:
-    from harness.cli.rescore import rescore
+    from pytest_touchstone.cli.rescore import rescore
 
     for _ in range(2):
         assert run(project).ret == 0

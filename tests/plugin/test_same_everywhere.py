@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
-from harness.results.journal import latest, read_journal
+from pytest_touchstone.cli import main
+from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
 
@@ -21,7 +21,7 @@ TOLERANCE = 1e-4
 """Log-probabilities of float32 in batches of other shapes differ by less."""
 
 TEXTS = """
-from harness import Generate, benchmark
+from pytest_touchstone import Generate, benchmark
 
 
 @benchmark(name="says", version=1, data="sums/test", asks=Generate, primary="long")

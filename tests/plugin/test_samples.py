@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
+from pytest_touchstone.cli import main
 from tests.support.project import Project
 
 BENCHMARK = """
-from harness import Generate, benchmark
+from pytest_touchstone import Generate, benchmark
 
 
 @benchmark(name="draws", version=1, data="sums/test", asks=Generate, primary="share"{more})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.errors import OptionError
-from harness.core.few_shot import Sampling
-from harness.plugin.options import sampling_values
+from pytest_touchstone.core.errors import OptionError
+from pytest_touchstone.core.few_shot import Sampling
+from pytest_touchstone.plugin.options import sampling_values
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.support.mistakes import refused
 from tests.support.project import Project
 
 FINE = """
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark(name="fine", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row: row["q"])
@@ -66,7 +66,7 @@ def strange(project: Project, fault: str) -> str:
     (project.path / "test_fine.py").write_text(FINE)
     name = "fine" if fault == "a name that another has" else "strange"
     (project.path / "test_strange.py").write_text(
-        "import pytest\nfrom harness import FillMask, Loglikelihood, benchmark\n\n"
+        "import pytest\nfrom pytest_touchstone import FillMask, Loglikelihood, benchmark\n\n"
         "@pytest.fixture\ndef one():\n    return 1\n\n"
         f'@pytest.mark.odd\n@benchmark(name="{name}", version=1, primary="acc", {declared})\n'
         f'def test_strange({arguments}):\n    yield Loglikelihood("a", " b")\n    return {{"acc": 1.0}}\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from harness.results.store import ResultStore
+from pytest_touchstone.results.store import ResultStore
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.engines.http import child, factory
+from pytest_touchstone.engines.http import child, factory
 from tests.support.model_server import ModelServer, serving
 from tests.support.project import Project
 from tests.support.small_server import gone, install, starts
@@ -16,7 +16,7 @@ from tests.support.small_server import gone, install, starts
 KEY = "sk-0123456789abcdef"
 
 SAYING = """
-from harness import Generate, benchmark
+from pytest_touchstone import Generate, benchmark
 
 
 @benchmark(name="says", version=1, data="sums/test", asks=Generate, primary="acc", most_unusable=1.0)

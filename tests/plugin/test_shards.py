@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
-from harness.results.journal import latest, read_journal
+from pytest_touchstone.cli import main
+from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
 
-OTHERWISE = ("seconds", "run_id", "directory", "effort", "manifest", "changes", "checkpoints")
+OTHERWISE = ("crc32", "seconds", "run_id", "directory", "effort", "manifest", "changes", "checkpoints")
 """What differs between two runs of the same items."""
 
 SECOND = """
-from harness import Loglikelihood, benchmark, composite
+from pytest_touchstone import Loglikelihood, benchmark, composite
 
 composite("both", {"sums:acc": 0.5, "more:acc": 0.5})
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.requests import FillMask, Generate, Loglikelihood, RollingLoglikelihood
-from harness.plugin import watch as watching
-from harness.plugin.sizes import STARTED, size_of, spread
-from harness.results.live import Workload, rough_tokens
+from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood, RollingLoglikelihood
+from pytest_touchstone.plugin import watch as watching
+from pytest_touchstone.plugin.sizes import STARTED, size_of, spread
+from pytest_touchstone.results.live import Workload, rough_tokens
 from tests.support.places import ROOT
 from tests.support.project import ALONE
 
@@ -76,7 +76,7 @@ def test_items_are_spread_evenly(many):
 
 OWN = """
 from pathlib import Path
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 @benchmark("own", version=1, rows=[{"q": "1+1="}, {"q": "2+2="}], asks=Loglikelihood, primary="acc")
 def test_own(example):

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.core.files import load_module
-from harness.plugin.source_hash import code_of
+from pytest_touchstone.core.files import load_module
+from pytest_touchstone.plugin.source_hash import code_of
 
 TEXT = """
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 @benchmark("x", version=1, rows=[{{"q": "1"}}], asks=Loglikelihood, primary="acc")
 def test_x(example):
@@ -29,7 +29,7 @@ def function(folder: Path, bound: int) -> Callable[..., Any]:
     return found
 
 
-@pytest.mark.parametrize("place", ["project", "lib/site-packages/harness/evals"])
+@pytest.mark.parametrize("place", ["project", "lib/site-packages/pytest_touchstone/evals"])
 def test_an_edit_of_a_benchmarks_file_changes_its_hash_wherever_it_lies(tmp_path: Path, place: str) -> None:
     root, folder = tmp_path / "project", tmp_path / place
     first = code_of([function(folder, 1)], root)

@@ -7,7 +7,7 @@ import json
 from tests.support.project import Project
 
 BENCHMARK = """
-from harness import Generate, benchmark
+from pytest_touchstone import Generate, benchmark
 
 
 @benchmark(name="texts", version=1, data="sums/test", asks=Generate, primary="some")

@@ -13,7 +13,7 @@ Project = Any
 FILE = '''
 from pathlib import Path
 
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 def noted(row):
@@ -206,7 +206,7 @@ def test_a_keyword_may_be_a_parameter_of_somebody_else(folder: Project) -> None:
         path.read_text()
         .replace("@benchmark", '@pytest.mark.parametrize("style", ["polite"])\n@benchmark')
         .replace("(example)", "(example, style)")
-        .replace("from harness", "import pytest\nfrom harness", 1)
+        .replace("from pytest_touchstone", "import pytest\nfrom pytest_touchstone", 1)
     )
     folder.run("-k", "polite", "--co", "-q").stdout.fnmatch_lines(["*polite-first/0*"])
 

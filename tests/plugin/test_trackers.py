@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
-from harness.plugin.trackers import Tracking
-from harness.reports.trackers.mlflow import MLflow
-from harness.results.summary import load_summary
+from pytest_touchstone.cli import main
+from pytest_touchstone.plugin.trackers import Tracking
+from pytest_touchstone.reports.trackers.mlflow import MLflow
+from pytest_touchstone.results.summary import load_summary
 from tests.support import runs
 from tests.support.mlflow_server import free_port, sent_to, stub
 from tests.support.project import Project
@@ -222,7 +222,7 @@ def test_what_is_written_offline_for_weights_and_biases_is_there_once_and_has_no
         sys.executable,
         "-P",
         "-m",
-        "harness.cli",
+        "pytest_touchstone.cli",
         "track",
         str(folder),
         "--wandb-project",

@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
-from harness.cli import main
-from harness.core.errors import HarnessError
-from harness.results.summary import totals
-from harness.results.unfinished import ended, summary_so_far
+from pytest_touchstone.cli import main
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.results.summary import totals
+from pytest_touchstone.results.unfinished import ended, summary_so_far
 from tests.support.project import Project
 
 

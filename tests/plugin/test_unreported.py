@@ -6,9 +6,9 @@ import tracemalloc
 
 import pytest
 
-from harness.plugin.driver import Outcome
-from harness.plugin.unreported import Ended, Unreported
-from harness.results.records import Record, Status
+from pytest_touchstone.plugin.driver import Outcome
+from pytest_touchstone.plugin.unreported import Ended, Unreported
+from pytest_touchstone.results.records import Record, Status
 
 
 def outcome(item: str, score: float = 1.0, raised: BaseException | None = None) -> Outcome:

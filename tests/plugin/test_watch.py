@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engines.base import EngineProgress
-from harness.plugin.so_far import Asked, BatchSoFar, ItemSoFar, Length
-from harness.plugin.watch import Books, share_of_steps
-from harness.results.live import BINS, Part, Workload
+from pytest_touchstone.engines.base import EngineProgress
+from pytest_touchstone.plugin.so_far import Asked, BatchSoFar, ItemSoFar, Length
+from pytest_touchstone.plugin.watch import Books, share_of_steps
+from pytest_touchstone.results.live import BINS, Part, Workload
 
 LOAD = Workload(
     parts=(

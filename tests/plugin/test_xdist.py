@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.plugin.xdist import BatchScheduler, Quarantine
+from pytest_touchstone.plugin.xdist import BatchScheduler, Quarantine
 
 
 class RecordedNode:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.places import ROOT
+from tests.support.places import ROOT, SOURCE
 
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "action" / "action.yml").read_text(encoding="utf-8"))
 STEPS: dict[str, Any] = {one["name"]: one for one in ACTION["runs"]["steps"]}
@@ -61,7 +61,7 @@ def execute(script: str, cwd: Path, stubs: Path | None, variables: Mapping[str, 
         **{name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
         **variables,
         "PATH": os.pathsep.join([*places, os.environ["PATH"]]),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(SOURCE),
         "GITHUB_OUTPUT": str(cwd / "output"),
         "GITHUB_ACTION_PATH": str(ROOT / "docs" / "action"),
     }
@@ -202,7 +202,7 @@ def test_a_worse_checkpoint_is_red_with_the_script_for_gitlab(tmp_path: Path) ->
 
 
 def test_the_commands_of_the_documentation_have_options_and_benchmarks_that_there_are() -> None:
-    from harness.core.settings import settings_table
+    from pytest_touchstone.core.settings import settings_table
     from tests.conformance.kit import kits
 
     (command,) = [shlex.split(line) for line in GITLAB["touchstone"]["script"]]
@@ -217,7 +217,7 @@ def test_the_commands_of_the_documentation_have_options_and_benchmarks_that_ther
 
 
 def test_the_configuration_of_the_documentation_can_be_read(tmp_path: Path) -> None:
-    from harness.compare.gate.config import read_gate_config
+    from pytest_touchstone.compare.gate.config import read_gate_config
 
     text = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)

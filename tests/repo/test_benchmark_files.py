@@ -1,4 +1,4 @@
-"""A shipped benchmark reads like its paper: its file is short, and what several need is in ``harness.metrics``."""
+"""A shipped benchmark reads like its paper: its file is short, and what several need is in the metrics."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ LONGEST = 60
 def test_the_file_of_a_benchmark_can_be_read_at_once(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= LONGEST, (
-        f"{path.name} has {lines} lines; what is general belongs to harness.metrics, and another benchmark to a file "
-        "of its own"
+        f"{path.name} has {lines} lines; what is general belongs to the metrics, "
+        "and another benchmark to a file of its own"
     )

@@ -14,12 +14,19 @@ import pytest
 
 from tests.support.places import ROOT
 
-PROGRAMS = ("harness/engines/sandbox/self_test_program.py",)
+PROGRAMS = ("harness/pytest_touchstone/engines/sandbox/self_test_program.py",)
 """Texts of programs, whose functions nobody else calls."""
 
 MODULES = [
     path.relative_to(ROOT)
-    for folder in ("harness", "evals", "perf", "simulations", "docs/build", "fixtures/build")
+    for folder in (
+        "harness/pytest_touchstone",
+        "evals",
+        "perf",
+        "simulations",
+        "docs/build",
+        "fixtures/build",
+    )
     for path in sorted((ROOT / folder).rglob("*.py"))
     if str(path.relative_to(ROOT)) not in PROGRAMS
 ]

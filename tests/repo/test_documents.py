@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.exit_codes import ExitCode
-from harness.core.settings import options_page, settings_table
+from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.settings import options_page, settings_table
 from tests.support.places import ROOT
 from tests.support.prose import FENCED, anchors, links, sentences, words
 

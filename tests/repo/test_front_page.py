@@ -24,7 +24,7 @@ def section(heading: str) -> str:
 
 def declared() -> dict[str, str]:
     """The primary metric of each shipped benchmark."""
-    command = [sys.executable, "-m", "harness.cli", "benchmarks", "--json"]
+    command = [sys.executable, "-m", "pytest_touchstone.cli", "benchmarks", "--json"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return {one["name"]: one["metrics"][0] for one in json.loads(listed)}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 
 FOLDERS = ("docs", "harness", "evals", "perf", "simulations", "fixtures/build")
 TEXTS = sorted(
@@ -22,7 +22,7 @@ TEXTS = sorted(
 )
 PATH = re.compile(r"(?<![\w/.\-*])(?:harness|tests|perf|simulations|evals|fixtures|docs)/[\w./-]*\w")
 MODULE = re.compile(r"\bharness(?:\.[A-Za-z_]\w*)+")
-OF_THE_WHEEL = ("harness/_shipped", "harness/evals", "harness.evals")
+OF_THE_WHEEL = ("pytest_touchstone/_shipped", "pytest_touchstone/evals", "pytest_touchstone.evals")
 BESIDES = ("browser", "conformance", "evals", "fixtures", "perf", "repo", "seams", "simulations", "support")
 """Folders of tests whose subject is no folder of the harness."""
 
@@ -59,11 +59,11 @@ def test_what_a_text_names_is_there(path: Path) -> None:
     "folder", [path.name for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py"))]
 )
 def test_a_folder_of_tests_is_named_as_the_folder_of_its_subjects(folder: str) -> None:
-    assert folder in BESIDES or (ROOT / "harness" / folder).is_dir()
+    assert folder in BESIDES or (PACKAGE / folder).is_dir()
 
 
 def test_tests_named_like_a_module_lie_where_it_lies() -> None:
-    tests, modules = ROOT / "tests", ROOT / "harness"
+    tests, modules = ROOT / "tests", PACKAGE
     astray = []
     for path in sorted(tests.rglob("test_*.py")):
         place = path.parent.relative_to(tests)

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from harness.core.settings import settings_table
-from harness.core.shard import parse_shard
-from harness.engines.replicas.target import target_of
+from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.core.shard import parse_shard
+from pytest_touchstone.engines.replicas.target import target_of
 from tests.support.places import ROOT
 
 FOLDER = ROOT / "docs" / "scaling"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import harness
-from tests.support.places import ROOT
+import pytest_touchstone
+from tests.support.places import PACKAGE, ROOT
 
 LAYERS = (
     ("core", "statistics"),
@@ -24,7 +24,7 @@ LAYERS = (
     ("plugin",),
     ("cli",),
 )
-"""A folder of ``harness`` imports from folders above its own in this list, and from itself."""
+"""A folder of the package imports from folders above its own in this list, and from itself."""
 
 HEAVY = (
     *("torch", "transformers", "tokenizers", "kiwipiepy", "scipy", "numpy", "datasets", "rich", "jinja2"),
@@ -46,25 +46,29 @@ def imports(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
 
 
 def part(name: str) -> str:
-    """The part of ``harness`` that a dotted name belongs to: ``harness.engines.transformers.causal`` -> ``models``."""
+    """The part of the package that a dotted name belongs to: ``pytest_touchstone.core.text`` -> ``core``."""
     first, second = (*name.split("."), "")[:2]
-    assert first == "harness"
+    assert first == "pytest_touchstone"
     return second
 
 
-@pytest.mark.parametrize("path", modules("harness"), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", modules("harness/pytest_touchstone"), ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_a_module_imports_only_from_layers_above_its_own(path: Path) -> None:
-    mine = path.relative_to(ROOT / "harness").parts[0].removesuffix(".py")
+    mine = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     if mine == "__init__":
         return
     level = {name: number for number, layer in enumerate(LAYERS) for name in layer}
-    assert mine in level, f"give harness.{mine} a layer"
+    assert mine in level, f"give {mine} a layer"
     for _, name in imports(ast.parse(path.read_text(encoding="utf-8"))):
-        if name.split(".")[0] == "harness" and part(name) in level and part(name) != mine:
+        if name.split(".")[0] == "pytest_touchstone" and part(name) in level and part(name) != mine:
             assert level[part(name)] < level[mine], f"{path.name} imports {name}, against the flow"
 
 
-@pytest.mark.parametrize("path", modules("harness"), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", modules("harness/pytest_touchstone"), ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_heavy_packages_are_imported_inside_functions_and_torch_in_models_alone(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     guarded = {
@@ -84,19 +88,17 @@ def test_heavy_packages_are_imported_inside_functions_and_torch_in_models_alone(
         if package in HEAVY and id(node) not in guarded:
             assert id(node) in inside, f"{path.name} imports {package} at its top"
         if package in ("torch", "transformers"):
-            assert path.is_relative_to(ROOT / "harness" / "engines" / "transformers"), (
-                f"{path.name} imports {package}"
-            )
+            assert path.is_relative_to(PACKAGE / "engines" / "transformers"), f"{path.name} imports {package}"
 
 
 @pytest.mark.parametrize("path", modules("evals"), ids=lambda path: path.name)
 def test_a_benchmark_file_knows_the_public_names_and_metrics_alone(path: Path) -> None:
-    allowed = {*harness.__all__, "metrics"}
+    allowed = {*pytest_touchstone.__all__, "metrics"}
     for _, name in imports(ast.parse(path.read_text(encoding="utf-8"))):
         package = name.split(".")[0]
         assert package not in HEAVY
         assert not name.startswith(("_pytest", "pytest."))
-        if package == "harness":
+        if package == "pytest_touchstone":
             assert part(name) in allowed, f"{path.name} imports {name}"
 
 
@@ -111,7 +113,7 @@ def test_no_module_is_longer_than_five_hundred_lines() -> None:
 
 
 def test_everything_exported_is_there() -> None:
-    assert all(hasattr(harness, name) for name in harness.__all__)
+    assert all(hasattr(pytest_touchstone, name) for name in pytest_touchstone.__all__)
 
 
 @pytest.mark.parametrize(

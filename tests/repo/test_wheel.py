@@ -82,9 +82,11 @@ def results(folder: Path) -> dict[tuple[str, str | None], Any]:
 @pytest.mark.slow
 def test_wheel_and_sdist_hold_code_benchmarks_data_models_and_licences(installed: Installed) -> None:
     names = set(zipfile.ZipFile(installed.wheel).namelist())
-    assert names >= shipped_files("harness")
-    assert names >= {f"harness/{name}" for name in shipped_files("evals")}
-    assert names >= {name.replace("fixtures", "harness/_shipped", 1) for name in shipped_files("fixtures")}
+    assert names >= {name.removeprefix("harness/") for name in shipped_files("harness")}
+    assert names >= {f"pytest_touchstone/{name}" for name in shipped_files("evals")}
+    assert names >= {
+        name.replace("fixtures", "pytest_touchstone/_shipped", 1) for name in shipped_files("fixtures")
+    }
     assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
     with tarfile.open(installed.sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
@@ -95,10 +97,12 @@ def test_wheel_and_sdist_hold_code_benchmarks_data_models_and_licences(installed
 def test_the_benchmarks_run_from_an_empty_folder_in_two_ways_that_are_the_same(
     installed: Installed, tmp_path: Path
 ) -> None:
-    found = installed.run("python", "-c", "import harness; print(harness.__file__)", cwd=tmp_path)
+    found = installed.run(
+        "python", "-c", "import pytest_touchstone; print(pytest_touchstone.__file__)", cwd=tmp_path
+    )
     assert found.stdout.startswith(str(installed.folder))
     for folder, program in (
-        ("pytest", ("pytest", "--pyargs", "harness.evals", "--eval-tasks", TASKS, *QUICK)),
+        ("pytest", ("pytest", "--pyargs", "pytest_touchstone.evals", "--eval-tasks", TASKS, *QUICK)),
         ("touchstone", ("touchstone", "run", "--tasks", TASKS, *QUICK, "-n", "2")),
     ):
         (tmp_path / folder).mkdir()

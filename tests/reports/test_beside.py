@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.compare.load import read_file
-from harness.reports.beside import write_beside
-from harness.results.summary import Summary
+from pytest_touchstone.compare.load import read_file
+from pytest_touchstone.reports.beside import write_beside
+from pytest_touchstone.results.summary import Summary
 from tests.support.summaries import checkpoint_row, sample
 
 

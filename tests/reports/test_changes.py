@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.reports import github, markdown
-from harness.reports.page.builder import run_page
-from harness.reports.terminal import render
-from harness.results.summary import Summary, summary_from_json, summary_json
+from pytest_touchstone.reports import github, markdown
+from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.reports.terminal import render
+from pytest_touchstone.results.summary import Summary, summary_from_json, summary_json
 from tests.support.summaries import sample
 
 EVIL = "::error::x|`]<b>@all"

@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.study.reading import study_of
-from harness.reports.charts import bar_charts, best_of, chart_key, extent, is_pass_at, line_charts, ticks
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.reports.charts import (
+    bar_charts,
+    best_of,
+    chart_key,
+    extent,
+    is_pass_at,
+    line_charts,
+    ticks,
+)
 from tests.support.korean_table import row, write
 from tests.support.published import published
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.pair import compare_pair
-from harness.core.requests import MASK
-from harness.reports import comparison
-from harness.reports.comparison import Flip, pair_facts
-from harness.reports.comparison_terminal import render
-from harness.reports.formatting import p_exact
-from harness.reports.markdown import comparison_page
+from pytest_touchstone.compare.pair import compare_pair
+from pytest_touchstone.core.requests import MASK
+from pytest_touchstone.reports import comparison
+from pytest_touchstone.reports.comparison import Flip, pair_facts
+from pytest_touchstone.reports.comparison_terminal import render
+from pytest_touchstone.reports.formatting import p_exact
+from pytest_touchstone.reports.markdown import comparison_page
 from tests.support.compared import printed, ran
 from tests.support.entries import right
 

@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from harness.core.errors import HarnessError
-from harness.reports import drawing as module
-from harness.reports.drawing import drawing
-from harness.reports.plots import Files, Job, draw_curves
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.reports import drawing as module
+from pytest_touchstone.reports.drawing import drawing
+from pytest_touchstone.reports.plots import Files, Job, draw_curves
 from tests.reports.test_plots import CURVES
 
 JOBS: list[Job] = [(name, draw_curves, CURVES) for name in ("one", "two", "three")]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.formats import korean_mlm, task_json
-from harness.core.errors import HarnessError
-from harness.core.files import file_name, write_atomic, write_json
-from harness.reports.files import write_results
-from harness.results.summary import load_summary
+from pytest_touchstone.compare.formats import korean_mlm, task_json
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.files import file_name, write_atomic, write_json
+from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.results.summary import load_summary
 from tests.support.summaries import SUBJECTS, sample
 
 KOREAN = ["real_coref", "ko_lambada_wiki"]

@@ -7,7 +7,7 @@ import shlex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.reports.formatting import busy_text, command_lines
+from pytest_touchstone.reports.formatting import busy_text, command_lines
 
 WORDS = st.lists(
     st.sampled_from(["-n", "2", "--checkpoint", "'a -b'", "runs/one-two", "evals/", "--x=y"]), min_size=1

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.baselines import BaselineSource
-from harness.compare.gate.config import GateConfig
-from harness.compare.gate.decide import cases_of, decide
-from harness.compare.gate.result import gate_json
-from harness.core.outside import harmless
-from harness.reports import github, markdown
-from harness.reports.gate import decision_text
-from harness.reports.page.builder import run_page
-from harness.reports.terminal import render
-from harness.results.summary import Summary, summary_from_json, summary_json
+from pytest_touchstone.compare.baselines import BaselineSource
+from pytest_touchstone.compare.gate.config import GateConfig
+from pytest_touchstone.compare.gate.decide import cases_of, decide
+from pytest_touchstone.compare.gate.result import gate_json
+from pytest_touchstone.core.outside import harmless
+from pytest_touchstone.reports import github, markdown
+from pytest_touchstone.reports.gate import decision_text
+from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.reports.terminal import render
+from pytest_touchstone.results.summary import Summary, summary_from_json, summary_json
 from tests.support.entries import entry, right, source
 from tests.support.summaries import sample
 

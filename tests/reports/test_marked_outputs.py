@@ -10,28 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.compare.baselines import BaselineSource
-from harness.compare.candidate import Entry
-from harness.compare.formats import korean_mlm, task_json
-from harness.compare.formats.run import read_run
-from harness.compare.gate.config import GateConfig
-from harness.compare.gate.decide import cases_of, decide
-from harness.compare.gate.result import gate_json
-from harness.compare.pair import compare_pair
-from harness.core.marks import Extent
-from harness.reports import comparison_terminal as comparing_text
-from harness.reports import github, markdown
-from harness.reports.comparison import pair_facts
-from harness.reports.files import write_results
-from harness.reports.gate import decision_text
-from harness.reports.page.builder import run_page
-from harness.reports.terminal import render
-from harness.results.aggregate import summarize
-from harness.results.journal import Journal
-from harness.results.store import ResultStore
-from harness.results.store_entry import saved_of
-from harness.results.summary import Summary, summary_json
+from pytest_touchstone.cli import main
+from pytest_touchstone.compare.baselines import BaselineSource
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.formats import korean_mlm, task_json
+from pytest_touchstone.compare.formats.run import read_run
+from pytest_touchstone.compare.gate.config import GateConfig
+from pytest_touchstone.compare.gate.decide import cases_of, decide
+from pytest_touchstone.compare.gate.result import gate_json
+from pytest_touchstone.compare.pair import compare_pair
+from pytest_touchstone.core.marks import Extent
+from pytest_touchstone.reports import comparison_terminal as comparing_text
+from pytest_touchstone.reports import github, markdown
+from pytest_touchstone.reports.comparison import pair_facts
+from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.reports.gate import decision_text
+from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.reports.terminal import render
+from pytest_touchstone.results.aggregate import summarize
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.store import ResultStore
+from pytest_touchstone.results.store_entry import saved_of
+from pytest_touchstone.results.summary import Summary, summary_json
 from tests.support.summaries import DECLARATIONS, checkpoint_row, collect, record
 
 PART, SAMPLE, SCORE = (

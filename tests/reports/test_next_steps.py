@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
-from harness.reports.files import write_results
-from harness.reports.next_steps import again, saved, steps
-from harness.results.summary import Summary
+from pytest_touchstone.cli import main
+from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.reports.next_steps import again, saved, steps
+from pytest_touchstone.results.summary import Summary
 from tests.support.summaries import sample
 
 ARGUMENTS = ["evals/", "--checkpoint", "runs/*", "--eval-run-id", "today", "--eval-limit=8", "--checkpoint=b"]
@@ -40,7 +40,15 @@ def test_what_belongs_to_the_old_checkpoint_is_not_said_of_the_new_one() -> None
 
 def test_what_was_run_by_touchstone_is_run_by_it_again() -> None:
     found = run()
-    command = ["-p", "harness.plugin.default_files", "--eval-tasks=a,b", "--eval-limit", "8", "-k", "not c"]
+    command = [
+        "-p",
+        "pytest_touchstone.plugin.default_files",
+        "--eval-tasks=a,b",
+        "--eval-limit",
+        "8",
+        "-k",
+        "not c",
+    ]
     by_touchstone = replace(found, manifest={**found.manifest, "command": command})
     assert commands(by_touchstone) == [
         "touchstone run --tasks a,b --eval-limit 8 -k 'not c' --checkpoint NEW --gate"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.reports.validity import token_limit
+from pytest_touchstone.reports.validity import token_limit
 
 
 @pytest.mark.parametrize(

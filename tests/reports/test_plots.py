@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.reports import plots
-from harness.reports.charts import Bar, BarChart, Dot, Line, LineChart
+from pytest_touchstone.cli import main
+from pytest_touchstone.reports import plots
+from pytest_touchstone.reports.charts import Bar, BarChart, Dot, Line, LineChart
 from tests.support.published import published
 
 BARS = BarChart(

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from harness.cli.grading import load_problems, read_samples
-from harness.cli.rescore import rescore
-from harness.core.few_shot import Sampling
-from harness.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
-from harness.core.serialize import to_plain
-from harness.plugin.kept_requests import LONGEST_KEPT, journalled
-from harness.reports import program_files
-from harness.reports.program_files import write_code_files
-from harness.results.journal import Journal, each_record
-from harness.results.records import Record
+from pytest_touchstone.cli.grading import load_problems, read_samples
+from pytest_touchstone.cli.rescore import rescore
+from pytest_touchstone.core.few_shot import Sampling
+from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
+from pytest_touchstone.core.serialize import to_plain
+from pytest_touchstone.plugin.kept_requests import LONGEST_KEPT, journalled
+from pytest_touchstone.reports import program_files
+from pytest_touchstone.reports.program_files import write_code_files
+from pytest_touchstone.results.journal import Journal, each_record
+from pytest_touchstone.results.records import Record
 from tests.support.code_runs import Bench, by_word
 from tests.support.places import ROOT
 from tests.support.rows import read_csv, read_jsonl

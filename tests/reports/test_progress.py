@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.reports.progress import Progress, Tally, item_status
-from harness.results.journal import Journal
-from harness.results.live import (
+from pytest_touchstone.reports.progress import Progress, Tally, item_status
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.live import (
     Part,
     PartProgress,
     ProcessProgress,
@@ -25,7 +25,7 @@ from harness.results.live import (
     write_progress,
     write_workload,
 )
-from harness.results.records import Record
+from pytest_touchstone.results.records import Record
 
 NEVER = 3600.0
 

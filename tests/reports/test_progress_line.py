@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.reports.progress_line import Doing, Moment, Speedometer, doing, line, remaining
-from harness.reports.time_left import Estimate, is_timed
-from harness.results.live import Part, PartProgress, ProcessProgress, Workload
+from pytest_touchstone.reports.progress_line import Doing, Moment, Speedometer, doing, line, remaining
+from pytest_touchstone.reports.time_left import Estimate, is_timed
+from pytest_touchstone.results.live import Part, PartProgress, ProcessProgress, Workload
 
 NAMES = st.sampled_from(["gsm8k", "mmlu_stem", "ko_lambada_wiki", "humaneval_plus"])
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from harness.reports import by_checkpoint, formatting, notes
-from harness.reports.page.builder import run_page as page
-from harness.reports.terminal import render
-from harness.results.summary import Summary
-from harness.results.usage import Usage
+from pytest_touchstone.reports import by_checkpoint, formatting, notes
+from pytest_touchstone.reports.page.builder import run_page as page
+from pytest_touchstone.reports.terminal import render
+from pytest_touchstone.results.summary import Summary
+from pytest_touchstone.results.usage import Usage
 from tests.support.summaries import sample
 
 WIDTHS = [60, 80, 100, 132, 200]

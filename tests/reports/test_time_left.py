@@ -11,10 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.reports.text_lengths import HAZARDS, Growing, hazards, lengths_of, steps_seconds
-from harness.reports.time_left import Costs, Estimate, time_left, total
-from harness.results.live import BINS, STEP_TOKENS, Cost, Part, PartProgress, ProcessProgress, Workload
 from perf.time_left import replayed, rows_of, table
+from pytest_touchstone.reports.text_lengths import HAZARDS, Growing, hazards, lengths_of, steps_seconds
+from pytest_touchstone.reports.time_left import Costs, Estimate, time_left, total
+from pytest_touchstone.results.live import (
+    BINS,
+    STEP_TOKENS,
+    Cost,
+    Part,
+    PartProgress,
+    ProcessProgress,
+    Workload,
+)
 
 NOTHING = [0.0] * (BINS + 1)
 TOKEN = 0.001

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.reports import validity
-from harness.reports.terminal import render
-from harness.results.journal import Journal
-from harness.results.records import Record
-from harness.results.summary import Summary
+from pytest_touchstone.reports import validity
+from pytest_touchstone.reports.terminal import render
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.summary import Summary
 from tests.support.summaries import sample
 
 

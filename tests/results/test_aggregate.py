@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import BenchmarkError, HarnessError
-from harness.core.marks import Extent
-from harness.metrics import MACRO_F1
-from harness.metrics.multiple_choice import BITS
-from harness.results.aggregate import summarize
-from harness.results.records import STATUSES, Record
-from harness.results.store_entry import STUDIED, saved_of
-from harness.results.summary import (
+from pytest_touchstone.core.errors import BenchmarkError, HarnessError
+from pytest_touchstone.core.marks import Extent
+from pytest_touchstone.metrics import MACRO_F1
+from pytest_touchstone.metrics.multiple_choice import BITS
+from pytest_touchstone.results.aggregate import summarize
+from pytest_touchstone.results.records import STATUSES, Record
+from pytest_touchstone.results.store_entry import STUDIED, saved_of
+from pytest_touchstone.results.summary import (
     Collected,
     Summary,
     finite,
@@ -29,7 +29,7 @@ from harness.results.summary import (
     totals,
     wholes,
 )
-from harness.statistics.intervals import mean_estimate
+from pytest_touchstone.statistics.intervals import mean_estimate
 from tests.support.known import known
 from tests.support.summaries import DECLARATIONS, SUBJECTS, collect, declaration, record, sample, score
 
@@ -326,7 +326,7 @@ def test_anything_else_is_refused_with_a_reason(data, said):
 def test_importing_results_and_reports_loads_neither_torch_nor_scipy_nor_rich():
     modules = "results.aggregate, reports.files, reports.terminal, reports.progress"
     code = (
-        f"import sys; {'; '.join(f'import harness.{m}' for m in modules.split(', '))}; "
+        f"import sys; {'; '.join(f'import pytest_touchstone.{m}' for m in modules.split(', '))}; "
         "print([m for m in ('torch', 'scipy', 'rich', 'transformers') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.cli.rescore import rescore
-from harness.compare.named_baselines import list_named_baselines
-from harness.reports import terminal
-from harness.reports.page.builder import run_page
-from harness.results.aggregate import summarize
-from harness.results.journal import latest, read_journal
-from harness.results.run_directory import RunDirectory
-from harness.results.store import ResultStore
-from harness.results.store_entry import composites_of, saved_of
-from harness.results.summary import load_summary, summary_json
+from pytest_touchstone.cli import main
+from pytest_touchstone.cli.rescore import rescore
+from pytest_touchstone.compare.named_baselines import list_named_baselines
+from pytest_touchstone.reports import terminal
+from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.results.aggregate import summarize
+from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.store import ResultStore
+from pytest_touchstone.results.store_entry import composites_of, saved_of
+from pytest_touchstone.results.summary import load_summary, summary_json
 from tests.support.installed import run_python
 from tests.support.places import ROOT
 from tests.support.project import ALONE

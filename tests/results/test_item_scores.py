@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.core.errors import JournalError
-from harness.results.item_scores import read_scores
-from harness.results.journal import Journal, latest, read_journal
-from harness.results.kept_records import KeptRecords
-from harness.results.records import STATUSES, Record
-from harness.results.store_entry import items_of
+from pytest_touchstone.core.errors import JournalError
+from pytest_touchstone.results.item_scores import read_scores
+from pytest_touchstone.results.journal import Journal, latest, read_journal
+from pytest_touchstone.results.kept_records import KeptRecords
+from pytest_touchstone.results.records import STATUSES, Record
+from pytest_touchstone.results.store_entry import items_of
 
 NAMES = st.sampled_from(["a", 'b","message":"', 'c\\"', "한국어", ',"message":', ""])
 

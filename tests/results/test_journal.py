@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import JournalError
-from harness.results.item_scores import read_scores
-from harness.results.journal import (
+from pytest_touchstone.core.errors import JournalError
+from pytest_touchstone.results.item_scores import read_scores
+from pytest_touchstone.results.journal import (
     Following,
     Journal,
     each_record,
@@ -27,7 +27,7 @@ from harness.results.journal import (
     read_journal,
     read_line,
 )
-from harness.results.records import STATUSES, Record
+from pytest_touchstone.results.records import STATUSES, Record
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 RECORDS: Any = st.lists(
@@ -136,8 +136,8 @@ def test_what_was_scored_is_not_lost_again() -> None:
 
 def test_a_writer_killed_in_mid_write_leaves_a_journal_that_reads_back(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from harness.results.journal import Journal\n"
-        "from harness.results.records import Record\n"
+        "import sys; from pathlib import Path; from pytest_touchstone.results.journal import Journal\n"
+        "from pytest_touchstone.results.records import Record\n"
         "journal = Journal(Path(sys.argv[1]), 'w'); n = 0\n"
         "while True:\n"
         "    journal.append(Record(item=str(n), benchmark='x', example='x/0', checkpoint='c', status='scored',\n"

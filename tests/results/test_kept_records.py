@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.results.journal import Following, Journal, latest, read_journal
-from harness.results.kept_records import FiledRecords, KeptRecords, RecordColumns
-from harness.results.records import STATUSES, Record
+from pytest_touchstone.results.journal import Following, Journal, latest, read_journal
+from pytest_touchstone.results.kept_records import FiledRecords, KeptRecords, RecordColumns
+from pytest_touchstone.results.records import STATUSES, Record
 
 TEXTS = st.sampled_from(["", "a", "b/1", "b/02", "b/10", "0123456789abcdef", "한국어 7", "x\ud83dy"])
 SCORES = st.dictionaries(st.sampled_from(["acc", "f1"]), st.sampled_from([0, 0.0, 1, 1.0, True, 0.25]))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.results.live import (
+from pytest_touchstone.results.live import (
     Cost,
     Part,
     PartProgress,

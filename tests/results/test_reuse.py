@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.results.journal import Journal
-from harness.results.records import Record
-from harness.results.reuse import Decision, Reuse, Source, decide, write_decision
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.reuse import Decision, Reuse, Source, decide, write_decision
 
 CHANGING = {"seed": 1, "limit": None, "base_model": None}
 BENCHMARK = {"version": 1, "data": "d" * 64, "few_shot": {"num_fewshot": 0}, "code": "c" * 64}

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
-from harness.reports.files import write_results
-from harness.results.rows import COLUMNS, ResultRow, result_rows, results_csv
-from harness.results.summary import Summary, load_summary
+from pytest_touchstone.cli import main
+from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.results.rows import COLUMNS, ResultRow, result_rows, results_csv
+from pytest_touchstone.results.summary import Summary, load_summary
 from tests.support.places import ROOT
 from tests.support.summaries import SUBJECTS, checkpoint_row, sample
 

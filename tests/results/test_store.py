@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import DataError
-from harness.results.store import ResultStore
-from harness.results.store_entry import ItemScores, StoredResult, stored_result
-from harness.results.summary import Metric
+from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.results.store import ResultStore
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult, stored_result
+from pytest_touchstone.results.summary import Metric
 from tests.support.summaries import DECLARATIONS
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.reports import markdown, notes
-from harness.reports.page.builder import run_page
-from harness.reports.terminal import render
-from harness.results import usage as measured
-from harness.results.run_directory import RunDirectory
-from harness.results.summary import summary_from_json, summary_json
-from harness.results.usage import Usage, UsageMeter, peak_bytes, process_age, proportional_bytes
+from pytest_touchstone.reports import markdown, notes
+from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.reports.terminal import render
+from pytest_touchstone.results import usage as measured
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.summary import summary_from_json, summary_json
+from pytest_touchstone.results.usage import Usage, UsageMeter, peak_bytes, process_age, proportional_bytes
 from tests.support.summaries import sample
 
 GIB = 2**30

@@ -6,11 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
-from harness.checkpoints import resolve
+from pytest_touchstone.checkpoints import resolve
 from tests.support.installed import install_package, run_pytest, touchstone
 
 BENCHMARK = """
-from harness import FillMask, benchmark
+from pytest_touchstone import FillMask, benchmark
 
 
 @benchmark(name="nouns", version=1, data="nouns/test", asks=FillMask, primary="logprob")

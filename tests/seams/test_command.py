@@ -11,8 +11,8 @@ import pytest
 from tests.support.installed import install, touchstone
 
 CODE = """
-from harness.cli.command import Command, Output, add_output
-from harness.core.errors import HarnessError
+from pytest_touchstone.cli.command import Command, Output, add_output
+from pytest_touchstone.core.errors import HarnessError
 
 def add_arguments(parser):
     parser.add_argument("word")

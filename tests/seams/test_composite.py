@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from harness.results.summary import load_summary
+from pytest_touchstone.results.summary import load_summary
 from tests.support.toys import make, score, told
 
-DECLARED = 'from harness import composite\n\ncomposite("mix", {"toys:acc": 0.5, "toys:half": 0.5})\n'
+DECLARED = (
+    'from pytest_touchstone import composite\n\ncomposite("mix", {"toys:acc": 0.5, "toys:half": 0.5})\n'
+)
 TABLE = '[tool.touchstone.composites]\nsolid = { "toys:acc" = 1.0 }\n'
 
 
@@ -36,7 +38,7 @@ def test_one_name_with_two_formulas_is_a_mistake_of_one_line(tmp_path: Path) -> 
     project = make(tmp_path)
     (project / "conftest.py").write_text(DECLARED)
     with (project / "test_toys.py").open("a") as file:
-        file.write('\n\nfrom harness import composite\n\ncomposite("mix", {"toys:acc": 1.0})\n')
+        file.write('\n\nfrom pytest_touchstone import composite\n\ncomposite("mix", {"toys:acc": 1.0})\n')
     run = score(project, 40, "first")
     assert run.returncode == 4
     assert "composite 'mix' is both 0.5 toys:acc + 0.5 toys:half and 1 toys:acc; rename one" in run.stderr

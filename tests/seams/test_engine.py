@@ -11,7 +11,7 @@ import pytest
 from tests.support.installed import install_package, run_pytest, touchstone
 
 BENCHMARK = """
-from harness import Generate, benchmark
+from pytest_touchstone import Generate, benchmark
 
 
 @benchmark(name="capitals", version=1, data="capitals/test", asks=Generate, primary="exact_match")

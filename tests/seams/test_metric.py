@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.summary import load_summary
+from pytest_touchstone.results.summary import load_summary
 from tests.support.toys import make, score, told
 
 

@@ -10,8 +10,8 @@ import pytest
 from tests.support.installed import install, run_python, touchstone
 
 CODE = '''
-from harness.compare.candidate import Candidate, Entry, published, published_entry, source_of
-from harness.compare.formats.base import Table
+from pytest_touchstone.compare.candidate import Candidate, Entry, published, published_entry, source_of
+from pytest_touchstone.compare.formats.base import Table
 
 class Plain:
     """Lines of ``benchmark value items``, the checkpoint in the first line."""
@@ -67,7 +67,7 @@ def test_without_the_package_the_file_is_refused_in_one_line(tmp_path: Path) -> 
 
 def test_a_run_writes_an_installed_format(tmp_path: Path, packages: Path) -> None:
     code = (
-        "from pathlib import Path; from harness.reports.files import write_results;"
+        "from pathlib import Path; from pytest_touchstone.reports.files import write_results;"
         "from tests.support.summaries import sample; write_results(sample(faults=False), Path('out'))"
     )
     found = run_python("-c", code, cwd=tmp_path, packages=packages)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.core.requests import RollingLoglikelihood
-from harness.core.text import CHARACTERS_PER_TOKEN
-from harness.engines.replicas.units import plan_units
+from pytest_touchstone.core.requests import RollingLoglikelihood
+from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
+from pytest_touchstone.engines.replicas.units import plan_units
 from simulations.scaling import COSTS, Replicas, lengths, play_items, play_series, unit_sizes
 from simulations.scaling_series import SeriesPlayer
 

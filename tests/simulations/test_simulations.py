@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.compare.gate.config import BenchmarkRules, GateConfig
-from harness.compare.gate.decide import decide
-from harness.compare.gate.result import GateResult
-from harness.plugin import gate
+from pytest_touchstone.compare.gate.config import BenchmarkRules, GateConfig
+from pytest_touchstone.compare.gate.decide import decide
+from pytest_touchstone.compare.gate.result import GateResult
+from pytest_touchstone.plugin import gate
 from simulations import contest, exact, gates, planned
 from simulations import gate as simulate_gate
 from simulations import intervals as simulate_intervals

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.statistics.best_of_many import (
+from pytest_touchstone.statistics.best_of_many import (
     RunsOfBenchmark,
     RunsOfPart,
     Selection,
@@ -14,9 +14,9 @@ from harness.statistics.best_of_many import (
     compare_with_best,
     select,
 )
-from harness.statistics.joint_noise import Noise
-from harness.statistics.paired import compare_paired
-from harness.statistics.unpaired import Total, compare_means
+from pytest_touchstone.statistics.joint_noise import Noise
+from pytest_touchstone.statistics.paired import compare_paired
+from pytest_touchstone.statistics.unpaired import Total, compare_means
 from tests.support.known import known
 
 N = 800

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.statistics.best_of_many import best_of, compare_with_best, select
-from harness.statistics.bests import Bests
-from harness.statistics.comparison import Comparison
-from harness.statistics.joint_noise import Noise, noise_of, sample_of
-from harness.statistics.paired import compare_paired
-from harness.statistics.unpaired import Total, compare_means
+from pytest_touchstone.statistics.best_of_many import best_of, compare_with_best, select
+from pytest_touchstone.statistics.bests import Bests
+from pytest_touchstone.statistics.comparison import Comparison
+from pytest_touchstone.statistics.joint_noise import Noise, noise_of, sample_of
+from pytest_touchstone.statistics.paired import compare_paired
+from pytest_touchstone.statistics.unpaired import Total, compare_means
 from tests.statistics.test_best_of_many import answers
 from tests.support.known import known
 

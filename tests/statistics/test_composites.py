@@ -11,10 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.statistics.comparison import undefined
-from harness.statistics.composites import Benchmark, Part, compare_composite_totals, compare_composites
-from harness.statistics.paired import compare_paired
-from harness.statistics.unpaired import compare_rates
+from pytest_touchstone.statistics.comparison import undefined
+from pytest_touchstone.statistics.composites import (
+    Benchmark,
+    Part,
+    compare_composite_totals,
+    compare_composites,
+)
+from pytest_touchstone.statistics.paired import compare_paired
+from pytest_touchstone.statistics.unpaired import compare_rates
 from tests.support.known import known
 
 

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.statistics.contrasts import (
+from pytest_touchstone.statistics.contrasts import (
     Weighted,
     between_weights,
     contrast,
     interpolation_variance,
 )
-from harness.statistics.joint_noise import noise_of
-from harness.statistics.moments import t_quantile
-from harness.statistics.paired import compare_paired
+from pytest_touchstone.statistics.joint_noise import noise_of
+from pytest_touchstone.statistics.moments import t_quantile
+from pytest_touchstone.statistics.paired import compare_paired
 from tests.support.known import known
 
 PLACES = st.lists(st.floats(0, 100), min_size=2, max_size=8, unique_by=lambda one: round(one, 2))

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.statistics.curves import steadiness, trend
-from harness.statistics.joint_noise import Noise, independent_noise, noise_of
+from pytest_touchstone.statistics.curves import steadiness, trend
+from pytest_touchstone.statistics.joint_noise import Noise, independent_noise, noise_of
 
 MEANS = st.lists(st.floats(0, 1), min_size=3, max_size=8)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.statistics.intervals import (
+from pytest_touchstone.statistics.intervals import (
     Estimate,
     composite_estimate,
     macro_estimate,

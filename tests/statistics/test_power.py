@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
-from harness.statistics.paired import compare_flips, compare_paired
-from harness.statistics.power import (
+from pytest_touchstone.statistics.paired import compare_flips, compare_paired
+from pytest_touchstone.statistics.power import (
     Design,
     all_of,
     any_of,
@@ -27,7 +27,7 @@ from harness.statistics.power import (
     power_of_drop,
     smallest_drop,
 )
-from harness.statistics.verdicts import judge
+from pytest_touchstone.statistics.verdicts import judge
 
 
 def enumerated(n: int, flips: float, drop: float, family: int, margin: float) -> tuple[float, float]:

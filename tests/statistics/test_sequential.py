@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.statistics.alpha_spending import Boundaries, spent, two_boundaries, upper_boundaries
-from harness.statistics.comparison import undefined
-from harness.statistics.paired import compare_flips
-from harness.statistics.sequential import FRACTIONS, Plan, cut, decide_at, item_order, plan_analyses
+from pytest_touchstone.statistics.alpha_spending import Boundaries, spent, two_boundaries, upper_boundaries
+from pytest_touchstone.statistics.comparison import undefined
+from pytest_touchstone.statistics.paired import compare_flips
+from pytest_touchstone.statistics.sequential import FRACTIONS, Plan, cut, decide_at, item_order, plan_analyses
 
 
 def test_the_upper_boundaries_are_the_published_ones() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportions_ztest
 
-from harness.statistics.unpaired import Total, compare_means, compare_rates
+from pytest_touchstone.statistics.unpaired import Total, compare_means, compare_rates
 
 
 @pytest.mark.parametrize(

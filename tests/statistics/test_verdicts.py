@@ -15,9 +15,9 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import NormalIndPower
 
-from harness.statistics.comparison import Comparison, undefined
-from harness.statistics.paired import compare_flips, compare_paired
-from harness.statistics.verdicts import Kind, holm, items_to_settle, judge
+from pytest_touchstone.statistics.comparison import Comparison, undefined
+from pytest_touchstone.statistics.paired import compare_flips, compare_paired
+from pytest_touchstone.statistics.verdicts import Kind, holm, items_to_settle, judge
 
 MIRROR = {"worse": "better", "better": "worse"}
 

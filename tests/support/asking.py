@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from harness.engines.http.calls import Call, Failure, Malformed, Reply
-from harness.engines.http.transport import Transport
+from pytest_touchstone.engines.http.calls import Call, Failure, Malformed, Reply
+from pytest_touchstone.engines.http.transport import Transport
 from tests.support.fault_server import MODEL, logprob, text_of
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from harness.core.requests import CallTests, InputOutputTests, RunProgram
+from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram
 from tests.support.places import ROOT
 
 ATTACKS: Final = ROOT / "tests" / "engines" / "sandbox" / "attacks"

@@ -6,8 +6,8 @@ import warnings
 from pathlib import Path
 from typing import Any, Final
 
-from harness.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer
-from harness.engines.base import Engine
+from pytest_touchstone.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer
+from pytest_touchstone.engines.base import Engine
 
 ASKED: Final = [Loglikelihood("The answer is", f" {word}") for word in ("42", "the river", "a dog", "small")]
 WRITTEN: Final = [Generate(f"{word} was", max_new_tokens=12) for word in ("The river", "She", "A question")]

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from harness.core.benchmark import Benchmark, declared, generator_function
-from harness.core.few_shot import Sampling
-from harness.core.files import load_module
-from harness.core.grade import NO_ANSWER, scores_of
-from harness.core.requests import Generate, GenerateAnswer, Generated, Request, RunProgram, RunProgramAnswer
-from harness.core.serialize import to_plain
-from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
-from harness.plugin.kept_requests import journalled
-from harness.results.records import Record
+from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
+from pytest_touchstone.core.few_shot import Sampling
+from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.grade import NO_ANSWER, scores_of
+from pytest_touchstone.core.requests import (
+    Generate,
+    GenerateAnswer,
+    Generated,
+    Request,
+    RunProgram,
+    RunProgramAnswer,
+)
+from pytest_touchstone.core.serialize import to_plain
+from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
+from pytest_touchstone.plugin.kept_requests import journalled
+from pytest_touchstone.results.records import Record
 from tests.support.places import ROOT
 
 GREEDY = Sampling(seed=1234)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.compare.candidate import Candidate, Entry, Source, published, published_entry
+from pytest_touchstone.compare.candidate import Candidate, Entry, Source, published, published_entry
 from tests.support.entries import entry
 
 Scores = Sequence[float | None] | Mapping[str, Sequence[float | None]]

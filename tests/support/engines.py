@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.engines.settings import Dtype, ModelSettings, Speculative
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.compat import quiet
-from harness.engines.transformers.generation.batch import BatchGenerator
-from harness.engines.transformers.pool import load_weights
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.engines.settings import Dtype, ModelSettings, Speculative
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.compat import quiet
+from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator
+from pytest_touchstone.engines.transformers.pool import load_weights
 
 if TYPE_CHECKING:
     import torch

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.compare.baselines import BaselineSource
-from harness.compare.candidate import Entry
-from harness.results.store_entry import ItemScores, StoredResult
-from harness.results.summary import Metric
+from pytest_touchstone.compare.baselines import BaselineSource
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult
+from pytest_touchstone.results.summary import Metric
 
 CONDITIONS = {"version": 1, "data": "d" * 64, "shots": 0, "template": "plain", "seed": 1234, "limit": None}
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from harness.checkpoints.builtin import SMOLLM2, cache_folder
+from pytest_touchstone.checkpoints.builtin import SMOLLM2, cache_folder
 
 needs_smollm2 = pytest.mark.skipif(
     not os.environ.get("CI") and not any(cache_folder(SMOLLM2).glob("*.gguf")),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.core.requests import Generate, GenerateAnswer
-from harness.engines.transformers.causal import CausalEngine
+from pytest_touchstone.core.requests import Generate, GenerateAnswer
+from pytest_touchstone.engines.transformers.causal import CausalEngine
 from tests.support.families import SHOTS
 from tests.support.tiny import CORPUS
 

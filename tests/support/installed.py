@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.places import ROOT
+from tests.support.places import ROOT, SOURCE
 from tests.support.project import ALONE
 
 PACKAGES = ROOT / "tests" / "seams" / "packages"
@@ -42,7 +42,11 @@ def install_package(folder: Path, name: str) -> Path:
 def run_python(*arguments: str, cwd: Path, packages: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run ``python ARGUMENTS`` in ``cwd`` with the installed packages of ``packages``, at 100 columns."""
     found = [str(packages)] if packages is not None else []
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*found, str(ROOT)]), "COLUMNS": "100"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([*found, str(SOURCE), str(ROOT)]),
+        "COLUMNS": "100",
+    }
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
@@ -61,4 +65,4 @@ def run_pytest(*arguments: str, cwd: Path, packages: Path | None = None) -> subp
 
 def touchstone(*arguments: str, cwd: Path, packages: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command ``touchstone``."""
-    return run_python("-m", "harness.cli", *arguments, cwd=cwd, packages=packages)
+    return run_python("-m", "pytest_touchstone.cli", *arguments, cwd=cwd, packages=packages)

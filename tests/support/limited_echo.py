@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from harness.metrics.subprocess_worker import serve
+from pytest_touchstone.metrics.subprocess_worker import serve
 
 
 def answer(item: Any) -> Any:

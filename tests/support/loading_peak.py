@@ -16,10 +16,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness.checkpoints import resolve
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.loading import Loaded, load_model
-from harness.results.usage import peak_bytes
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.loading import Loaded, load_model
+from pytest_touchstone.results.usage import peak_bytes
 
 SETTINGS = ModelSettings(device="cpu", threads=1)
 

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.engines.http.calls import Failure
+from pytest_touchstone.engines.http.calls import Failure
 
 Style = Literal["vllm", "openai", "llama.cpp"]
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.plugin.options import Settings, settings_of
+from pytest_touchstone.plugin.options import Settings, settings_of
 
 
 class Given:

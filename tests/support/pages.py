@@ -1,4 +1,4 @@
-"""Pages made of nothing: the data of made-up items in the form of ``harness.reports.page``, of any size."""
+"""Pages made of nothing: the data of made-up items in the form of ``pytest_touchstone.reports.page``, of any size."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
-from harness.reports.page.builder import assembled
-from harness.reports.page.items import CHUNK
-from harness.reports.page.packing import Words, chunk_text, packed
-from harness.reports.page.payload import Block
-from harness.results.records import STATUSES
+from pytest_touchstone.reports.page.builder import assembled
+from pytest_touchstone.reports.page.items import CHUNK
+from pytest_touchstone.reports.page.packing import Words, chunk_text, packed
+from pytest_touchstone.reports.page.payload import Block
+from pytest_touchstone.results.records import STATUSES
 
 WORDS: Final = (
     "the river carries seven stones past an old mill while children count apples and birds on every branch near water "

@@ -7,3 +7,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 """The repository."""
+
+SOURCE: Final = ROOT / "harness"
+"""What Python imports the package from."""
+
+PACKAGE: Final = SOURCE / "pytest_touchstone"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.results.journal import latest, read_journal
-from harness.results.records import Record
+from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.records import Record
 
 ALONE = (
     *("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio"),
@@ -22,7 +22,7 @@ ALONE = (
 two handlers to each of transformers' many loggers three times per item."""
 
 BENCHMARK = """
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark(

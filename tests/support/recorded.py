@@ -14,17 +14,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.formats.base import Asked
-from harness.core.requests import Answer, Generate, Loglikelihood, Refusal, Request, Turn
-from harness.engines.http.address import parse_address
-from harness.engines.http.calls import Failure, Malformed, Reply
-from harness.engines.http.canary import canaries
-from harness.engines.http.factory import described
-from harness.engines.http.planning import Planner
-from harness.engines.http.probe import METRICS, Probe
-from harness.engines.http.tokens import named_tokens
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.formats.base import Asked
+from pytest_touchstone.core.requests import Answer, Generate, Loglikelihood, Refusal, Request, Turn
+from pytest_touchstone.engines.http.address import parse_address
+from pytest_touchstone.engines.http.calls import Failure, Malformed, Reply
+from pytest_touchstone.engines.http.canary import canaries
+from pytest_touchstone.engines.http.factory import described
+from pytest_touchstone.engines.http.planning import Planner
+from pytest_touchstone.engines.http.probe import METRICS, Probe
+from pytest_touchstone.engines.http.tokens import named_tokens
+from pytest_touchstone.engines.settings import ModelSettings
 
 FOLDER = Path(__file__).parents[1] / "engines" / "http" / "recorded"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
-from harness.engines.transformers.tokenizer import Pair, TextTokenizer
+from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
+from pytest_touchstone.engines.transformers.tokenizer import Pair, TextTokenizer
 
 Array = Any
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 
 
 def only(source: Path | str, seq_len: int | None = None, **options: Any) -> CheckpointInfo:

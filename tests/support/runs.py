@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from harness.reports.files import write_results
-from harness.results.aggregate import summarize
-from harness.results.journal import Journal
-from harness.results.run_directory import RunDirectory
-from harness.results.store import ResultStore
-from harness.results.store_entry import saved_of
+from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.results.aggregate import summarize
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.store import ResultStore
+from pytest_touchstone.results.store_entry import saved_of
 from tests.support import summaries
 
 

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from harness.engines.sandbox import Grader, open_sandbox
-from harness.engines.sandbox.isolation import find_bubblewrap
-from harness.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.engines.sandbox import Grader, open_sandbox
+from pytest_touchstone.engines.sandbox.isolation import find_bubblewrap
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 
 
 @functools.cache

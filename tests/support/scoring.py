@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer, Request
-from harness.engines.transformers.causal import CausalEngine
+from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer, Request
+from pytest_touchstone.engines.transformers.causal import CausalEngine
 from tests.support.families import SHOTS
 from tests.support.tiny import CORPUS
 

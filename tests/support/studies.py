@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.candidate import Candidate
-from harness.compare.formats.base import Table
-from harness.compare.study.points import Study
-from harness.compare.study.reading import Read, make_study
+from pytest_touchstone.compare.candidate import Candidate
+from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.compare.study.reading import Read, make_study
 from tests.support.compared import Scores, printed, ran
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from harness.core.data_files import DatasetInfo
-from harness.results.aggregate import summarize
-from harness.results.records import Record
-from harness.results.store_entry import STUDIED
-from harness.results.summary import Collected, Declaration, Summary
+from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.results.aggregate import summarize
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.store_entry import STUDIED
+from pytest_touchstone.results.summary import Collected, Declaration, Summary
 
 SUBJECTS = ("abstract_algebra", "college_biology", "machine_learning")
 

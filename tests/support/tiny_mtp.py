@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.checkpoints import CheckpointInfo
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.mtp.config import config_of
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.mtp.config import config_of
 from tests.support.tiny import bytelevel_tokenizer
 
 SEQ_LEN = 256

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
+from pytest_touchstone.cli import main
 from tests.support.installed import run_python
 from tests.support.project import ALONE
 
 BENCHMARK = '''
 from pathlib import Path
 
-from harness import Aggregation, Loglikelihood, benchmark, mean, mean_estimate
+from pytest_touchstone import Aggregation, Loglikelihood, benchmark, mean, mean_estimate
 
 
 def trimmed(values, clusters):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.core.errors import CheckpointError
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.errors import CheckpointError
 
 
 def refusal(folder: Path) -> str:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.checkpoints.formats.gguf import read_gguf
-from harness.checkpoints.formats.gguf_keys import ARCHITECTURES, check_complete, config_values
-from harness.checkpoints.formats.gguf_tokenizer import SPLITS, tokenizer_of
-from harness.core.errors import CheckpointError
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.checkpoints.formats.gguf import read_gguf
+from pytest_touchstone.checkpoints.formats.gguf_keys import ARCHITECTURES, check_complete, config_values
+from pytest_touchstone.checkpoints.formats.gguf_tokenizer import SPLITS, tokenizer_of
+from pytest_touchstone.core.errors import CheckpointError
 from tests.support.gguf_files import model_keys, write
 
 BYTES: dict[str, Any] = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2"}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.checkpoints.formats.config_files import ModelConfig
-from harness.checkpoints.formats.sizes import HIDDEN_ROWS, check_sizes, length_of
-from harness.checkpoints.formats.tensors import Shapes
-from harness.core.errors import CheckpointError
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.checkpoints.formats.config_files import ModelConfig
+from pytest_touchstone.checkpoints.formats.sizes import HIDDEN_ROWS, check_sizes, length_of
+from pytest_touchstone.checkpoints.formats.tensors import Shapes
+from pytest_touchstone.core.errors import CheckpointError
 
 
 def changed(folder: Path, **values: Any) -> Path:

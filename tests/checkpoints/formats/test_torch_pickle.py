@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.checkpoints.formats.tensors import Tensor
-from harness.checkpoints.formats.torch_pickle import read_pickled
+from pytest_touchstone.checkpoints.formats.tensors import Tensor
+from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 
 
 def test_tensors_are_read_as_torch_reads_them(tmp_path: Path) -> None:

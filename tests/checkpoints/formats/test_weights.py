@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import fingerprint, resolve
-from harness.checkpoints.formats.weights import wrappers_of
-from harness.core.errors import CheckpointError
+from pytest_touchstone.checkpoints import fingerprint, resolve
+from pytest_touchstone.checkpoints.formats.weights import wrappers_of
+from pytest_touchstone.core.errors import CheckpointError
 
 
 def rewritten(folder: Path, change: Any) -> Path:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.compare.formats.korean_mlm import read_table
-from harness.core.errors import DataError
+from pytest_touchstone.compare.formats.korean_mlm import read_table
+from pytest_touchstone.core.errors import DataError
 from tests.support.korean_table import HEADER, row, write
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from harness.compare.candidate import Candidate
-from harness.compare.formats.lm_eval_export import EXPORTS, Sample, filtered
-from harness.compare.formats.task_metrics import metric_name
-from harness.compare.load import read_file
-from harness.core.files import write_atomic, write_json
-from harness.results.aggregate import summarize
-from harness.results.item_view import Asked, Choice, ItemView
-from harness.results.summary import Summary
+from pytest_touchstone.compare.candidate import Candidate
+from pytest_touchstone.compare.formats.lm_eval_export import EXPORTS, Sample, filtered
+from pytest_touchstone.compare.formats.task_metrics import metric_name
+from pytest_touchstone.compare.load import read_file
+from pytest_touchstone.core.files import write_atomic, write_json
+from pytest_touchstone.results.aggregate import summarize
+from pytest_touchstone.results.item_view import Asked, Choice, ItemView
+from pytest_touchstone.results.summary import Summary
 from tests.support.summaries import DECLARATIONS, collect, declaration, record, score
 
 SAMPLE_FIELDS = {

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.compare.formats.scales import PER_CENT, SHARE, Written, divisor_of, mixed_names
-from harness.compare.load import read_file
+from pytest_touchstone.compare.formats.scales import PER_CENT, SHARE, Written, divisor_of, mixed_names
+from pytest_touchstone.compare.load import read_file
 
 
 def read(path: Path, results: dict[str, Any], **more: Any) -> Any:

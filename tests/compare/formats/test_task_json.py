@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.import_ import save
-from harness.compare.candidate import inferred_items
-from harness.compare.formats.lm_eval import read_lm_eval
-from harness.compare.formats.task_json import read_task_file
-from harness.compare.formats.task_metrics import metric_name, metrics_of, primary_of
-from harness.compare.load import read_file, saved_candidates, with_items
-from harness.compare.pair import Pair, compare_pair
-from harness.core.errors import DataError
-from harness.reports import comparison
-from harness.results.store import ResultStore
+from pytest_touchstone.cli.import_ import save
+from pytest_touchstone.compare.candidate import inferred_items
+from pytest_touchstone.compare.formats.lm_eval import read_lm_eval
+from pytest_touchstone.compare.formats.task_json import read_task_file
+from pytest_touchstone.compare.formats.task_metrics import metric_name, metrics_of, primary_of
+from pytest_touchstone.compare.load import read_file, saved_candidates, with_items
+from pytest_touchstone.compare.pair import Pair, compare_pair
+from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.reports import comparison
+from pytest_touchstone.results.store import ResultStore
 from tests.conformance.kit import kits
 from tests.support.compared import ran
 

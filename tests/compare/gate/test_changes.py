@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.compare.baselines import comparable
-from harness.compare.candidate import Source, published, published_entry
-from harness.compare.gate import changes
-from harness.compare.gate.changes import changes_of
-from harness.compare.ranking import rank
-from harness.results.store_entry import StoredResult
+from pytest_touchstone.compare.baselines import comparable
+from pytest_touchstone.compare.candidate import Source, published, published_entry
+from pytest_touchstone.compare.gate import changes
+from pytest_touchstone.compare.gate.changes import changes_of
+from pytest_touchstone.compare.ranking import rank
+from pytest_touchstone.results.store_entry import StoredResult
 from tests.support.entries import entry, right
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.gate.config import (
+from pytest_touchstone.compare.gate.config import (
     BenchmarkRules,
     Floor,
     GateConfig,
@@ -17,9 +17,9 @@ from harness.compare.gate.config import (
     parse_floor,
     read_gate_config,
 )
-from harness.compare.gate.validate import check_floors
-from harness.core.errors import GateError
-from harness.results.store_entry import STUDIED, StoredResult
+from pytest_touchstone.compare.gate.validate import check_floors
+from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.results.store_entry import STUDIED, StoredResult
 from tests.support.entries import entry
 
 WHOLE = """

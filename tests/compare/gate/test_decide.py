@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.compare.baselines import BaselineChoice, BaselineSource
-from harness.compare.candidate import Entry
-from harness.compare.gate.config import BenchmarkRules, Floor, GateConfig
-from harness.compare.gate.decide import Early, cases_of, decide
-from harness.compare.gate.result import GateResult, gate_json, lines_from_json, ordered
-from harness.compare.judge import compare, judge
-from harness.core.errors import GateError
-from harness.reports.gate import baseline_text, decision_text
+from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.gate.config import BenchmarkRules, Floor, GateConfig
+from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
+from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_from_json, ordered
+from pytest_touchstone.compare.judge import compare, judge
+from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.reports.gate import baseline_text, decision_text
 from tests.support.entries import entry, right, source
 
 N = 400

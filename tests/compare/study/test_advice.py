@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.compare.study.advice import NO_GAIN, PAIRED, Advice, Chosen
-from harness.compare.study.findings import find
-from harness.compare.study.points import Study
-from harness.compare.study.reading import study_of
-from harness.statistics.power import binary_design, power_of_drop
+from pytest_touchstone.compare.study.advice import NO_GAIN, PAIRED, Advice, Chosen
+from pytest_touchstone.compare.study.findings import find
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.statistics.power import binary_design, power_of_drop
 from tests.support.compared import printed, ran
 from tests.support.entries import right
 from tests.support.known import known

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.compare.study.between import Between, between, by_length
-from harness.compare.study.points import Study
-from harness.compare.study.pool import Pool, pool_of
-from harness.compare.study.reading import study_of
-from harness.compare.study.starts import starts_of
+from pytest_touchstone.compare.study.between import Between, between, by_length
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.compare.study.pool import Pool, pool_of
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.compare.study.starts import starts_of
 from tests.support.compared import ran
 from tests.support.known import known
 from tests.support.published import published

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.compare.metric import compare_metric
-from harness.compare.study.columns import Columns
-from harness.compare.study.differences import difference
+from pytest_touchstone.compare.metric import compare_metric
+from pytest_touchstone.compare.study.columns import Columns
+from pytest_touchstone.compare.study.differences import difference
 from tests.support.compared import ran
 from tests.support.known import known
 from tests.support.studies import placed, study_of_candidates

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.compare.candidate import Entry
-from harness.compare.study.forgetting import Forgetting, forgetting
-from harness.compare.study.points import Study
-from harness.results.journal import Journal
-from harness.results.records import Record
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.study.forgetting import Forgetting, forgetting
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.records import Record
 from tests.support.compared import ran
 from tests.support.known import known
 from tests.support.studies import answers, of_items, of_totals, placed, study_of_candidates

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.compare.study.noise import NO_ERROR, NO_SERIES, ONE_SERIES, Noise, noise
-from harness.compare.study.points import Study
-from harness.compare.study.pool import pool_of
+from pytest_touchstone.compare.study.noise import NO_ERROR, NO_SERIES, ONE_SERIES, Noise, noise
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.compare.study.pool import pool_of
 from tests.support.known import known
 from tests.support.studies import answers, of_items, of_totals
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from harness.compare.candidate import told_by_path
-from harness.compare.study.curves import curves_of
-from harness.compare.study.findings import find
-from harness.compare.study.points import Study
-from harness.compare.study.reading import study_of
-from harness.reports.study.sparklines import sparklines
+from pytest_touchstone.compare.candidate import told_by_path
+from pytest_touchstone.compare.study.curves import curves_of
+from pytest_touchstone.compare.study.findings import find
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.reports.study.sparklines import sparklines
 from tests.support.compared import ran
 from tests.support.entries import right
 from tests.support.studies import of_totals, placed, study_of_candidates

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.compare.study.differences import NOT_MORE, difference, together, verdict_on
-from harness.compare.study.points import Measure, Point, Series, Study
-from harness.compare.study.reading import study_of
-from harness.core.errors import DataError
+from pytest_touchstone.compare.study.differences import NOT_MORE, difference, together, verdict_on
+from pytest_touchstone.compare.study.points import Measure, Point, Series, Study
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.core.errors import DataError
 from tests.support.known import known
 from tests.support.korean_table import row, write
 from tests.support.published import published

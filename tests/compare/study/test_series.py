@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.compare.study.reading import study_of
-from harness.compare.study.series import about_series, project_series
-from harness.core.errors import DataError
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.compare.study.series import about_series, project_series
+from pytest_touchstone.core.errors import DataError
 from tests.support.published import published
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.errors import CheckpointError
-from harness.engines.http.address import Address, choose_model, parse_address
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.http.address import Address, choose_model, parse_address
 
 HOST = "http://h:8000"
 

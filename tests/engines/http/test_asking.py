@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.errors import ServerError
-from harness.engines.http.asking import Asking, Ended, Event, Link, Over
-from harness.engines.http.calls import Call, Failure, Limits, Reply
-from harness.engines.http.circuit import Circuit
-from harness.engines.http.limiter import Limiter
-from harness.engines.http.retry import Trouble, status_text
-from harness.engines.http.wire import Got, Outcome
+from pytest_touchstone.core.errors import ServerError
+from pytest_touchstone.engines.http.asking import Asking, Ended, Event, Link, Over
+from pytest_touchstone.engines.http.calls import Call, Failure, Limits, Reply
+from pytest_touchstone.engines.http.circuit import Circuit
+from pytest_touchstone.engines.http.limiter import Limiter
+from pytest_touchstone.engines.http.retry import Trouble, status_text
+from pytest_touchstone.engines.http.wire import Got, Outcome
 from tests.support.virtual_time import VirtualClock, VirtualLoop, run
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.core.requests import (
+from pytest_touchstone.core.requests import (
     Generate,
     GenerateAnswer,
     Generated,
@@ -10,7 +10,7 @@ from harness.core.requests import (
     LoglikelihoodAnswer,
     Refusal,
 )
-from harness.engines.http.canary import MOST_PER_TOKEN, canaries, drift
+from pytest_touchstone.engines.http.canary import MOST_PER_TOKEN, canaries, drift
 
 
 def score(logprob: float, tokens: int = 10) -> LoglikelihoodAnswer:

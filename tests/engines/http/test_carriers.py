@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.http import plain_carrier
-from harness.engines.http.aiohttp_carrier import AiohttpCarrier
-from harness.engines.http.exchange import Broken, Carrier, Raw, words
-from harness.engines.http.plain_carrier import PlainCarrier
+from pytest_touchstone.engines.http import plain_carrier
+from pytest_touchstone.engines.http.aiohttp_carrier import AiohttpCarrier
+from pytest_touchstone.engines.http.exchange import Broken, Carrier, Raw, words
+from pytest_touchstone.engines.http.plain_carrier import PlainCarrier
 from tests.support.scripted_server import Scripted, scripted
 
 Opener = Callable[[str], Carrier]

@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo, resolve
-from harness.checkpoints.fingerprint import WEAK
-from harness.checkpoints.formats.base import Lasting
-from harness.core.errors import CheckpointError
-from harness.core.keys import masked_value
-from harness.core.requests import Generate, Loglikelihood
-from harness.engines.http import child, guard
-from harness.engines.http.child import Child, free_port
-from harness.engines.registry import identity
+from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.checkpoints.fingerprint import WEAK
+from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.keys import masked_value
+from pytest_touchstone.core.requests import Generate, Loglikelihood
+from pytest_touchstone.engines.http import child, guard
+from pytest_touchstone.engines.http.child import Child, free_port
+from pytest_touchstone.engines.registry import identity
 from tests.support.gguf_files import model_keys, write
 from tests.support.small_server import gone, install, starts
 
 STARTS = """
 import sys, time
-from harness.checkpoints import resolve
-from harness.checkpoints.formats.base import Lasting
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.checkpoints.formats.base import Lasting
 
 with Lasting() as lasting:
     resolve(sys.argv[1], seq_len=None, lasting=lasting)

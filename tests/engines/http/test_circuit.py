@@ -7,7 +7,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.engines.http.circuit import GIVES_UP_AFTER, LONGEST_PAUSE, OPENS_AFTER, Circuit
+from pytest_touchstone.engines.http.circuit import GIVES_UP_AFTER, LONGEST_PAUSE, OPENS_AFTER, Circuit
 
 
 def opened(at: float = 10.0) -> Circuit:

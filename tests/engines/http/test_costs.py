@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.formats.base import Asked
-from harness.core.errors import CheckpointError
-from harness.core.requests import Generate, Loglikelihood
-from harness.engines.http.address import parse_address
-from harness.engines.http.costs import estimate, money, parse_price
-from harness.engines.http.factory import described, planner_of
-from harness.engines.http.probe import Probe
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.formats.base import Asked
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import Generate, Loglikelihood
+from pytest_touchstone.engines.http.address import parse_address
+from pytest_touchstone.engines.http.costs import estimate, money, parse_price
+from pytest_touchstone.engines.http.factory import described, planner_of
+from pytest_touchstone.engines.http.probe import Probe
+from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.model_server import ModelServer
 
 REQUESTS = (

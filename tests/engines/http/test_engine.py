@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import ServerError
-from harness.engines.http.calls import Call, Failure, Reply, Server
-from harness.engines.http.engine import HttpEngine
-from harness.engines.http.factory import planner_of
-from harness.engines.http.transport import Transport
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.core.errors import ServerError
+from pytest_touchstone.engines.http.calls import Call, Failure, Reply, Server
+from pytest_touchstone.engines.http.engine import HttpEngine
+from pytest_touchstone.engines.http.factory import planner_of
+from pytest_touchstone.engines.http.transport import Transport
+from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.recorded import TEXTS, RecordedServer, probed
 
 SETTINGS = ModelSettings()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.core.requests import (
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import (
     Generate,
     GenerateAnswer,
     Loglikelihood,
@@ -19,8 +19,8 @@ from harness.core.requests import (
     RollingLoglikelihood,
     Turn,
 )
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.engines import engine_for
 from tests.support.model_server import serving
 from tests.support.tiny import CORPUS, bytelevel_tokenizer, tiny_causal

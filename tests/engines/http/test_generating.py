@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from harness.core.requests import Generate, Generated, Refusal, Turn
-from harness.engines.http.abilities import Abilities
-from harness.engines.http.calls import Malformed
-from harness.engines.http.generating import Asking, Prompted, answer_of, prompted, text_calls
-from harness.engines.http.scoring import Asked
-from harness.engines.transformers.prompts import ChatMode
-from harness.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.core.requests import Generate, Generated, Refusal, Turn
+from pytest_touchstone.engines.http.abilities import Abilities
+from pytest_touchstone.engines.http.calls import Malformed
+from pytest_touchstone.engines.http.generating import Asking, Prompted, answer_of, prompted, text_calls
+from pytest_touchstone.engines.http.scoring import Asked
+from pytest_touchstone.engines.transformers.prompts import ChatMode
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import bytelevel_tokenizer
 
 VLLM = Abilities(

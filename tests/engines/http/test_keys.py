@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.errors import CheckpointError
-from harness.engines.http.keys import NAMES, SHORTEST, Key, key_of
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.http.keys import NAMES, SHORTEST, Key, key_of
 
 SECRET = "tk/very+secret=01"
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from harness.core.errors import CheckpointError
-from harness.core.requests import Generate, Loglikelihood, RollingLoglikelihood
-from harness.engines.http.abilities import abilities_of
-from harness.engines.http.address import parse_address
-from harness.engines.http.calls import Failure
-from harness.engines.http.probe import Found, Probe
-from harness.engines.http.tokens import KNOWN, named_tokens
-from harness.engines.transformers.tokenizer import Pair
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import Generate, Loglikelihood, RollingLoglikelihood
+from pytest_touchstone.engines.http.abilities import abilities_of
+from pytest_touchstone.engines.http.address import parse_address
+from pytest_touchstone.engines.http.calls import Failure
+from pytest_touchstone.engines.http.probe import Found, Probe
+from pytest_touchstone.engines.http.tokens import KNOWN, named_tokens
+from pytest_touchstone.engines.transformers.tokenizer import Pair
 from tests.support.model_server import ModelServer
 
 BOTH = (Loglikelihood, RollingLoglikelihood, Generate)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo, resolve
-from harness.checkpoints.builtin import builtin_path
-from harness.checkpoints.formats.base import Lasting
-from harness.core.requests import (
+from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.checkpoints.builtin import builtin_path
+from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.core.requests import (
     Answer,
     Generate,
     GenerateAnswer,
@@ -22,8 +22,8 @@ from harness.core.requests import (
     LoglikelihoodAnswer,
     Refusal,
 )
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.recorded import SCORES
 
 pytestmark = pytest.mark.real_server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.requests import (
+from pytest_touchstone.core.requests import (
     Generate,
     GenerateAnswer,
     Generated,
@@ -12,8 +12,8 @@ from harness.core.requests import (
     LoglikelihoodAnswer,
     Refusal,
 )
-from harness.engines.http.abilities import abilities_of
-from harness.engines.http.canary import canaries, drift
+from pytest_touchstone.engines.http.abilities import abilities_of
+from pytest_touchstone.engines.http.canary import canaries, drift
 from tests.support.recorded import FOLDER, SCORES, TEXTS, RecordedServer, answers, probed
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engines.http.calls import Failure, Limits
-from harness.engines.http.retry import (
+from pytest_touchstone.engines.http.calls import Failure, Limits
+from pytest_touchstone.engines.http.retry import (
     LONGEST_PAUSE,
     LONGEST_WAIT,
     Trouble,

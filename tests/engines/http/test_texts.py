@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.core.requests import Generated
-from harness.engines.http.calls import Malformed
-from harness.engines.http.texts import Wanted, fewest_tokens, read_texts
-from harness.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.core.requests import Generated
+from pytest_touchstone.engines.http.calls import Malformed
+from pytest_touchstone.engines.http.texts import Wanted, fewest_tokens, read_texts
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import bytelevel_tokenizer
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import CheckpointError, ServerError
-from harness.engines.http import wire
-from harness.engines.http.calls import Call, Failure, Limits, Malformed, Reply, Server
-from harness.engines.http.clock import Clock
-from harness.engines.http.keys import Key, key_of
-from harness.engines.http.transport import Transport
+from pytest_touchstone.core.errors import CheckpointError, ServerError
+from pytest_touchstone.engines.http import wire
+from pytest_touchstone.engines.http.calls import Call, Failure, Limits, Malformed, Reply, Server
+from pytest_touchstone.engines.http.clock import Clock
+from pytest_touchstone.engines.http.keys import Key, key_of
+from pytest_touchstone.engines.http.transport import Transport
 from tests.support.asking import ends_of, generated, mixed
 from tests.support.fault_server import LONG_WAIT, MODEL, FaultServer, text_of
 from tests.support.scripted_server import scripted

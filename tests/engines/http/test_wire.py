@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.engines.http.calls import Call, Failure, Limits, Reply
-from harness.engines.http.keys import key_of
+from pytest_touchstone.engines.http.calls import Call, Failure, Limits, Reply
+from pytest_touchstone.engines.http.keys import key_of
 from tests.engines.http.test_transport import SECRET, question, transport
 from tests.support.fault_server import FaultServer
 from tests.support.scripted_server import scripted

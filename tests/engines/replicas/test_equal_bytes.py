@@ -15,19 +15,26 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.find import find_checkpoints
-from harness.core.benchmark import Benchmark, Dataset
-from harness.core.dataset import Example
-from harness.core.requests import Answer, Generate, Loglikelihood, Refusal, Request, RollingLoglikelihood
-from harness.engines.base import Done, Engine
-from harness.engines.registry import identity, open_engine
-from harness.engines.replicas.engine import open_alone
-from harness.engines.replicas.ray_replicas import RayReplicas
-from harness.engines.replicas.target import target_of
-from harness.engines.settings import ModelSettings
-from harness.plugin.driver import Job, RunningBatch, run_batch
-from harness.results.journal import Journal, read_journal
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.find import find_checkpoints
+from pytest_touchstone.core.benchmark import Benchmark, Dataset
+from pytest_touchstone.core.dataset import Example
+from pytest_touchstone.core.requests import (
+    Answer,
+    Generate,
+    Loglikelihood,
+    Refusal,
+    Request,
+    RollingLoglikelihood,
+)
+from pytest_touchstone.engines.base import Done, Engine
+from pytest_touchstone.engines.registry import identity, open_engine
+from pytest_touchstone.engines.replicas.engine import open_alone
+from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
+from pytest_touchstone.engines.replicas.target import target_of
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
+from pytest_touchstone.results.journal import Journal, read_journal
 from tests.support.tiny import tiny_causal
 
 pytestmark = pytest.mark.slow

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints.find import find_checkpoints
-from harness.core.requests import Request
-from harness.engines.registry import identity
-from harness.engines.replicas.engine import ReplicatedEngine, open_alone
-from harness.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
-from harness.engines.replicas.ray_replicas import RayReplicas
-from harness.engines.replicas.target import target_of
+from pytest_touchstone.checkpoints.find import find_checkpoints
+from pytest_touchstone.core.requests import Request
+from pytest_touchstone.engines.registry import identity
+from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
+from pytest_touchstone.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
+from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
+from pytest_touchstone.engines.replicas.target import target_of
 from tests.engines.replicas.test_kills import SETTINGS, records_of, run_items, unkilled
 
 pytestmark = pytest.mark.slow

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import SandboxError
-from harness.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
-from harness.engines.replicas.programs import ClusterPrograms, Opened, ProgramHost
-from harness.engines.replicas.target import target_of
-from harness.engines.sandbox.settings import SandboxSettings
-from harness.engines.sandbox.soundness import judging_code
+from pytest_touchstone.core.errors import SandboxError
+from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
+from pytest_touchstone.engines.replicas.programs import ClusterPrograms, Opened, ProgramHost
+from pytest_touchstone.engines.replicas.target import target_of
+from pytest_touchstone.engines.sandbox.settings import SandboxSettings
+from pytest_touchstone.engines.sandbox.soundness import judging_code
 from tests.support import simulated_ray
 from tests.support.sandbox_here import opened_here
 
@@ -119,7 +119,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def on(*names: str) -> tuple[ClusterPrograms, Nodes, list[str]]:
         nodes, said = Nodes(*names), list[str]()
-        monkeypatch.setattr("harness.engines.replicas.programs.start", lambda target: nodes)
+        monkeypatch.setattr("pytest_touchstone.engines.replicas.programs.start", lambda target: nodes)
         kind: Any = Host
         return ClusterPrograms(SandboxSettings(), target_of("ray"), said.append, kind), nodes, said
 

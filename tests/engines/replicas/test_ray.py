@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkpoints.find import find_checkpoints
-from harness.core.errors import CheckpointError
-from harness.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
-from harness.engines.registry import identity, open_engine
-from harness.engines.replicas.engine import ReplicatedEngine, open_alone
-from harness.engines.replicas.ray_actor import Computed, Replica
-from harness.engines.replicas.ray_replicas import RayReplicas
-from harness.engines.replicas.target import target_of
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.checkpoints.find import find_checkpoints
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
+from pytest_touchstone.engines.registry import identity, open_engine
+from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
+from pytest_touchstone.engines.replicas.ray_actor import Computed, Replica
+from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
+from pytest_touchstone.engines.replicas.target import target_of
+from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.tiny import tiny_causal
 
 pytestmark = pytest.mark.slow

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkpoints.find import find_checkpoints
-from harness.engines.base import GatheringEngine
-from harness.engines.registry import identity, open_engine
-from harness.engines.replicas.ray_actor import Replica, Wanted
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.checkpoints.find import find_checkpoints
+from pytest_touchstone.engines.base import GatheringEngine
+from pytest_touchstone.engines.registry import identity, open_engine
+from pytest_touchstone.engines.replicas.ray_actor import Replica, Wanted
+from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.tiny import tiny_causal
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.info import info_from_plain
-from harness.core.errors import CheckpointError
-from harness.core.requests import (
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.info import info_from_plain
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import (
     Generate,
     Loglikelihood,
     LoglikelihoodAnswer,
@@ -23,12 +23,20 @@ from harness.core.requests import (
     Request,
     RollingLoglikelihood,
 )
-from harness.engines.fake import FakeEngine
-from harness.engines.replicas.engine import open_alone
-from harness.engines.replicas.schedule import IN_FLIGHT, ReplicaState, Schedule
-from harness.engines.replicas.target import RayTarget, target_of
-from harness.engines.replicas.transport import Answered, Died, Event, Failed, Loaded, Refused, Weights
-from harness.engines.replicas.units import LEAST, TEXTS, Unit, cost_of, plan_units
+from pytest_touchstone.engines.fake import FakeEngine
+from pytest_touchstone.engines.replicas.engine import open_alone
+from pytest_touchstone.engines.replicas.schedule import IN_FLIGHT, ReplicaState, Schedule
+from pytest_touchstone.engines.replicas.target import RayTarget, target_of
+from pytest_touchstone.engines.replicas.transport import (
+    Answered,
+    Died,
+    Event,
+    Failed,
+    Loaded,
+    Refused,
+    Weights,
+)
+from pytest_touchstone.engines.replicas.units import LEAST, TEXTS, Unit, cost_of, plan_units
 
 
 def fake() -> CheckpointInfo:

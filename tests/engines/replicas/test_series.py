@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from harness.engines.replicas.schedule import IN_FLIGHT
-from harness.engines.replicas.series import Held, LoadOrder, Series, UnitOrder
-from harness.engines.replicas.units import Unit
+from pytest_touchstone.engines.replicas.schedule import IN_FLIGHT
+from pytest_touchstone.engines.replicas.series import Held, LoadOrder, Series, UnitOrder
+from pytest_touchstone.engines.replicas.units import Unit
 
 COST = 1000.0
 """The cost of a unit here."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 from tests.support.sandbox_here import opened_here
 
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from harness.core.requests import RunProgramAnswer
-from harness.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.core.requests import RunProgramAnswer
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 from tests.support.attack_tasks import MOST_SECONDS, TASKS, Attack, PrintTask, attacks, request, right
 from tests.support.outside import NAME as VARIABLE
 from tests.support.outside import (

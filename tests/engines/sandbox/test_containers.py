@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from harness.core.requests import CallTests, RunProgram, RunProgramAnswer
-from harness.engines.sandbox import open_sandbox
-from harness.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.core.requests import CallTests, RunProgram, RunProgramAnswer
+from pytest_touchstone.engines.sandbox import open_sandbox
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 
 SAME = "def same(x): return x\ndef seen(x): return [repr(x), str(x), [repr(one) for one in x]]\n"
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.core.requests import CallTests, InputOutputTests, RunProgram
-from harness.engines.sandbox import open_sandbox
-from harness.engines.sandbox.guest.jail import LEAST_SHARE, Limits
-from harness.engines.sandbox.sandbox import Sandbox
-from harness.metrics.code.plus import plus_request
+from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram
+from pytest_touchstone.engines.sandbox import open_sandbox
+from pytest_touchstone.engines.sandbox.guest.jail import LEAST_SHARE, Limits
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.metrics.code.plus import plus_request
 
 WALL = 0.2
 COMPUTES = """\
@@ -68,8 +68,8 @@ LIFTED = {
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs have this wall time, whatever their CPU time is."""
-    monkeypatch.setattr("harness.engines.sandbox.sandbox.WALL", 0.0)
-    monkeypatch.setattr("harness.engines.sandbox.sandbox.WALL_EXTRA", WALL)
+    monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.WALL", 0.0)
+    monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.WALL_EXTRA", WALL)
 
 
 def answering(program: str, *, seconds: float = 2.0) -> RunProgram:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.core.requests import CallTests, InputOutputTests, RunProgram
-from harness.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 from tests.support.right_programs import CALLS, SCRIPTS
 from tests.support.sandbox_here import opened_here
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.cli.grading import gradable
-from harness.core.requests import CallTests, RunProgram
-from harness.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.cli.grading import gradable
+from pytest_touchstone.core.requests import CallTests, RunProgram
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 
 RIGHT = "def add(a, b):\n    return a + b\n"
 WRONG = "def add(a, b):\n    return a - b\n"

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import SandboxError
-from harness.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
-from harness.engines.sandbox import isolation, open_sandbox
-from harness.engines.sandbox.client import WorkerClient
-from harness.engines.sandbox.sandbox import WALL, WALL_EXTRA, Sandbox
-from harness.engines.sandbox.seccomp import system_calls
-from tests.support.places import ROOT
+from pytest_touchstone.core.errors import SandboxError
+from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
+from pytest_touchstone.engines.sandbox import isolation, open_sandbox
+from pytest_touchstone.engines.sandbox.client import WorkerClient
+from pytest_touchstone.engines.sandbox.sandbox import WALL, WALL_EXTRA, Sandbox
+from pytest_touchstone.engines.sandbox.seccomp import system_calls
+from tests.support.places import SOURCE
 from tests.support.sandbox_here import opened_here
 
 ADD = "def check(candidate):\n    assert candidate(1, 2) == 3\n    assert candidate(-1, 1) == 0\ncheck(add)"
@@ -178,7 +178,7 @@ def test_a_supervisor_that_dies_is_started_anew_and_its_programs_judged(
             super().__init__(*arguments, **more)
             started.append(self)
 
-    monkeypatch.setattr("harness.engines.sandbox.client.subprocess.Popen", Noted)
+    monkeypatch.setattr("pytest_touchstone.engines.sandbox.client.subprocess.Popen", Noted)
     client = WorkerClient(isolation.isolation_here("bwrap"), 2, system_calls())
     with Sandbox(client, isolated=True) as sandbox:
         waiting = sandbox.submit(adding(BUSY.format(0.5), task="killed"))
@@ -197,7 +197,7 @@ def test_a_hole_in_the_isolation_is_found_and_named(monkeypatch: pytest.MonkeyPa
         real.environment,
         True,
     )
-    monkeypatch.setattr("harness.engines.sandbox.sandbox.isolation_here", lambda _: holed)
+    monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.isolation_here", lambda _: holed)
     with pytest.raises(
         SandboxError, match=r"does not hold: a program got through with \"?'?seeing the host's env.*docker"
     ):
@@ -212,7 +212,7 @@ def test_no_bubblewrap_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_sandbox_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = isolation.Isolation(("sh", "-c", "echo setting up uid map: Permission denied >&2"), {}, True)
-    monkeypatch.setattr("harness.engines.sandbox.sandbox.isolation_here", lambda _: refused)
+    monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.isolation_here", lambda _: refused)
     with pytest.raises(SandboxError, match="does not start: setting up uid map: Permission denied"):
         open_sandbox("bwrap")
 
@@ -243,8 +243,8 @@ def test_without_a_container_engine_that_answers_it_says_so(
 OWNER = """
 import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background begins with ignored
-from harness.core.requests import CallTests, RunProgram
-from harness.engines.sandbox import open_sandbox
+from pytest_touchstone.core.requests import CallTests, RunProgram
+from pytest_touchstone.engines.sandbox import open_sandbox
 with open_sandbox("bwrap", workers=2) as sandbox:
     for number in range(4):
         sandbox.submit(RunProgram("while True: pass", CallTests("f()"), task=str(number), seconds=60.0))
@@ -276,7 +276,7 @@ def test_nothing_is_left_when_the_main_process_is_ended(
     sandbox: Sandbox, number: signal.Signals, tmp_path: Path
 ) -> None:
     mounts = Path("/proc/self/mountinfo").read_text()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(tmp_path)}
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.requests import CallTests, RunProgram, RunProgramAnswer
-from harness.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.core.requests import CallTests, RunProgram, RunProgramAnswer
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 
 
 def judged(sandbox: Sandbox, program: str, tests: str) -> RunProgramAnswer:

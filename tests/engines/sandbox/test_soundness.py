@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.requests import CallTests, InputOutputTests, RunProgram
-from harness.engines.sandbox.soundness import (
+from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram
+from pytest_touchstone.engines.sandbox.soundness import (
     ECHOES,
     EMPTY,
     PRINTS_NONE,

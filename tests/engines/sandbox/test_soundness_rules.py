@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
-from harness.core.requests import CallTests, InputOutputTests, ProgramOutcome, RunProgram, RunProgramAnswer
-from harness.engines.sandbox import soundness
-from harness.engines.sandbox.soundness import (
+from pytest_touchstone.core.requests import (
+    CallTests,
+    InputOutputTests,
+    ProgramOutcome,
+    RunProgram,
+    RunProgramAnswer,
+)
+from pytest_touchstone.engines.sandbox import soundness
+from pytest_touchstone.engines.sandbox.soundness import (
     ECHOES,
     EMPTY,
     PRINTS_NONE,

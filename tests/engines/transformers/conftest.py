@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.transformers import half_precision, products, split_attention
-from harness.engines.transformers.native import library as native
+from pytest_touchstone.engines.transformers import half_precision, products, split_attention
+from pytest_touchstone.engines.transformers.native import library as native
 from tests.support.families import causal_of
 
 

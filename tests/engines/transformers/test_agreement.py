@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 import torch
 
-from harness.checkpoints import resolve
-from harness.checkpoints.info import CheckpointInfo
-from harness.engines.settings import Dtype, ModelSettings
-from harness.engines.transformers import attention_masks, kv_cache, logits, split_attention
-from harness.engines.transformers.agreement import BOUND, FACTOR, difference, largest
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.generation import batch, step
-from harness.engines.transformers.kv_cache import KeyValues
-from harness.engines.transformers.loading import Loaded
-from harness.engines.transformers.masked import MaskedEngine
-from harness.engines.transformers.pool import load_weights
-from harness.engines.transformers.scoring import shared_prefix
-from harness.engines.transformers.scoring.plan import WorkDone
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.engines.settings import Dtype, ModelSettings
+from pytest_touchstone.engines.transformers import attention_masks, kv_cache, logits, split_attention
+from pytest_touchstone.engines.transformers.agreement import BOUND, FACTOR, difference, largest
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.generation import batch, step
+from pytest_touchstone.engines.transformers.kv_cache import KeyValues
+from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.masked import MaskedEngine
+from pytest_touchstone.engines.transformers.pool import load_weights
+from pytest_touchstone.engines.transformers.scoring import shared_prefix
+from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
 from tests.support.engines import DEVICE, ON_CPU, engine_for, generates_together
 from tests.support.families import CAUSAL, MASKED, causal_of
 from tests.support.tiny import tiny_masked

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.requests import Request, RollingLoglikelihood
-from harness.engines.transformers.base import PretokenizeQueue
+from pytest_touchstone.core.requests import Request, RollingLoglikelihood
+from pytest_touchstone.engines.transformers.base import PretokenizeQueue
 
 
 class Maker:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import fingerprint
-from harness.core.errors import CheckpointError
-from harness.core.requests import GenerateAnswer
-from harness.engines.pool import EnginePool
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.pool import SharedModel
+from pytest_touchstone.checkpoints import fingerprint
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import GenerateAnswer
+from pytest_touchstone.engines.pool import EnginePool
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.pool import SharedModel
 from tests.support.by_peft import MASKED, WRITTEN, best_filling, by_peft, expected, loaded, logprobs
 from tests.support.resolved import only
 from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked
@@ -239,7 +239,7 @@ def test_experts_that_transformers_has_merged_since_are_converted(tmp_path: Path
 @pytest.mark.parametrize("options", [{"use_dora": True}, {"modules_to_save": ["cls"]}], ids=["DoRA", "head"])
 def test_masked_models_take_them_too(tmp_path: Path, options: dict[str, Any]) -> None:
 
-    from harness.core.requests import FillMask, FillMaskAnswer
+    from pytest_touchstone.core.requests import FillMask, FillMaskAnswer
 
     base = tiny_masked(tmp_path / "base")
     options = {"r": 4, "target_modules": ["query", "value"], **options}
@@ -311,7 +311,7 @@ def test_random_numbers_in_loading_are_noticed(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = "pissa_niter_4"
-    monkeypatch.setattr("harness.checkpoints.formats.lora._INITIAL", ("true", random))
+    monkeypatch.setattr("pytest_touchstone.checkpoints.formats.lora._INITIAL", ("true", random))
     folder = trained(
         tmp_path / "random", base, "LORA", {"r": 4, "init_lora_weights": random, "use_dora": True}
     )
@@ -344,7 +344,7 @@ def test_settings_that_peft_does_not_know_are_noted(adapter: Callable[[str], Pat
 def test_the_lack_of_peft_is_one_line(
     adapter: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.engines.transformers import by_peft
+    from pytest_touchstone.engines.transformers import by_peft
 
     monkeypatch.setattr(by_peft, "find_spec", lambda _: None)
     assert "pip install 'pytest-touchstone[peft]'" in fault(adapter("DoRA"))

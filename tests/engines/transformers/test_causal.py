@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.checkpoints import resolve
-from harness.core.requests import (
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import (
     FillMask,
     Generate,
     Loglikelihood,
@@ -22,12 +22,12 @@ from harness.core.requests import (
     RollingLoglikelihood,
     earliest_stop,
 )
-from harness.engines.fake import FakeEngine
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.devices import choose_device, worker_number
-from harness.engines.transformers.scoring.plan import TokenWork, batches, windows
+from pytest_touchstone.engines.fake import FakeEngine
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.devices import choose_device, worker_number
+from pytest_touchstone.engines.transformers.scoring.plan import TokenWork, batches, windows
 from tests.support.engines import DEVICE
 from tests.support.references import plain_answer
 from tests.support.tiny import CORPUS, bytelevel_tokenizer, tiny_causal
@@ -98,7 +98,7 @@ def test_full_logits_are_used_when_the_head_needs_the_whole_batch(
 ) -> None:
     import torch
 
-    from harness.engines.transformers.logits import SelectiveLogits
+    from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 
     requests = some_requests()[:4]
     wanted = engine_for(llama).answer(requests)

@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import CheckpointError
-from harness.engines.transformers import compat, imports
-from harness.engines.transformers.compat import quiet
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.transformers import compat, imports
+from pytest_touchstone.engines.transformers.compat import quiet
 from tests.support.tiny import bytelevel_tokenizer, tiny_causal
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from harness.core.requests import Generate, GenerateAnswer
-from harness.engines.settings import Dtype
-from harness.engines.transformers.agreement import FACTOR
-from harness.engines.transformers.generation.ahead import AheadStepper
+from pytest_touchstone.core.requests import Generate, GenerateAnswer
+from pytest_touchstone.engines.settings import Dtype
+from pytest_touchstone.engines.transformers.agreement import FACTOR
+from pytest_touchstone.engines.transformers.generation.ahead import AheadStepper
 from tests.support.engines import engine_for
 from tests.support.families import CAUSAL, SHOTS, causal_of
 from tests.support.generating import prompts, texts, with_samples

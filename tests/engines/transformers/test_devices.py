@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from harness.checkpoints import resolve
-from harness.core.errors import CheckpointError
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers import devices, loading
-from harness.engines.transformers.devices import choose_device, copies_notes, devices_of, neighbours
-from harness.engines.transformers.transfer import Reading, to_device
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers import devices, loading
+from pytest_touchstone.engines.transformers.devices import choose_device, copies_notes, devices_of, neighbours
+from pytest_touchstone.engines.transformers.transfer import Reading, to_device
 
 
 @pytest.fixture

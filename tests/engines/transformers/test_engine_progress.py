@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.core.requests import FillMask, GenerateAnswer, Loglikelihood, Request
-from harness.engines.base import EngineProgress, ReportingEngine
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers import causal
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.masked import MaskedEngine
-from harness.engines.transformers.pool import load_weights
-from harness.engines.transformers.scoring import shared_prefix
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import FillMask, GenerateAnswer, Loglikelihood, Request
+from pytest_touchstone.engines.base import EngineProgress, ReportingEngine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers import causal
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.masked import MaskedEngine
+from pytest_touchstone.engines.transformers.pool import load_weights
+from pytest_touchstone.engines.transformers.scoring import shared_prefix
 from tests.support.engines import DEVICE, before_each_pass, engine_for
 from tests.support.generating import prompts
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked

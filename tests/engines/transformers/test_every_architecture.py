@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.core.errors import CheckpointError
-from harness.core.requests import (
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import (
     Generate,
     GenerateAnswer,
     Loglikelihood,
@@ -22,9 +22,9 @@ from harness.core.requests import (
     Request,
     RollingAnswer,
 )
-from harness.engines.base import Engine
-from harness.engines.registry import open_engine
-from harness.engines.settings import Dtype, ModelSettings
+from pytest_touchstone.engines.base import Engine
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from tests.support.every_architecture import (
     CAUSAL_LEFT_OUT,
     CAUSAL_SETTINGS,

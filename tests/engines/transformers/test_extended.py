@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo
-from harness.core.errors import CheckpointError
-from harness.core.requests import FillMask, FillMaskAnswer
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import FillMask, FillMaskAnswer
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.engines import DEVICE
 from tests.support.resolved import only
 from tests.support.tiny import pickle_weights, tiny_masked

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.engines.settings import Dtype
+from pytest_touchstone.engines.settings import Dtype
 from tests.support.engines import engine_for, generates_together
 from tests.support.families import CAUSAL, FURTHER, causal_of
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from harness.engines.transformers.fused_layers import fuse
-from harness.engines.transformers.in_float32 import in_float32
-from harness.engines.transformers.packing import Packer, pack
+from pytest_touchstone.engines.transformers.fused_layers import fuse
+from pytest_touchstone.engines.transformers.in_float32 import in_float32
+from pytest_touchstone.engines.transformers.packing import Packer, pack
 from tests.support.families import CAUSAL, causal_of
 
 IDS = torch.tensor([[3, 17, 42, 7, 99, 120, 5, 60], [9, 1, 77, 13, 200, 31, 8, 2]])

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 import torch
 
-from harness.checkpoints import resolve
-from harness.core.requests import Generate
-from harness.engines.settings import Dtype, ModelSettings
-from harness.engines.transformers import fused_steps
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.fused_layers import fuse
-from harness.engines.transformers.fused_steps import fuse_steps, leave_steps, steps_are_fused
-from harness.engines.transformers.half_precision import computes_in_float32, has_kernels_for_steps
-from harness.engines.transformers.native.library import kernels
-from harness.engines.transformers.native.steps import StepKernels
-from harness.engines.transformers.packing import pack
-from harness.engines.transformers.pool import load_weights
-from harness.engines.transformers.split_attention import attend_few
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import Generate
+from pytest_touchstone.engines.settings import Dtype, ModelSettings
+from pytest_touchstone.engines.transformers import fused_steps
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.fused_layers import fuse
+from pytest_touchstone.engines.transformers.fused_steps import fuse_steps, leave_steps, steps_are_fused
+from pytest_touchstone.engines.transformers.half_precision import computes_in_float32, has_kernels_for_steps
+from pytest_touchstone.engines.transformers.native.library import kernels
+from pytest_touchstone.engines.transformers.native.steps import StepKernels
+from pytest_touchstone.engines.transformers.packing import pack
+from pytest_touchstone.engines.transformers.pool import load_weights
+from pytest_touchstone.engines.transformers.split_attention import attend_few
 from tests.support.engines import engine_for, generates_together
 from tests.support.families import CAUSAL, SHOTS, causal_of
 from tests.support.generating import prompts, texts, with_samples

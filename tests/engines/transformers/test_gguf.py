@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from harness.checkpoints import resolve
-from harness.core.errors import CheckpointError
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.gguf import gguf_tokenizer
-from harness.engines.transformers.loading import Loaded, load_model
-from harness.engines.transformers.unpacked import UnpackedModels
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.gguf import gguf_tokenizer
+from pytest_touchstone.engines.transformers.loading import Loaded, load_model
+from pytest_touchstone.engines.transformers.unpacked import UnpackedModels
 from tests.support.gguf_files import HEADS, LAYERS, LENGTH, model_keys, tensors_of, tokenizer_keys, write
 from tests.support.tiny import CORPUS, bytelevel_tokenizer
 

@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.checkpoints import resolve
-from harness.core.requests import Generate, GenerateAnswer, Request
-from harness.engines.settings import Dtype, ModelSettings
-from harness.engines.transformers import half_precision, pool
-from harness.engines.transformers.agreement import FACTOR
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.fused_layers import fuse
-from harness.engines.transformers.fused_steps import fuse_steps
-from harness.engines.transformers.half_precision import widen_attention
-from harness.engines.transformers.in_float32 import in_float32
-from harness.engines.transformers.kv_cache import KeyValues, SlotCache
-from harness.engines.transformers.packing import pack
-from harness.engines.transformers.pool import load_weights
-from harness.engines.transformers.split_attention import split_attention
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import Generate, GenerateAnswer, Request
+from pytest_touchstone.engines.settings import Dtype, ModelSettings
+from pytest_touchstone.engines.transformers import half_precision, pool
+from pytest_touchstone.engines.transformers.agreement import FACTOR
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.fused_layers import fuse
+from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
+from pytest_touchstone.engines.transformers.half_precision import widen_attention
+from pytest_touchstone.engines.transformers.in_float32 import in_float32
+from pytest_touchstone.engines.transformers.kv_cache import KeyValues, SlotCache
+from pytest_touchstone.engines.transformers.packing import pack
+from pytest_touchstone.engines.transformers.pool import load_weights
+from pytest_touchstone.engines.transformers.split_attention import split_attention
 from tests.support.engines import ON_CPU, engine_for
 from tests.support.families import SHOTS
 from tests.support.scoring import SCORED, error, logprobs

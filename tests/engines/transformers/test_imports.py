@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engines.transformers import imports, late_modules
-from harness.engines.transformers.imports import KnownStructure
+from pytest_touchstone.engines.transformers import imports, late_modules
+from pytest_touchstone.engines.transformers.imports import KnownStructure
 from tests.support.tiny import tiny_causal
 
 LATE = (
@@ -32,7 +32,9 @@ LATE = (
 
 def said(program: str, **environ: str) -> list[str]:
     """Return the words that a program prints in a process of its own, after the libraries were imported."""
-    begin = "from harness.engines.transformers.imports import compiler_when_called, import_libraries\n"
+    begin = (
+        "from pytest_touchstone.engines.transformers.imports import compiler_when_called, import_libraries\n"
+    )
     done = subprocess.run(
         [sys.executable, "-c", begin + program],
         check=False,
@@ -84,10 +86,10 @@ def test_a_model_is_loaded_and_answers_without_what_import_torch_and_compiler_wh
     found = said(
         f"""
 import sys
-from harness.checkpoints import resolve
-from harness.core.requests import Loglikelihood
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.factory import TransformersFactory
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import Loglikelihood
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.factory import TransformersFactory
 opened = TransformersFactory().sharing(ModelSettings(device="cpu"))
 engine = opened(resolve({str(folder)!r}, seq_len=None)[0])
 print(engine.answer([Loglikelihood("one two", " three")])[0].logprob < 0)

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.engines.transformers import in_float32 as module
-from harness.engines.transformers.in_float32 import in_float32
+from pytest_touchstone.engines.transformers import in_float32 as module
+from pytest_touchstone.engines.transformers.in_float32 import in_float32
 from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
 from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked
 
@@ -73,8 +73,8 @@ def test_logits_are_those_of_float32_weights(name: str, dtype: Any, tmp_path: Pa
 
 
 def test_an_adapter_is_on_there_too(tmp_path: Path) -> None:
-    from harness.checkpoints import resolve
-    from harness.engines.transformers.lora import Adapters
+    from pytest_touchstone.checkpoints import resolve
+    from pytest_touchstone.engines.transformers.lora import Adapters
 
     base = causal_of(tmp_path, "llama")
     adapter = tiny_adapter(tmp_path / "a", base)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.core.errors import CheckpointError
-from harness.core.requests import (
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import (
     Answer,
     FillMask,
     FillMaskAnswer,
@@ -23,11 +23,11 @@ from harness.core.requests import (
     Request,
     RollingAnswer,
 )
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.independence import Company, LoadedState, length_boundary
-from harness.engines.transformers.pool import load_weights
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.independence import Company, LoadedState, length_boundary
+from pytest_touchstone.engines.transformers.pool import load_weights
 from tests.support.engines import engine_for
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.engines.settings import Dtype, ModelSettings
-from harness.engines.transformers import causal, known_ways
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.generation.batch import BatchGenerator
-from harness.engines.transformers.known_ways import KnownWays, folder_for
-from harness.engines.transformers.pool import load_weights
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.engines.settings import Dtype, ModelSettings
+from pytest_touchstone.engines.transformers import causal, known_ways
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator
+from pytest_touchstone.engines.transformers.known_ways import KnownWays, folder_for
+from pytest_touchstone.engines.transformers.pool import load_weights
 from tests.support.engines import ON_CPU, generates_together
 from tests.support.families import causal_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from harness.engines.transformers.kv_cache import KeyValues, SharedPast
+from pytest_touchstone.engines.transformers.kv_cache import KeyValues, SharedPast
 
 HEADS, TOKENS, WIDTH = 2, 7, 4
 

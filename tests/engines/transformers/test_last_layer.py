@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from harness.checkpoints import resolve
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.fused_layers import fuse
-from harness.engines.transformers.fused_steps import fuse_steps
-from harness.engines.transformers.logits import SelectiveLogits
-from harness.engines.transformers.pool import load_weights
-from harness.engines.transformers.scoring.plan import WorkDone
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.fused_layers import fuse
+from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
+from pytest_touchstone.engines.transformers.logits import SelectiveLogits
+from pytest_touchstone.engines.transformers.pool import load_weights
+from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
 
 IDS = torch.arange(30).view(3, 10)
 

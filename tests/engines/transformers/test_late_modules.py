@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from harness.engines.transformers.late_modules import Late, OnceImported, standing_in
+from pytest_touchstone.engines.transformers.late_modules import Late, OnceImported, standing_in
 
 
 @pytest.fixture

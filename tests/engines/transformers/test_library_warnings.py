@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from harness.core.requests import Generate, RollingLoglikelihood
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.compat import quiet
-from harness.engines.transformers.library_warnings import heard
+from pytest_touchstone.core.requests import Generate, RollingLoglikelihood
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.compat import quiet
+from pytest_touchstone.engines.transformers.library_warnings import heard
 from tests.support.engines import before_each_pass, engine_for
 from tests.support.tiny import tiny_causal
 
@@ -145,8 +145,8 @@ def test_nothing_that_is_noted_is_printed(capfd: pytest.CaptureFixture[str]) -> 
 def test_a_warning_while_the_model_is_tried_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import LlamaForCausalLM
 
-    from harness.checkpoints.resolve import resolve
-    from harness.engines.transformers.factory import TransformersFactory
+    from pytest_touchstone.checkpoints.resolve import resolve
+    from pytest_touchstone.engines.transformers.factory import TransformersFactory
 
     forward = LlamaForCausalLM.forward
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo, resolve
-from harness.cli.show import lines
-from harness.core.errors import CheckpointError
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.loading import choose_dtype
+from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.cli.show import lines
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.loading import choose_dtype
 from tests.support.pt_files import SIZES, llama_pt
 from tests.support.tiny import bytelevel_tokenizer
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.core.errors import CheckpointError
-from harness.engines.transformers import loading
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.transformers import loading
 from tests.support.places import ROOT
 from tests.support.tiny import tiny_causal
 

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engines.transformers.logits import read_targets
-from harness.engines.transformers.native import operations
+from pytest_touchstone.engines.transformers.logits import read_targets
+from pytest_touchstone.engines.transformers.native import operations
 
 NUMBERS = st.floats(-60, 60, width=32)
 

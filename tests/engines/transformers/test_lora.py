@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import fingerprint
-from harness.core.errors import CheckpointError
-from harness.core.requests import (
+from pytest_touchstone.checkpoints import fingerprint
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import (
     FillMask,
     FillMaskAnswer,
     GenerateAnswer,
 )
-from harness.engines.base import Engine
-from harness.engines.pool import EnginePool
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.engines.base import Engine
+from pytest_touchstone.engines.pool import EnginePool
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.by_peft import ASKED, MASKED, WRITTEN, best_filling, by_peft, expected, logprobs
 from tests.support.engines import DEVICE, generates_together
 from tests.support.resolved import only

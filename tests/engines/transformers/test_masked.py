@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.checkpoints import resolve
-from harness.core.requests import (
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import (
     FillMask,
     FillMaskAnswer,
     Loglikelihood,
@@ -18,9 +18,9 @@ from harness.core.requests import (
     Refusal,
     RollingAnswer,
 )
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.masked import MaskedEngine, MaskedText, around
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.masked import MaskedEngine, MaskedText, around
 from tests.support.engines import DEVICE
 from tests.support.families import MASKED
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer, tiny_masked

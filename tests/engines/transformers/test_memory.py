@@ -11,24 +11,24 @@ from typing import Any
 import pytest
 import torch
 
-from harness.checkpoints import resolve
-from harness.core.errors import CheckpointError
-from harness.core.requests import FillMask, Generate, Loglikelihood, Refusal, RollingLoglikelihood
-from harness.engines.machine_memory import resident_bytes
-from harness.engines.registry import open_engine
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.compat import is_out_of_memory
-from harness.engines.transformers.kv_cache import SlotCache
-from harness.engines.transformers.masked import MaskedEngine
-from harness.engines.transformers.memory import (
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood, Refusal, RollingLoglikelihood
+from pytest_touchstone.engines.machine_memory import resident_bytes
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.compat import is_out_of_memory
+from pytest_touchstone.engines.transformers.kv_cache import SlotCache
+from pytest_touchstone.engines.transformers.masked import MaskedEngine
+from pytest_touchstone.engines.transformers.memory import (
     BatchBudget,
     GrowingHeap,
     first_batch_budget,
     free_memory,
     release,
 )
-from harness.engines.transformers.pool import load_weights
+from pytest_touchstone.engines.transformers.pool import load_weights
 from tests.support.engines import generates_together, out_of_memory, short_of_memory
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
 
@@ -59,7 +59,7 @@ def test_a_batch_too_large_is_made_again_smaller(
     expected = engine.answer(some_requests())
     first = engine.budget.tokens
     sizes = short_of_memory(engine, 150, out_of_memory(kind))
-    with caplog.at_level(logging.WARNING, logger="harness"):
+    with caplog.at_level(logging.WARNING, logger="pytest_touchstone"):
         for answer, wanted in zip(engine.answer(some_requests()), expected, strict=True):
             assert answer.logprob == pytest.approx(wanted.logprob, abs=1e-4)  # type: ignore[union-attr]
         assert max(sizes) <= 150
@@ -126,7 +126,7 @@ def test_the_first_budget_follows_free_memory(monkeypatch: pytest.MonkeyPatch) -
     found = {}
     for free in (None, 10**6, 10**7, 10**12):
         monkeypatch.setattr(
-            "harness.engines.transformers.memory.free_memory", lambda _device, free=free: free
+            "pytest_touchstone.engines.transformers.memory.free_memory", lambda _device, free=free: free
         )
         found[free] = first_batch_budget(model, 1000).tokens
     assert 16 <= found[10**6] < found[10**7] <= found[10**12] == found[None] == 512
@@ -221,7 +221,7 @@ def test_freed_memory_between_what_is_kept_goes_back() -> None:
 def test_the_heap_is_trimmed_only_when_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = iter([500, 510, 480, 590, 700, 620, 650, 680, 730, 600])
     trimmed: list[Any] = []
-    module = "harness.engines.transformers.memory"
+    module = "pytest_touchstone.engines.transformers.memory"
     monkeypatch.setattr(f"{module}.resident_bytes", lambda: next(sizes) * 2**20)
     monkeypatch.setattr(f"{module}.trim_heap", trimmed.append)
     heap = GrowingHeap(torch.device("cpu"))

@@ -10,13 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-from harness.engines.machine_memory import resident_bytes
-from harness.engines.transformers import packing, products
-from harness.engines.transformers.compat import MappedFiles
-from harness.engines.transformers.in_float32 import in_float32
-from harness.engines.transformers.memory import PACKED, bytes_of_weights, trim_heap
-from harness.engines.transformers.native.library import kernels
-from harness.engines.transformers.packing import has_room_to_pack, keep_few_kernels, pack, pack_for_steps
+from pytest_touchstone.engines.machine_memory import resident_bytes
+from pytest_touchstone.engines.transformers import packing, products
+from pytest_touchstone.engines.transformers.compat import MappedFiles
+from pytest_touchstone.engines.transformers.in_float32 import in_float32
+from pytest_touchstone.engines.transformers.memory import PACKED, bytes_of_weights, trim_heap
+from pytest_touchstone.engines.transformers.native.library import kernels
+from pytest_touchstone.engines.transformers.packing import (
+    has_room_to_pack,
+    keep_few_kernels,
+    pack,
+    pack_for_steps,
+)
 from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
 from tests.support.tiny import tiny_causal, tiny_masked
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 import torch
 
-from harness.engines.machine_memory import resident_bytes
-from harness.engines.transformers.kv_cache import KeyValues, SlotCache
-from harness.engines.transformers.pages import can_be_apart, give_back, zeros_apart
+from pytest_touchstone.engines.machine_memory import resident_bytes
+from pytest_touchstone.engines.transformers.kv_cache import KeyValues, SlotCache
+from pytest_touchstone.engines.transformers.pages import can_be_apart, give_back, zeros_apart
 
 HEADS, WIDTH = 3, 64
 TYPES = [torch.float32, torch.bfloat16, torch.float16]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.transformers import processor
+from pytest_touchstone.engines.transformers import processor
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo
-from harness.core.errors import CheckpointError
-from harness.core.requests import Generate, Refusal, Turn
-from harness.engines.settings import Chat
-from harness.engines.transformers.prompts import ChatMode, Prompt, chat_mode_of, prepare
-from harness.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import Generate, Refusal, Turn
+from pytest_touchstone.engines.settings import Chat
+from pytest_touchstone.engines.transformers.prompts import ChatMode, Prompt, chat_mode_of, prepare
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer
 
 INFO = CheckpointInfo("c", "c", Path("c"), "causal", "folder", "llama", "L", 128)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import CheckpointError
-from harness.engines.transformers.tokenizer_files import tokenizer_of
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.transformers.tokenizer_files import tokenizer_of
 from tests.support.tiny import CORPUS
 
 sentencepiece = pytest.importorskip("sentencepiece")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness.engines.transformers import split_attention
-from harness.engines.transformers.split_attention import attend_few, put_behind
+from pytest_touchstone.engines.transformers import split_attention
+from pytest_touchstone.engines.transformers.split_attention import attend_few, put_behind
 
 HEADS, GROUP, WIDTH, OWN, SCALE = 2, 3, 16, 9, 0.3
 

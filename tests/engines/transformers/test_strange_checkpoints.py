@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.core.errors import CheckpointError
-from harness.core.requests import RollingLoglikelihood
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.factory import TransformersFactory
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import RollingLoglikelihood
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.factory import TransformersFactory
 from tests.support.tiny import bytelevel_tokenizer, tiny_causal, tiny_masked
 
 TEXT = "The quick brown fox jumps over the lazy dog."

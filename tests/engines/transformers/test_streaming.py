@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.core.requests import Answer, Generate, GenerateAnswer, Loglikelihood, Refusal, Request
-from harness.engines.transformers.causal import CausalEngine
+from pytest_touchstone.core.requests import Answer, Generate, GenerateAnswer, Loglikelihood, Refusal, Request
+from pytest_touchstone.engines.transformers.causal import CausalEngine
 from tests.support.engines import before_each_pass, engine_for, generates_together, out_of_memory
 from tests.support.generating import prompts, with_samples
 from tests.support.tiny import CORPUS

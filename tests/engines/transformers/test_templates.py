@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.core.requests import Refusal, Turn
-from harness.engines.transformers import templates
-from harness.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.core.requests import Refusal, Turn
+from pytest_touchstone.engines.transformers import templates
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import tiny_causal
 
 LOOPS = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.requests import Refusal
-from harness.engines.transformers import tokenizer as tokens
-from harness.engines.transformers.tokenizer import Pair, TextTokenizer, Vocabulary
+from pytest_touchstone.core.requests import Refusal
+from pytest_touchstone.engines.transformers import tokenizer as tokens
+from pytest_touchstone.engines.transformers.tokenizer import Pair, TextTokenizer, Vocabulary
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer, wordpiece_tokenizer
 
 KINDS: dict[str, Callable[[], Any]] = {

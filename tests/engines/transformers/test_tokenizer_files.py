@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.formats.content import has_tokenizer_of
-from harness.core.errors import CheckpointError
-from harness.engines.transformers import tokenizer_files
-from harness.engines.transformers.loading import read_tokenizer, tokenizer_at
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.formats.content import has_tokenizer_of
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.transformers import tokenizer_files
+from pytest_touchstone.engines.transformers.loading import read_tokenizer, tokenizer_at
 from tests.support.tiny import CORPUS
 
 NUMBERS = r"\p{N}{1,3}|[^\s\p{N}]+|\s+"

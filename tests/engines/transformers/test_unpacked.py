@@ -14,18 +14,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from harness.checkpoints import resolve
-from harness.checkpoints.builtin import SMOLLM2, builtin_path
-from harness.checkpoints.info import CheckpointInfo
-from harness.core.errors import CheckpointError
-from harness.core.requests import Generate, Loglikelihood, Request
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers import compat
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.loading import Loaded
-from harness.engines.transformers.pool import load_weights
-from harness.engines.transformers.sealed import broken, seal
-from harness.engines.transformers.unpacked import UnpackedModels, same_tokenizer, write_safetensors
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.checkpoints.builtin import SMOLLM2, builtin_path
+from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers import compat
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.pool import load_weights
+from pytest_touchstone.engines.transformers.sealed import broken, seal
+from pytest_touchstone.engines.transformers.unpacked import UnpackedModels, same_tokenizer, write_safetensors
 from tests.support.families import causal_of
 from tests.support.fetched import needs_smollm2
 from tests.support.tiny import bytelevel_tokenizer

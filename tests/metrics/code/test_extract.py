@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.metrics.code.extract import (
+from pytest_touchstone.metrics.code.extract import (
     DOCSTRING_STOPS,
     FENCE_STOPS,
     HUMANEVAL_STOPS,

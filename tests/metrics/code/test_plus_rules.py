@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 
-from harness.core.requests import CallTests, RunProgramAnswer
-from harness.metrics.code import plus_rules as rules
-from harness.metrics.code.plus import PLUS, plus_request, plus_row
-from harness.metrics.code.plus_rules import SHAPES, agree, floats, judge, near, prepared, reference, shaped
+from pytest_touchstone.core.requests import CallTests, RunProgramAnswer
+from pytest_touchstone.metrics.code import plus_rules as rules
+from pytest_touchstone.metrics.code.plus import PLUS, plus_request, plus_row
+from pytest_touchstone.metrics.code.plus_rules import (
+    SHAPES,
+    agree,
+    floats,
+    judge,
+    near,
+    prepared,
+    reference,
+    shaped,
+)
 
 
 def judged(

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import BenchmarkError
-from harness.core.requests import CallTests, InputOutputTests, ProgramOutcome, RunProgramAnswer
-from harness.metrics.code import apps_row, contest_row, humaneval_row, mbpp_row, reads_and_prints
-from harness.metrics.code.grader import humaneval_request, mbpp_request, stdio_request
-from harness.metrics.code.pass_at_k import program_scores
-from harness.metrics.code.sanitize import parses
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.requests import CallTests, InputOutputTests, ProgramOutcome, RunProgramAnswer
+from pytest_touchstone.metrics.code import apps_row, contest_row, humaneval_row, mbpp_row, reads_and_prints
+from pytest_touchstone.metrics.code.grader import humaneval_request, mbpp_request, stdio_request
+from pytest_touchstone.metrics.code.pass_at_k import program_scores
+from pytest_touchstone.metrics.code.sanitize import parses
 
 HUMANEVAL = {
     "task_id": "HumanEval/7",

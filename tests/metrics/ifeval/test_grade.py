@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.grade import told_by
-from harness.metrics.ifeval import IFEVAL_METRICS, grade_ifeval
-from harness.metrics.ifeval.grade import pooled_share, readings
-from harness.statistics.intervals import mean_estimate
+from pytest_touchstone.core.grade import told_by
+from pytest_touchstone.metrics.ifeval import IFEVAL_METRICS, grade_ifeval
+from pytest_touchstone.metrics.ifeval.grade import pooled_share, readings
+from pytest_touchstone.statistics.intervals import mean_estimate
 
 KINDS = ["punctuation:no_comma", "startend:quotation", "detectable_format:title"]
 

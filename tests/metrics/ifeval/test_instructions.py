@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.errors import BenchmarkError
-from harness.metrics.ifeval import INSTRUCTIONS, follows
-from harness.metrics.ifeval.language import language
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.metrics.ifeval import INSTRUCTIONS, follows
+from pytest_touchstone.metrics.ifeval.language import language
 from tests.support.places import ROOT
 from tests.support.rows import read_jsonl
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import DataError
-from harness.core.requests import MASK
-from harness.metrics.korean.cloze import (
+from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.core.requests import MASK
+from pytest_touchstone.metrics.korean.cloze import (
     clip_around_mask,
     copied_noun,
     copy_baseline,

@@ -8,7 +8,7 @@ import sys
 import pytest
 from korean_rules import repeated_nouns
 
-from harness.metrics.korean.morphology import Korean, Morpheme, noun_occurrences
+from pytest_touchstone.metrics.korean.morphology import Korean, Morpheme, noun_occurrences
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def korean() -> Korean:
 
 def test_importing_and_creating_it_does_not_load_kiwi() -> None:
     program = (
-        "import sys; from harness.metrics.korean.morphology import Korean; Korean(); "
+        "import sys; from pytest_touchstone.metrics.korean.morphology import Korean; Korean(); "
         "print('kiwipiepy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

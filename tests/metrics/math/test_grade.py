@@ -11,8 +11,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.metrics.math import grade_math
-from harness.metrics.math.grade import MathJudge, math_verify, minerva_exact, shared_judge
+from pytest_touchstone.metrics.math import grade_math
+from pytest_touchstone.metrics.math.grade import MathJudge, math_verify, minerva_exact, shared_judge
 from tests.support.places import ROOT
 
 GOLD = "So it is $\\boxed{\\frac{1}{2}}$."
@@ -95,7 +95,7 @@ def test_equal_texts_are_right_without_asking() -> None:
 def test_there_is_one_shared_judge_and_its_process_ends_with_python() -> None:
     assert shared_judge() is shared_judge()
     program = (
-        "from harness.metrics.math.grade import grade_math, shared_judge; "
+        "from pytest_touchstone.metrics.math.grade import grade_math, shared_judge; "
         f"grade = grade_math({GOLD!r}, '$0.5$'); "
         "print(shared_judge().worker.pid, grade.math_verify.correct)"
     )

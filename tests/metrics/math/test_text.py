@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.metrics.math import hendrycks, minerva
-from harness.metrics.math.grade import hendrycks_exact
-from harness.metrics.math.hendrycks import boxed_answer
+from pytest_touchstone.metrics.math import hendrycks, minerva
+from pytest_touchstone.metrics.math.grade import hendrycks_exact
+from pytest_touchstone.metrics.math.hendrycks import boxed_answer
 
 LATEX = (
     *(

@@ -1,4 +1,4 @@
-"""``harness.evaluate``: a run from Python, which leaves nothing behind."""
+"""``pytest_touchstone.evaluate``: a run from Python, which leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-import harness
-from harness.core.errors import OptionError
+import pytest_touchstone
+from pytest_touchstone.core.errors import OptionError
 from tests.support.places import ROOT
 
 BENCHMARK = """
 import time
-from harness import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, benchmark
 
 ROWS = [{{"n": n}} for n in range(6)]
 
@@ -39,8 +39,8 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda then="pass": (tmp_path / "test_small.py").write_text(BENCHMARK.format(then=then))
 
 
-def small(**more: Any) -> harness.FinishedRun:
-    return harness.evaluate("fake:causal", benchmarks="test_small.py", **more)
+def small(**more: Any) -> pytest_touchstone.FinishedRun:
+    return pytest_touchstone.evaluate("fake:causal", benchmarks="test_small.py", **more)
 
 
 def test_two_calls_read_the_file_anew_print_nothing_and_leave_nothing_in_this_process(
@@ -49,15 +49,15 @@ def test_two_calls_read_the_file_anew_print_nothing_and_leave_nothing_in_this_pr
     monkeypatch.setenv("PYTEST_ADDOPTS", "--nonsense-of-the-outer-run")
     Path("pytest.ini").write_text("[pytest]\naddopts = --eval-output=elsewhere --eval-run-id=mine")
     write()
-    before = {name for name in sys.modules if not name.startswith("harness")}
+    before = {name for name in sys.modules if not name.startswith("pytest_touchstone")}
     first = small(limit=4)
     write("[][example['n'] == 2 and example['n'] or slice(0)]")
 
-    async def in_a_loop() -> harness.FinishedRun:
+    async def in_a_loop() -> pytest_touchstone.FinishedRun:
         return small(shots=0)
 
     second = asyncio.run(in_a_loop())
-    new = {name for name in sys.modules if not name.startswith("harness")} - before
+    new = {name for name in sys.modules if not name.startswith("pytest_touchstone")} - before
     assert not [name for name in new if name in ("torch", "transformers", "test_small") or "pytest" in name]
     assert capfd.readouterr() == ("", "")
     assert (len(first.items), first.valid, first.problems, first.exit_code) == (4, True, (), 0)
@@ -71,7 +71,7 @@ def test_a_run_that_is_asked_to_print_streams_the_text_of_pytest(
     write: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write()
-    found = harness.evaluate(
+    found = pytest_touchstone.evaluate(
         Path("fake:causal"),
         benchmarks=[Path("test_small.py")],
         verbose=True,
@@ -111,7 +111,7 @@ def test_a_run_that_is_asked_to_print_streams_the_text_of_pytest(
 )
 def test_a_wrong_argument_is_one_line_before_anything_runs(given: dict[str, Any], said: str) -> None:
     with pytest.raises(OptionError) as caught:
-        harness.evaluate(**given)
+        pytest_touchstone.evaluate(**given)
     assert str(caught.value) == said
 
 
@@ -130,8 +130,8 @@ def test_a_wrong_argument_is_one_line_before_anything_runs(given: dict[str, Any]
 def test_a_run_without_results_says_why_in_one_line(write: Any, given: dict[str, Any], said: str) -> None:
     write()
     Path("broken.py").write_text("import nowhere_to_be_found")
-    with pytest.raises(harness.EvaluationError) as caught:
-        harness.evaluate(**{"checkpoint": "fake:causal", "benchmarks": "test_small.py", **given})
+    with pytest.raises(pytest_touchstone.EvaluationError) as caught:
+        pytest_touchstone.evaluate(**{"checkpoint": "fake:causal", "benchmarks": "test_small.py", **given})
     assert re.fullmatch(said.replace("?", r"\?"), str(caught.value))
     assert "test session starts" in caught.value.output
 
@@ -152,7 +152,7 @@ def test_ctrl_c_goes_through_when_the_run_has_written_what_it_has(write: Any) ->
             small(batch_items=1)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert {one.status for one in harness.load("last").items} == {"scored", "lost"}
+    assert {one.status for one in pytest_touchstone.load("last").items} == {"scored", "lost"}
 
 
 def test_the_examples_of_the_document_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import harness
-from harness.core.requests import Refusal
-from harness.reports.files import write_results
-from harness.results.journal import Journal
-from harness.results.rows import COLUMNS
-from harness.results.summary import load_summary
+import pytest_touchstone
+from pytest_touchstone.core.requests import Refusal
+from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.rows import COLUMNS
+from pytest_touchstone.results.summary import load_summary
 from tests.support.places import ROOT
 from tests.support.runs import run as made_up
 from tests.support.summaries import sample
@@ -22,21 +22,23 @@ FORMER = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> harness.FinishedRun:
-    return harness.load(made_up(tmp_path, "one", "checkpoint-100", "checkpoint-200"))
+def run(tmp_path: Path) -> pytest_touchstone.FinishedRun:
+    return pytest_touchstone.load(made_up(tmp_path, "one", "checkpoint-100", "checkpoint-200"))
 
 
 def test_a_run_is_found_by_path_by_id_and_as_the_last(tmp_path: Path) -> None:
     for when, name in enumerate(("older", "newer", "the_newest"), start=1):
         made_up(tmp_path, name, "a", when=when)
-    assert harness.load(tmp_path / "older").run_id == "older"
-    assert harness.load("newer", output=tmp_path).directory == tmp_path / "newer"
-    assert harness.load("last", output=tmp_path).run_id == "the_newest"
-    with pytest.raises(harness.HarnessError, match=r"newr: no such run in .*; did you mean 'newer'\?"):
-        harness.load("newr", output=tmp_path)
+    assert pytest_touchstone.load(tmp_path / "older").run_id == "older"
+    assert pytest_touchstone.load("newer", output=tmp_path).directory == tmp_path / "newer"
+    assert pytest_touchstone.load("last", output=tmp_path).run_id == "the_newest"
+    with pytest.raises(
+        pytest_touchstone.HarnessError, match=r"newr: no such run in .*; did you mean 'newer'\?"
+    ):
+        pytest_touchstone.load("newr", output=tmp_path)
 
 
-def test_results_are_objects_with_the_columns_of_the_file(run: harness.FinishedRun) -> None:
+def test_results_are_objects_with_the_columns_of_the_file(run: pytest_touchstone.FinishedRun) -> None:
     (row,) = (
         one
         for one in run.results
@@ -49,7 +51,7 @@ def test_results_are_objects_with_the_columns_of_the_file(run: harness.FinishedR
     assert run.problems == ()
 
 
-def test_items_are_read_one_by_one_the_last_record_of_each(run: harness.FinishedRun) -> None:
+def test_items_are_read_one_by_one_the_last_record_of_each(run: pytest_touchstone.FinishedRun) -> None:
     items = run.items
     assert len(items) == 96
     first, last = items[0], items[-1]
@@ -60,12 +62,12 @@ def test_items_are_read_one_by_one_the_last_record_of_each(run: harness.Finished
     with Journal(run.directory, "zz") as journal:
         journal.append(replace(first.record, status="error", scores={}, message="later"))
         journal.append(replace(items[1].record, status="lost", scores={}))
-    again = harness.load(run.directory).items
+    again = pytest_touchstone.load(run.directory).items
     assert (len(again), again[0].message, again[1].status) == (96, "later", "scored")
     assert again[0].failed
 
 
-def test_an_item_has_its_prompts_and_answers(run: harness.FinishedRun) -> None:
+def test_an_item_has_its_prompts_and_answers(run: pytest_touchstone.FinishedRun) -> None:
     exchanges = [
         {
             "kind": "Loglikelihood",
@@ -80,25 +82,25 @@ def test_an_item_has_its_prompts_and_answers(run: harness.FinishedRun) -> None:
     ]
     with Journal(run.directory, "zz") as journal:
         journal.append(replace(run.items[0].record, exchanges=exchanges, no_answer=1))
-    item = harness.load(run.directory).items[0]
+    item = pytest_touchstone.load(run.directory).items[0]
     assert item.prompts == ["Q: A", "P"]
     assert item.answers == [
-        harness.LoglikelihoodAnswer(-1.5, is_greedy=True, tokens=1),
+        pytest_touchstone.LoglikelihoodAnswer(-1.5, is_greedy=True, tokens=1),
         Refusal("no memory"),
     ]
     assert item.invalid
 
 
 def test_a_score_that_is_no_share_is_neither_right_nor_wrong(tmp_path: Path) -> None:
-    items = harness.load(made_up(tmp_path, "one", "a")).items
+    items = pytest_touchstone.load(made_up(tmp_path, "one", "a")).items
     assert replace(items[0], record=replace(items[0].record, scores={"acc": -2.5})).right is None
     assert replace(items[0], record=replace(items[0].record, scores={"acc": 0.5})).right is False
 
 
 def test_the_row_of_an_item_is_the_datasets(tmp_path: Path) -> None:
-    item = next(one for one in harness.load(FORMER).items if one.benchmark == "arc_easy")
-    with pytest.raises(harness.HarnessError):
-        _ = harness.load(made_up(tmp_path, "one", "a")).items[0].row
+    item = next(one for one in pytest_touchstone.load(FORMER).items if one.benchmark == "arc_easy")
+    with pytest.raises(pytest_touchstone.HarnessError):
+        _ = pytest_touchstone.load(made_up(tmp_path, "one", "a")).items[0].row
     assert set(item.row) >= {"question", "answerKey"}
 
 
@@ -110,7 +112,7 @@ def test_problems_name_what_failed_and_the_table_says_so(tmp_path: Path) -> None
     ]
     broken = [{"name": "bad", "path": "runs/bad", "message": "no weights"}]
     write_results(replace(summary, results=results, failed_to_load=broken), tmp_path)
-    run = harness.load(tmp_path)
+    run = pytest_touchstone.load(tmp_path)
     assert not run.valid
     assert run.problems[:2] == (
         "bad failed to load: no weights",
@@ -129,10 +131,10 @@ def test_a_notebooks_table_escapes_what_names_have(tmp_path: Path) -> None:
     summary = load_summary(made_up(tmp_path, "one", "a"))
     named = [replace(one, checkpoint="<b>&") for one in summary.results]
     write_results(replace(summary, results=named), tmp_path)
-    assert "<td>&lt;b&gt;&amp;</td>" in harness.load(tmp_path)._repr_html_()
+    assert "<td>&lt;b&gt;&amp;</td>" in pytest_touchstone.load(tmp_path)._repr_html_()
 
 
-def test_data_frames_have_the_results_and_the_items(run: harness.FinishedRun) -> None:
+def test_data_frames_have_the_results_and_the_items(run: pytest_touchstone.FinishedRun) -> None:
     pandas = pytest.importorskip("pandas")
     frame = run.to_pandas()
     assert tuple(frame.columns) == COLUMNS
@@ -146,9 +148,9 @@ def test_data_frames_have_the_results_and_the_items(run: harness.FinishedRun) ->
 
 
 def test_without_pandas_the_error_says_how_to_get_it(
-    run: harness.FinishedRun, monkeypatch: pytest.MonkeyPatch
+    run: pytest_touchstone.FinishedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     for frame in (run.to_pandas, run.items.to_pandas):
-        with pytest.raises(harness.HarnessError, match="pip install pandas"):
+        with pytest.raises(pytest_touchstone.HarnessError, match="pip install pandas"):
             frame()

@@ -11,18 +11,18 @@ from html import unescape
 
 import pytest
 
-from harness.compare.formats.run import read_run
-from harness.compare.pair import compare_pair
-from harness.reports.comparison import pooled
-from harness.reports.files import write_results
-from harness.reports.page.breakdown import breakdown
-from harness.reports.page.builder import comparison_page, run_page
-from harness.reports.page.packing import Words, chunk_items, unpacked
-from harness.reports.page.payload import read
-from harness.reports.page.security import KeyFoundError, Redaction
-from harness.results.journal import read_journal
-from harness.results.summary import load_summary
 from perf.page import make_run
+from pytest_touchstone.compare.formats.run import read_run
+from pytest_touchstone.compare.pair import compare_pair
+from pytest_touchstone.reports.comparison import pooled
+from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.reports.page.breakdown import breakdown
+from pytest_touchstone.reports.page.builder import comparison_page, run_page
+from pytest_touchstone.reports.page.packing import Words, chunk_items, unpacked
+from pytest_touchstone.reports.page.payload import read
+from pytest_touchstone.reports.page.security import KeyFoundError, Redaction
+from pytest_touchstone.results.journal import read_journal
+from pytest_touchstone.results.summary import load_summary
 from tests.support.places import ROOT
 from tests.support.summaries import sample
 

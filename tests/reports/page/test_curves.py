@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.reports.charts import Dot, Line, LineChart
-from harness.reports.page.curves import svg
+from pytest_touchstone.reports.charts import Dot, Line, LineChart
+from pytest_touchstone.reports.page.curves import svg
 
 NAME = "{http://www.w3.org/2000/svg}"
 CHART = LineChart(

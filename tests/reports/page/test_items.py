@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.reports.page.data import DataRows
-from harness.reports.page.items import Kind, Part, error_of, ranks_of
-from harness.reports.page.packing import Words, chunk_items, unpacked
-from harness.reports.page.security import Redaction
-from harness.results.records import Record
+from pytest_touchstone.reports.page.data import DataRows
+from pytest_touchstone.reports.page.items import Kind, Part, error_of, ranks_of
+from pytest_touchstone.reports.page.packing import Words, chunk_items, unpacked
+from pytest_touchstone.reports.page.security import Redaction
+from pytest_touchstone.results.records import Record
 
 KEY = "sk-" + "a1B2c3D4" * 4
 

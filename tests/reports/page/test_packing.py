@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.reports.page.packing import (
+from pytest_touchstone.reports.page.packing import (
     ENCODER,
     SHARED,
     Words,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from harness.reports.page.builder import FOLDER, SCRIPTS
+from pytest_touchstone.reports.page.builder import FOLDER, SCRIPTS
 
 MAKING_MARKUP = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc|setHTML"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import HarnessError
-from harness.core.keys import PATTERNS, has_key, without_keys
-from harness.reports.page.security import Redaction, policy, refuse_keys
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.keys import PATTERNS, has_key, without_keys
+from pytest_touchstone.reports.page.security import Redaction, policy, refuse_keys
 
 # In two parts each, so that no scan of this repository takes them for keys of somebody.
 BODY = "a1B2c3D4" * 8

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.compare.study.points import Study
-from harness.compare.study.reading import study_of
-from harness.reports.study.findings import finding_sections
-from harness.reports.study.markdown import study_page
-from harness.reports.study.section import Section
-from harness.reports.study.sections import study_facts
-from harness.reports.study.terminal import render, render_brief
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.reports.study.findings import finding_sections
+from pytest_touchstone.reports.study.markdown import study_page
+from pytest_touchstone.reports.study.section import Section
+from pytest_touchstone.reports.study.sections import study_facts
+from pytest_touchstone.reports.study.terminal import render, render_brief
 from tests.support.published import published
 from tests.support.studies import answers, of_items, of_totals
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.compare.study.reading import study_of
-from harness.reports.study.markdown import study_page
-from harness.reports.study.section import Facts, Section, Table, Verbatim
-from harness.reports.study.sections import sections_of
-from harness.reports.study.terminal import render, render_brief
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.reports.study.markdown import study_page
+from pytest_touchstone.reports.study.section import Facts, Section, Table, Verbatim
+from pytest_touchstone.reports.study.sections import sections_of
+from pytest_touchstone.reports.study.terminal import render, render_brief
 from tests.support.korean_table import row, write
 
 SECTION = Section(

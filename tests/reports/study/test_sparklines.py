@@ -7,10 +7,19 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.study.reading import study_of
-from harness.reports.formatting import cell_width
-from harness.reports.study.section import Verbatim
-from harness.reports.study.sparklines import BARS, Spark, glance, grid_of, line, scale, sparklines, spelled
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.reports.formatting import cell_width
+from pytest_touchstone.reports.study.section import Verbatim
+from pytest_touchstone.reports.study.sparklines import (
+    BARS,
+    Spark,
+    glance,
+    grid_of,
+    line,
+    scale,
+    sparklines,
+    spelled,
+)
 from tests.support.korean_table import row, write
 from tests.support.published import published
 

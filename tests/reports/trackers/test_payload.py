@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.tracked.names import tracker_name
-from harness.core.composite import COMPOSITE
-from harness.reports.trackers.payload import (
+from pytest_touchstone.compare.tracked.names import tracker_name
+from pytest_touchstone.core.composite import COMPOSITE
+from pytest_touchstone.reports.trackers.payload import (
     Found,
     Place,
     TrackedRun,
@@ -20,8 +20,8 @@ from harness.reports.trackers.payload import (
     tracked_runs,
     why_not,
 )
-from harness.results.rows import result_rows
-from harness.results.summary import Summary, wholes
+from pytest_touchstone.results.rows import result_rows
+from pytest_touchstone.results.summary import Summary, wholes
 from tests.support.summaries import sample
 
 

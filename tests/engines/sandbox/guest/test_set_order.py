@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.engines.sandbox.guest import set_order, values
+from pytest_touchstone.engines.sandbox.guest import set_order, values
 
 LEAVES = st.one_of(
     st.integers(-40, 40).map(repr),

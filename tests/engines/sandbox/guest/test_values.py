@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engines.sandbox.guest import values
+from pytest_touchstone.engines.sandbox.guest import values
 
 LEAVES = (
     st.none()

@@ -14,13 +14,13 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.core.requests import Generate, Loglikelihood
-from harness.engines.transformers import causal
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.generation import ahead, sampling
-from harness.engines.transformers.generation.ahead import STEPS, AheadStepper
-from harness.engines.transformers.scoring import shared_prefix
-from harness.engines.transformers.split_attention import operation_for
+from pytest_touchstone.core.requests import Generate, Loglikelihood
+from pytest_touchstone.engines.transformers import causal
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.generation import ahead, sampling
+from pytest_touchstone.engines.transformers.generation.ahead import STEPS, AheadStepper
+from pytest_touchstone.engines.transformers.scoring import shared_prefix
+from pytest_touchstone.engines.transformers.split_attention import operation_for
 from tests.support.engines import ON_CPU, before_each_pass, engine_for
 from tests.support.families import SHOTS, causal_of
 from tests.support.generating import prompts, texts, with_samples
@@ -286,7 +286,7 @@ def test_the_operation_over_a_shared_prefix_suits_the_device(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_torch_has_these_operations_with_such_results(dtype: torch.dtype) -> None:
     """On tensors without numbers: the operations of a GPU cannot run here."""
-    from harness.engines.transformers.split_attention import over_all_by
+    from pytest_touchstone.engines.transformers.split_attention import over_all_by
 
     asked = torch.empty((1, 2, 45, 64), dtype=dtype, device="meta")
     keys = torch.empty((1, 2, 70, 64), dtype=dtype, device="meta")
@@ -300,7 +300,7 @@ def test_torch_has_these_operations_with_such_results(dtype: torch.dtype) -> Non
 
 
 def test_products_over_own_keys_are_what_the_operation_gives() -> None:
-    from harness.engines.transformers.split_attention import over_own
+    from pytest_touchstone.engines.transformers.split_attention import over_own
 
     torch.manual_seed(0)
     asked, keys, values = torch.randn(3, 2, 4, 8), torch.randn(3, 2, 9, 8), torch.randn(3, 2, 9, 8)

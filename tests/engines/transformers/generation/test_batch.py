@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.core.requests import (
+from pytest_touchstone.core.requests import (
     Generate,
     GenerateAnswer,
     Loglikelihood,
@@ -17,13 +17,13 @@ from harness.core.requests import (
     Refusal,
     earliest_stop,
 )
-from harness.engines.settings import Dtype
-from harness.engines.transformers import kv_cache
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.generation.grouping import LEAST_SHARED
-from harness.engines.transformers.scoring.prefix_tree import grow
-from harness.engines.transformers.split_attention import put_behind
-from harness.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.engines.settings import Dtype
+from pytest_touchstone.engines.transformers import kv_cache
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.generation.grouping import LEAST_SHARED
+from pytest_touchstone.engines.transformers.scoring.prefix_tree import grow
+from pytest_touchstone.engines.transformers.split_attention import put_behind
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import (
     DEVICE,
     ON_CPU,
@@ -124,13 +124,13 @@ def test_what_generating_one_by_one_costs_is_told(llama: Path, monkeypatch: pyte
 def test_a_model_that_cannot_share_is_generated_one_by_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from harness.checkpoints import resolve
-    from harness.engines.registry import open_engine
-    from harness.engines.settings import ModelSettings
+    from pytest_touchstone.checkpoints import resolve
+    from pytest_touchstone.engines.registry import open_engine
+    from pytest_touchstone.engines.settings import ModelSettings
 
     folder = tiny_causal(tmp_path / "c", seq_len=SEQ_LEN, **MAMBA)
     (info,) = resolve(str(folder), seq_len=SEQ_LEN)
-    with caplog.at_level(logging.WARNING, logger="harness"):
+    with caplog.at_level(logging.WARNING, logger="pytest_touchstone"):
         engine = open_engine(info, ModelSettings(device=DEVICE, threads=1))
         assert isinstance(engine, CausalEngine)
         assert not generates_together(engine)
@@ -195,7 +195,7 @@ def test_rows_that_end_leave_their_memory_to_rows_that_wait(
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     token = row * config.num_key_value_heads * width
     monkeypatch.setattr(
-        "harness.engines.transformers.memory.free_memory", lambda _device: 4 * 4 * 150 * token
+        "pytest_touchstone.engines.transformers.memory.free_memory", lambda _device: 4 * 4 * 150 * token
     )
     engine = engine_for(llama)
     assert engine.answer(requests) == alone
@@ -363,7 +363,7 @@ def test_rows_too_many_for_memory_wait_and_lose_nothing(
         sizes.append((cells[0], cells[1]))
 
     before_each_pass(engine, look)
-    with caplog.at_level(logging.WARNING, logger="harness"):
+    with caplog.at_level(logging.WARNING, logger="pytest_touchstone"):
         assert texts(engine, requests) == wanted
     assert failed > 2
     assert max(rows for rows, _ in sizes[:5]) > 3 >= max(rows for rows, length in sizes[5:] if length == 1)
@@ -418,7 +418,7 @@ def test_what_some_prompts_begin_with_is_computed_once(llama: Path) -> None:
 def test_texts_after_several_prefixes_go_through_the_model_together(
     llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.engines.transformers.generation.step import DecodeStep
+    from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 
     requests = [
         Generate(f"{shots} {word}", max_new_tokens=12)
@@ -443,11 +443,11 @@ def test_texts_after_several_prefixes_go_through_the_model_together(
 def test_a_model_that_cannot_take_several_prefixes_at_once_takes_one(
     llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.engines.transformers import split_attention
+    from pytest_touchstone.engines.transformers import split_attention
 
     wanted = texts(engine_for(llama), prompts())
     right = split_attention.put_beside
-    fault = "harness.engines.transformers.kv_cache.put_beside"
+    fault = "pytest_touchstone.engines.transformers.kv_cache.put_beside"
     monkeypatch.setattr(fault, lambda keys, parts: right(keys, parts[::-1]))
     engine = engine_for(llama)
     assert generates_together(engine)

@@ -5,8 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engines.transformers.generation.grouping import LEAST_SHARED, Group, by_length, group, waves
-from harness.engines.transformers.scoring.prefix_tree import common, grow
+from pytest_touchstone.engines.transformers.generation.grouping import (
+    LEAST_SHARED,
+    Group,
+    by_length,
+    group,
+    waves,
+)
+from pytest_touchstone.engines.transformers.scoring.prefix_tree import common, grow
 
 PROMPTS = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 100)).map(

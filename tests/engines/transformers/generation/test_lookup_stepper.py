@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 import torch
 
-from harness.checkpoints import resolve
-from harness.core.requests import Generate
-from harness.engines.settings import Dtype, ModelSettings, Speculative
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.fused_layers import fuse
-from harness.engines.transformers.fused_steps import fuse_steps
-from harness.engines.transformers.generation import lookup_stepper
-from harness.engines.transformers.generation.prompt_lookup import PromptLookup
-from harness.engines.transformers.generation.sequence import GeneratedSequence
-from harness.engines.transformers.generation.step import DecodeStep
-from harness.engines.transformers.pool import load_weights
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import Generate
+from pytest_touchstone.engines.settings import Dtype, ModelSettings, Speculative
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.fused_layers import fuse
+from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
+from pytest_touchstone.engines.transformers.generation import lookup_stepper
+from pytest_touchstone.engines.transformers.generation.prompt_lookup import PromptLookup
+from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence
+from pytest_touchstone.engines.transformers.generation.step import DecodeStep
+from pytest_touchstone.engines.transformers.pool import load_weights
 from tests.support.engines import ON_CPU, engine_for, generates_together
 from tests.support.families import CAUSAL, SEQ_LEN, causal_of
 from tests.support.generating import prompts, texts, with_samples

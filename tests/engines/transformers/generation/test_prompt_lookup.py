@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engines.transformers.generation.prompt_lookup import (
+from pytest_touchstone.engines.transformers.generation.prompt_lookup import (
     FREE,
     PromptLookup,
     agreeing,
     best_width,
     may_pay,
 )
-from harness.engines.transformers.split_attention import FEW
+from pytest_touchstone.engines.transformers.split_attention import FEW
 
 TOKENS = st.lists(st.integers(0, 3), max_size=40)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.requests import earliest_stop
-from harness.engines.transformers.generation.sequence import StopWatch, may_begin_before
+from pytest_touchstone.core.requests import earliest_stop
+from pytest_touchstone.engines.transformers.generation.sequence import StopWatch, may_begin_before
 from tests.support.tiny import CORPUS, bytelevel_tokenizer, metaspace_tokenizer
 
 TOKENIZERS: dict[str, Any] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.engines.transformers.generation.speculative import TRIED, SpeculationTuner
+from pytest_touchstone.engines.transformers.generation.speculative import TRIED, SpeculationTuner
 
 
 def share(

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from harness.core.requests import Generate
-from harness.engines.settings import Dtype
-from harness.engines.transformers.generation import step
-from harness.engines.transformers.generation.acceptance import Acceptance
-from harness.engines.transformers.generation.speculative import SpeculationTuner
-from harness.engines.transformers.generation.step import DecodeStep
-from harness.engines.transformers.kv_cache import SlotCache, slot_mask
-from harness.engines.transformers.split_attention import splitting
+from pytest_touchstone.core.requests import Generate
+from pytest_touchstone.engines.settings import Dtype
+from pytest_touchstone.engines.transformers.generation import step
+from pytest_touchstone.engines.transformers.generation.acceptance import Acceptance
+from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
+from pytest_touchstone.engines.transformers.generation.step import DecodeStep
+from pytest_touchstone.engines.transformers.kv_cache import SlotCache, slot_mask
+from pytest_touchstone.engines.transformers.split_attention import splitting
 from tests.support.engines import generates_together, out_of_memory
 from tests.support.generating import texts
 from tests.support.tiny_mtp import LETTERS, letters_info, mtp_engine
@@ -259,7 +259,7 @@ def test_what_proposals_brought_is_among_the_engines_counts(folder: Path) -> Non
 
 
 def _attention(model: Any) -> Any:
-    from harness.engines.transformers.attention_masks import attention_of
+    from pytest_touchstone.engines.transformers.attention_masks import attention_of
 
     return attention_of(model)
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.checkpoints import CheckpointInfo, resolve
-from harness.core.requests import Generate
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.generation.speculative import SpeculationTuner
-from harness.engines.transformers.mtp.weights import read_pt
-from harness.engines.transformers.tokenizer import TextTokenizer
 from perf.speculative_equal import requests, texts
+from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.core.requests import Generate
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
+from pytest_touchstone.engines.transformers.mtp.weights import read_pt
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.references import independent_logits
 from tests.support.tiny_mtp import mtp_engine
 

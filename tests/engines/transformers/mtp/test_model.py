@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.core.errors import CheckpointError
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer, RollingAnswer, RollingLoglikelihood
-from harness.engines.transformers.mtp.config import config_of
-from harness.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import (
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    RollingAnswer,
+    RollingLoglikelihood,
+)
+from pytest_touchstone.engines.transformers.mtp.config import config_of
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import generates_together
 from tests.support.references import independent_logits
 from tests.support.tiny import CORPUS

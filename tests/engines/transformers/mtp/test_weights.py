@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.core.errors import CheckpointError
-from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, Request
-from harness.engines.transformers.mtp.weights import put, read_pt
-from harness.engines.transformers.tokenizer import TextTokenizer
 from perf.mtp_memory import MIB, measured
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import Generate, GenerateAnswer, Loglikelihood, Request
+from pytest_touchstone.engines.transformers.mtp.weights import put, read_pt
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.pt_files import payload
 from tests.support.references import independent_logits
 from tests.support.tiny import CORPUS
@@ -159,7 +159,7 @@ def test_a_value_head_is_left_out_and_said_so(tmp_path: Path, caplog: pytest.Log
     plain = logits(save_mtp(tmp_path / "a", state))
     state |= {"module.value_head.weight": torch.ones(1, 32), "value_head.bias": torch.ones(1)}
     path = save_mtp(tmp_path / "b", state)
-    with caplog.at_level(logging.WARNING, logger="harness"):
+    with caplog.at_level(logging.WARNING, logger="pytest_touchstone"):
         engine = mtp_engine(info_of(path))
     with torch.no_grad():
         assert (engine.loaded.model(torch.tensor([IDS])).logits[0].numpy() == plain).all()

@@ -11,13 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.transformers import processor
-from harness.engines.transformers.native import library
-from harness.engines.transformers.native.library import UnavailableError, UnfitError, _compiled, _loaded
+from pytest_touchstone.engines.transformers import processor
+from pytest_touchstone.engines.transformers.native import library
+from pytest_touchstone.engines.transformers.native.library import (
+    UnavailableError,
+    UnfitError,
+    _compiled,
+    _loaded,
+)
 
 PRODUCT = """
 import torch
-from harness.engines.transformers.products import Native
+from pytest_touchstone.engines.transformers.products import Native
 torch.set_num_threads(2)
 native, x, weight = Native(), torch.randn(50, 40), torch.randn(300, 40)
 found = native.product(x, native.packed(weight), None, (300, 40))

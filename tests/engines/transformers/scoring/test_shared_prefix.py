@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import resolve
-from harness.core.requests import Answer, Loglikelihood, Refusal, Request, RollingLoglikelihood
-from harness.engines.registry import open_engine
-from harness.engines.settings import Dtype, ModelSettings
-from harness.engines.transformers import split_attention
-from harness.engines.transformers.attention_masks import additive_mask, attention_of
-from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.kv_cache import KeyValues, PrefixCache
-from harness.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.requests import Answer, Loglikelihood, Refusal, Request, RollingLoglikelihood
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import Dtype, ModelSettings
+from pytest_touchstone.engines.transformers import split_attention
+from pytest_touchstone.engines.transformers.attention_masks import additive_mask, attention_of
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.kv_cache import KeyValues, PrefixCache
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import DEVICE, ON_CPU, engine_for
 from tests.support.families import CAUSAL, MAMBA, SEQ_LEN, SHOTS, causal_of
 from tests.support.references import plain_answer
@@ -151,7 +151,7 @@ def test_a_model_that_ignores_masks_is_scored_one_a_row(
         return plain(self, *args, attention_mask=None, **kwargs)
 
     monkeypatch.setattr(modeling_llama.LlamaAttention, "forward", heedless)
-    with caplog.at_level(logging.WARNING, logger="harness"):
+    with caplog.at_level(logging.WARNING, logger="pytest_touchstone"):
         engine = engine_for(llama)
         assert not engine.shares
         engine.answer(questions())

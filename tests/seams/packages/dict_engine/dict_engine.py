@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harness.checkpoints import Asked, CheckpointInfo
-from harness.core.errors import CheckpointError
-from harness.core.requests import Answer, Generate, GenerateAnswer, Generated, Refusal, Request
-from harness.engines.base import Done
-from harness.engines.settings import ModelSettings
+from pytest_touchstone.checkpoints import Asked, CheckpointInfo
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import Answer, Generate, GenerateAnswer, Generated, Refusal, Request
+from pytest_touchstone.engines.base import Done
+from pytest_touchstone.engines.settings import ModelSettings
 
 
 class DictFactory:

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from harness.checkpoints import Asked, CheckpointInfo, resolve
-from harness.checkpoints.formats.content import file_lines
-from harness.engines.settings import ModelSettings
-from harness.engines.transformers.loading import Loaded, load_model
+from pytest_touchstone.checkpoints import Asked, CheckpointInfo, resolve
+from pytest_touchstone.checkpoints.formats.content import file_lines
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.loading import Loaded, load_model
 
 
 class Zipped:

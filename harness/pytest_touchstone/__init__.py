@@ -1,0 +1,112 @@
+"""pytest-touchstone: benchmarks as test suites, for people who train language models.
+
+What a benchmark file needs is here: ``from pytest_touchstone import Loglikelihood, benchmark``; so are ``evaluate`` and
+``load``, for Python and notebooks. Names are imported when they are first asked for, so that a project without a
+benchmark pays for none of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_touchstone.checkpoints.info import CheckpointInfo
+    from pytest_touchstone.core.aggregation import Aggregation, mean, perplexity
+    from pytest_touchstone.core.benchmark import Dataset, HubData, LmEval, benchmark
+    from pytest_touchstone.core.composite import composite
+    from pytest_touchstone.core.errors import HarnessError
+    from pytest_touchstone.core.few_shot import ChatForm, FewShot, Sampling, Shot
+    from pytest_touchstone.core.grade import Graded, Scores
+    from pytest_touchstone.core.requests import (
+        MASK,
+        CallTests,
+        Candidate,
+        FillMask,
+        FillMaskAnswer,
+        Generate,
+        GenerateAnswer,
+        Generated,
+        InputOutputTests,
+        Loglikelihood,
+        LoglikelihoodAnswer,
+        PseudoLoglikelihood,
+        RollingAnswer,
+        RollingLoglikelihood,
+        RunProgram,
+        RunProgramAnswer,
+        Turn,
+    )
+    from pytest_touchstone.plugin.api.evaluate import EvaluationError, evaluate
+    from pytest_touchstone.plugin.api.finished_run import FinishedRun, load
+    from pytest_touchstone.statistics.intervals import Estimate, mean_estimate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MASK",
+    "Aggregation",
+    "CallTests",
+    "Candidate",
+    "ChatForm",
+    "CheckpointInfo",
+    "Dataset",
+    "Estimate",
+    "EvaluationError",
+    "FewShot",
+    "FillMask",
+    "FillMaskAnswer",
+    "FinishedRun",
+    "Generate",
+    "GenerateAnswer",
+    "Generated",
+    "Graded",
+    "HarnessError",
+    "HubData",
+    "InputOutputTests",
+    "LmEval",
+    "Loglikelihood",
+    "LoglikelihoodAnswer",
+    "PseudoLoglikelihood",
+    "RollingAnswer",
+    "RollingLoglikelihood",
+    "RunProgram",
+    "RunProgramAnswer",
+    "Sampling",
+    "Scores",
+    "Shot",
+    "Turn",
+    "benchmark",
+    "composite",
+    "evaluate",
+    "load",
+    "mean",
+    "mean_estimate",
+    "perplexity",
+]
+
+_MODULES = {
+    "plugin.api.evaluate": ("EvaluationError", "evaluate"),
+    "plugin.api.finished_run": ("FinishedRun", "load"),
+    "checkpoints.info": ("CheckpointInfo",),
+    "core.aggregation": ("Aggregation", "mean", "perplexity"),
+    "core.benchmark": ("Dataset", "HubData", "LmEval", "benchmark"),
+    "core.composite": ("composite",),
+    "core.errors": ("HarnessError",),
+    "core.few_shot": ("ChatForm", "FewShot", "Sampling", "Shot"),
+    "core.grade": ("Graded", "Scores"),
+    "statistics.intervals": ("Estimate", "mean_estimate"),
+}
+"""The modules that names come from; all others come from ``core.requests``."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, from where it is defined (PEP 562)."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = next((place for place, names in _MODULES.items() if name in names), "core.requests")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

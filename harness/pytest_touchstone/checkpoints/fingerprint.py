@@ -1,0 +1,131 @@
+"""The identity of a checkpoint, whatever it is called: a hash over its content.
+
+SHA-256 over what the format says decides the answers (``Format.content``): every tensor, config, tokenizer, chat
+template. The same tensors in one file or in several, as safetensors or pickled, are the same. What a trainer leaves
+beside them (optimizer, log) does not count. An adapter's is over its own tensors and settings and the fingerprint of
+its base.
+
+Where that is known already, and no file has changed, nothing is read: fingerprints are kept in the user's cache by
+what the file system says of the files. A file counts as unchanged while its path, device, inode, size, and times of
+its last change of content (``mtime_ns``) and of itself (``ctime_ns``) are the same. File systems count time in ticks.
+A file that was written to within a tick of being read may change again without a trace, so nothing is kept of files
+that young. Git treats "racy" entries of its index the same way. The clock is the file system's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from pytest_touchstone.checkpoints.builtin import cache_folder
+from pytest_touchstone.checkpoints.formats.paths import readable
+from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.checkpoints.registry import format_of
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.files import write_atomic
+
+_HEADER: Final = b"touchstone-fingerprint-2\n"
+
+WEAK: Final = "weak-"
+"""The beginning of the fingerprint of a model that nobody here has seen: it is made of names, not of weights."""
+
+_TICK: Final = 2_000_000_000
+"""The longest tick of any file system in use, in nanoseconds (FAT's: 2 s)."""
+
+_MOST: Final = 1000
+"""The number of entries kept, the newest ones."""
+
+Stamp: TypeAlias = list[Any]
+
+
+def fingerprint(info: CheckpointInfo, cache: FingerprintCache | None = None) -> str:
+    """The fingerprint (hex). Two copies of a checkpoint have the same one; one changed byte gives another.
+
+    ``cache`` holds known ones, by default the user's. Raises ``CheckpointError`` when a file cannot be read, or changes
+    while it is.
+    """
+    form = format_of(info)
+    cache = cache or FingerprintCache(cache_folder("fingerprints"))
+    files = form.files(info)
+    before = stamps(files)
+    own = cache.find(str(info.path), before) if before else None
+    if own is None:
+        began = cache.clock() if before else 0
+        digest = hashlib.sha256(_HEADER)
+        for text in form.content(info):
+            digest.update(text.encode("utf-8", "backslashreplace"))
+        own = digest.hexdigest()
+        if stamps(files) != before:
+            raise CheckpointError(f"{info.path}: was written to while it was read; wait until it is complete")
+        if before:
+            cache.keep(str(info.path), before, own, began)
+    if info.base is None:
+        return own
+    return hashlib.sha256(f"{own}\0{fingerprint(info.base, cache)}".encode()).hexdigest()
+
+
+class FingerprintCache:
+    """A folder of known fingerprints, one small file per checkpoint; where it cannot be written, nothing is known."""
+
+    def __init__(self, folder: Path, most: int = _MOST) -> None:
+        self._folder, self._most = folder, most
+
+    def clock(self) -> int:
+        """The time by the file system's clock, as far as the folder's file system has the same one, in
+        nanoseconds; by the computer's where nothing can be written."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._folder) as file:
+                return os.fstat(file.fileno()).st_mtime_ns
+        except OSError:
+            return time.time_ns()
+
+    def find(self, name: str, found: Sequence[Stamp]) -> str | None:
+        """The fingerprint of these very files; None where it is not known."""
+        try:
+            entry = json.loads(self._path(name).read_bytes())
+        except (OSError, ValueError):
+            return None
+        if not isinstance(entry, dict) or entry.get("files") != found:
+            return None
+        known = entry.get("fingerprint")
+        return known if isinstance(known, str) and len(known) == 64 else None
+
+    def keep(self, name: str, found: Sequence[Stamp], fingerprint: str, began: int) -> None:
+        """Keep a fingerprint whose making began at ``began``, unless a file was as good as new then, or comes from
+        the future."""
+        if any(max(stamp[4:]) > began - _TICK for stamp in found):
+            return
+        content = json.dumps({"path": name, "files": found, "fingerprint": fingerprint})
+        try:
+            write_atomic(self._path(name), content)
+            self._prune()
+        except OSError:
+            return
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{hashlib.sha256(str(Path(name).absolute()).encode()).hexdigest()[:32]}.json"
+
+    def _prune(self) -> None:
+        entries = list(self._folder.glob("*.json"))
+        if len(entries) > self._most:
+            entries.sort(key=lambda path: path.stat().st_mtime_ns)
+            for path in entries[: len(entries) - self._most]:
+                path.unlink(missing_ok=True)
+
+
+def stamps(files: Sequence[Path]) -> list[Stamp]:
+    """The facts that the file system has of each file: path, device, inode, size, ``mtime_ns``, ``ctime_ns``."""
+    found = []
+    for path in files:
+        with readable(path):
+            said = path.stat()
+        times = (said.st_mtime_ns, said.st_ctime_ns)
+        found.append([str(path.absolute()), said.st_dev, said.st_ino, said.st_size, *times])
+    return found

@@ -1,0 +1,113 @@
+"""The seam of checkpoint formats: a Protocol, and the question that is put to an implementation.
+
+A package adds one by an entry point in the group ``touchstone.checkpoint_formats``: a class, or an instance of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol, runtime_checkable
+
+from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.core.errors import CheckpointError
+
+GROUP: Final = "touchstone.checkpoint_formats"
+
+ENGINES: Final = "touchstone.engines"
+"""The group of engines, some of which have targets of their own (``engines.base``)."""
+
+OWN_ENGINES: Final = (
+    "pytest_touchstone.engines.http.factory:HttpFactory",
+    "pytest_touchstone.engines.http.children:LocalServers",
+)
+"""Our own engines that have targets of their own, by name: engines are made of what is here."""
+
+
+class Lasting(ExitStack):
+    """The things that are started for checkpoints, and end with this context.
+
+    ``say`` tells a person what takes long or has gone wrong. ``logs`` is the folder for the logs of what has ended, if
+    there is such a folder then.
+    """
+
+    def __init__(self, say: Callable[[str], object] = lambda _: None, logs: Path | None = None) -> None:
+        super().__init__()
+        self.say, self.logs = say, logs
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The text that the user typed, and the options that go with it.
+
+    ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of ``--eval-seq-len`` and so on;
+    ``options`` those of ``TARGET?NAME=VALUE&...`` for an engine that declares them. ``resolve_base`` resolves the
+    base of an adapter: any target if ``base_model`` is given, else what a file may name (``resolve.named_by_file``).
+    ``lasting`` holds what is started for the checkpoint; None where nothing may be. X
+    """
+
+    source: str
+    seq_len: int | None = None
+    base_model: str | None = None
+    trust_remote_code: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    resolve_base: Callable[[str], list[CheckpointInfo]] = lambda _: []
+    lasting: Lasting | None = None
+    served: bool = False
+
+    def limited(self, path: Path | str, takes: int) -> int:
+        """Return ``seq_len``, by default the most that the checkpoint takes; raise ``CheckpointError`` for more."""
+        if self.seq_len is not None and self.seq_len > takes:
+            raise CheckpointError(
+                f"{path}: takes {takes} tokens at most; --eval-seq-len {self.seq_len} is more, "
+                f"give {takes} or less"
+            )
+        return takes if self.seq_len is None else self.seq_len
+
+
+class Format(Protocol):
+    """A kind of checkpoint on disk; nothing in it imports torch before ``load``."""
+
+    @property
+    def name(self) -> str:
+        """The value of ``CheckpointInfo.format``."""
+
+    def detect(self, path: Path, /) -> bool:
+        """Return whether a folder or file is one of this format, whole or not; called for each path of a glob."""
+
+    def inspect(self, path: Path, asked: Asked, /) -> CheckpointInfo:
+        """Describe the checkpoint from its headers. Raises ``CheckpointError`` naming what is missing or broken."""
+
+    def files(self, info: CheckpointInfo, /) -> list[Path]:
+        """The files that the fingerprint depends on."""
+
+    def content(self, info: CheckpointInfo, /) -> Iterable[str]:
+        """The texts that the fingerprint hashes, one after the other (``checkpoints.formats.content``)."""
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A format or engine with targets of its own, which the user types in place of a path (``fake:causal``)."""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The prefixes of its targets; the first owner of a target describes it."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The settings that it takes in ``TARGET?NAME=VALUE&...``, each with a line of help."""
+
+    def inspect(self, path: Path, asked: Asked, /) -> CheckpointInfo:
+        """Describe ``path``, the target without options; ``CheckpointInfo.serves`` says what it can answer.
+
+        Raises ``CheckpointError`` saying what can be given instead."""
+
+
+@runtime_checkable
+class LoadableFormat(Protocol):
+    """A format that brings its own way into memory, for the engine ``transformers``."""
+
+    def load(self, info: CheckpointInfo, settings: Any) -> Any:
+        """Load the checkpoint as ``engines.transformers.loading.Loaded``."""

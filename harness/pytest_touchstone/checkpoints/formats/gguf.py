@@ -1,0 +1,243 @@
+"""The header of a GGUF file: its keys, the names and sizes of its tensors, and whether the file is whole.
+
+The format: ``GGUF``, version (u32), number of tensors and of key-value pairs (u64 each), then the pairs. A pair is a
+key (u64 length and UTF-8), the type of the value (u32) and the value. Then comes a record per tensor: name, number of
+sides (u32), sides (u64 each), type (u32), offset (u64). The tensors follow, aligned. All numbers are little-endian
+from version 2 on.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pytest_touchstone.checkpoints.formats.base import Asked
+from pytest_touchstone.checkpoints.formats.content import file_lines
+from pytest_touchstone.checkpoints.formats.gguf_keys import Length, Value, check_kind, config_values
+from pytest_touchstone.checkpoints.formats.gguf_tokenizer import tokenizer_of
+from pytest_touchstone.checkpoints.formats.paths import readable
+from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo
+from pytest_touchstone.core.errors import CheckpointError
+
+_SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING: Final = 8
+_ARRAY: Final = 9
+
+_TYPES: Final = {
+    **{0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22)},
+    **{7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110)},
+    **{12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 30: ("BF16", 1, 2)},
+    **{24: ("I8", 1, 1), 25: ("I16", 1, 2), 26: ("I32", 1, 4), 27: ("I64", 1, 8), 28: ("F64", 1, 8)},
+}
+"""Types of tensors: name, numbers in a block, bytes of a block. Of others only the offset is checked."""
+
+_LENGTH: Final = 2048
+"""The context length in tokens where the file does not say."""
+
+_LONGEST: Final = 1 << 24
+_MOST_KEPT: Final = 1024
+"""The longest array or text that is kept: lists of layers are shorter, those of tokens longer."""
+
+_MOST_SIDES: Final = 4
+_ALIGNMENT: Final = 32
+
+_MAY_BE_NONE: Final = ("feed_forward_length", "attention.head_count")
+"""Sizes that are 0 for models without such a part (Mamba)."""
+
+_SIDES: Final = ("embedding_length", "feed_forward_length", "attention.head_count", "vocab_size")
+
+
+class Gguf:
+    """A ``.gguf`` file."""
+
+    name = "gguf"
+
+    def detect(self, path: Path) -> bool:
+        """Return whether the file's name ends so."""
+        return path.suffix == ".gguf" and path.is_file()
+
+    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+        """Describe the file by its header.
+
+        Raises ``CheckpointError`` where it is broken or cut off, no model, or (unless a server is to load it) holds
+        what this process cannot compute with.
+        """
+        header = read_gguf(path)
+        if not asked.served:
+            config_values(path, header.architecture, header.keys, header.tensors)
+            tokenizer_of(path, header.architecture, header.keys)
+        return CheckpointInfo(
+            name=path.stem,
+            source=asked.source,
+            path=path,
+            kind="causal",
+            format=self.name,
+            model_type=header.architecture,
+            architecture=f"{header.architecture} (gguf)",
+            seq_len=asked.limited(path, header.context_length or _LENGTH),
+            serves=SERVES["causal"],
+            parameters=header.parameters,
+            dtype=header.dtype,
+            takes_adapters=True,
+        )
+
+    def files(self, info: CheckpointInfo) -> list[Path]:
+        """The file."""
+        return [info.path]
+
+    def content(self, info: CheckpointInfo) -> Iterator[str]:
+        """The whole file, however it is called."""
+        return file_lines([info.path], "model.gguf")
+
+
+class GgufHeader(NamedTuple):
+    """``context_length`` is in tokens, None when the file does not say; ``dtype`` is the type of most numbers.
+
+    ``keys`` has the values of all keys; an array of numbers is a tuple; of a long array or
+    text, and of an array of texts, only the length is there.
+    """
+
+    architecture: str
+    context_length: int | None
+    parameters: int
+    dtype: str
+    keys: dict[str, Value]
+    tensors: frozenset[str]
+
+
+def read_gguf(path: Path) -> GgufHeader:
+    """The content of the header. Raises ``CheckpointError`` when it is no GGUF file or the file is cut off."""
+    try:
+        with readable(path), path.open("rb") as file:
+            if file.read(4) != b"GGUF":
+                raise CheckpointError(
+                    f"{path}: no GGUF file (it does not begin with 'GGUF'); fetch or convert it again"
+                )
+            version, _, _ = struct.unpack("<IQQ", file.read(20))
+            if version not in (2, 3):
+                raise CheckpointError(
+                    f"{path}: GGUF version {version} is not supported; convert it to version 3"
+                )
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return _Header(path, content).read()
+    except (struct.error, UnicodeDecodeError, KeyError, ValueError, OverflowError) as error:
+        raise CheckpointError(
+            f"{path}: cut off or broken within its header; fetch or convert it again"
+        ) from error
+
+
+class _Header:
+    """A place in the file, and what has been read up to there."""
+
+    def __init__(self, path: Path, content: mmap.mmap) -> None:
+        self._path, self._content, self._at = path, content, 4
+
+    def read(self) -> GgufHeader:
+        """The whole header."""
+        _, tensors, pairs = self._take("IQQ")
+        keys: dict[str, Value] = {}
+        for _ in range(pairs):
+            key = self._string()
+            value = self._value()
+            keys[key] = Length(len(value)) if isinstance(value, str) and len(value) > _MOST_KEPT else value
+        check_kind(self._path, keys)
+        if tensors == 0:
+            raise CheckpointError(
+                f"{self._path}: holds no tensors (a vocabulary alone); give the model's own file"
+            )
+        architecture = keys.get("general.architecture")
+        if not isinstance(architecture, str):
+            raise CheckpointError(f"{self._path}: its header names no general.architecture; convert it again")
+        counts: Counter[str] = Counter()
+        names: list[str] = []
+        end = longest = 0
+        for _ in range(tensors):
+            name, kind, sides, last = self._tensor()
+            names.append(name)
+            counts[kind] += prod(sides)
+            end, longest = max(end, last), max(longest, *sides)
+        whole = {key: value for key, value in keys.items() if isinstance(value, int)}
+        self._check_sizes(architecture, whole, tensors, longest)
+        self._check_whole(end, whole.get("general.alignment", _ALIGNMENT))
+        length = whole.get(f"{architecture}.context_length")
+        kind = counts.most_common(1)[0][0]
+        return GgufHeader(architecture, length, counts.total(), kind, keys, frozenset(names))
+
+    def _tensor(self) -> tuple[str, str, tuple[int, ...], int]:
+        """Name, type, sides, and the last byte, counted from where the tensors begin."""
+        name = self._string()
+        (count,) = self._take("I")
+        if not 0 < count <= _MOST_SIDES:
+            raise struct.error(f"{name} has {count} sides")
+        sides = self._take(f"{count}Q")
+        kind, offset = self._take("IQ")
+        numbers = prod(sides)
+        shown, block, size = _TYPES.get(kind, (f"type {kind}", 1, 0))
+        return name, shown, sides, offset + -(-numbers // block) * size
+
+    def _check_sizes(self, architecture: str, known: dict[str, int], tensors: int, longest: int) -> None:
+        """Raises ``CheckpointError`` for a size that no tensor has: a model would be built to it."""
+        for name, most in (("block_count", tensors), *((name, longest) for name in _SIDES)):
+            value = known.get(f"{architecture}.{name}", 1)
+            least = 0 if name in _MAY_BE_NONE else 1
+            if not least <= value <= most:
+                raise CheckpointError(
+                    f"{self._path}: {architecture}.{name} is {value}, which its {tensors} tensors, no side of them "
+                    f"longer than {longest}, cannot have; convert it again"
+                )
+
+    def _check_whole(self, end: int, alignment: int) -> None:
+        if not 0 < alignment <= _LONGEST:
+            raise struct.error("alignment")
+        needed, size = -(-self._at // alignment) * alignment + end, len(self._content)
+        if size < needed:
+            raise CheckpointError(
+                f"{self._path}: cut off, {size} bytes of {needed} are there; fetch or copy it again"
+            )
+
+    def _value(self) -> Value:
+        """Read one value. Of an array of texts, or a long one, only the length is kept."""
+        (kind,) = self._take("I")
+        if kind == _STRING:
+            return self._string()
+        if kind != _ARRAY:
+            value: Value = self._take(_SCALARS[kind])[0]
+            return value
+        element, count = self._take("IQ")
+        if element != _STRING:
+            form = _SCALARS[element]
+            if count <= _MOST_KEPT:
+                return self._take(f"{count}{form}")
+            self._skip(count * struct.calcsize("<" + form))
+            return Length(count)
+        unpack, content = struct.Struct("<Q").unpack_from, self._content
+        at, size = self._at, len(content)
+        for _ in range(count):
+            at += 8 + unpack(content, at)[0]
+            if at > size:
+                raise struct.error("cut off")
+        self._at = at
+        return Length(count)
+
+    def _string(self) -> str:
+        (length,) = self._take("Q")
+        if length > _LONGEST:
+            raise struct.error("a string of more than 16 MiB")
+        start = self._at
+        self._skip(length)
+        return self._content[start : self._at].decode("utf-8")
+
+    def _take(self, form: str) -> tuple[Any, ...]:
+        values = struct.unpack_from(f"<{form}", self._content, self._at)
+        self._at += struct.calcsize(f"<{form}")
+        return values
+
+    def _skip(self, length: int) -> None:
+        self._at += length
+        if self._at > len(self._content):
+            raise struct.error("cut off")

@@ -1,0 +1,230 @@
+"""Checkpoints of Llama's reference code, with one prediction head or several.
+
+checkpoint_best.pt      a dictionary with ``model_state_dict`` and ``config``, as training scripts save it: beside them
+                        ``epoch``, ``val_metrics``, ``train_metrics``, and the optimizer's state, which is not read
+FOLDER                  ``params.json`` and one ``.pt`` or ``.pth`` file, a plain state dict
+
+The sizes come from ``config`` (its table ``model``), from ``params.json`` in the folder that it names as the model's
+``path``, or from one beside the file; layers, heads and vocabulary are counted in the weights. The tokenizer is looked
+for in the same places, or where ``--eval-base-model`` says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.checkpoints.formats.base import Asked
+from pytest_touchstone.checkpoints.formats.config_files import LlamaParams, check_table, read_json
+from pytest_touchstone.checkpoints.formats.content import (
+    TOKENIZER,
+    file_lines,
+    matching,
+    table_line,
+    tensor_lines,
+)
+from pytest_touchstone.checkpoints.formats.foreign import foreign
+from pytest_touchstone.checkpoints.formats.paths import check_inside
+from pytest_touchstone.checkpoints.formats.tensors import Tensors, count_parameters, main_dtype
+from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
+from pytest_touchstone.checkpoints.formats.transformers import has_tokenizer
+from pytest_touchstone.checkpoints.formats.weights import state_dict
+from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo
+from pytest_touchstone.checkpoints.training_state import number, plain, step_in
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.text import count
+
+PREFIXES: Final = re.compile(r"^(?:(?:module|_orig_mod|transformer|adapter)\.)+")
+"""The prefixes that wrappers put before the names of tensors, several at once."""
+
+STATES: Final = ("model_state_dict", "state_dict")
+"""The keys under which training scripts save a model's tensors."""
+
+FILES: Final = (".pt", ".pth")
+
+SIDE: Final = re.compile(
+    r"(optimizer|optim|scheduler|scaler|rng_state|random_states|training_args|model_optim_rng"
+    r"|(\w+_)?zero_pp_rank_|mp_rank_)",
+    re.ASCII,
+)
+"""Names of files that a trainer leaves beside the weights."""
+
+_BLOCK: Final = re.compile(r"^(layers|extra_heads)\.(\d+)\.")
+_LENGTH: Final = 2048
+
+
+def has_params(folder: Path) -> bool:
+    """Return whether it is a folder of Llama's reference code and not one of Transformers."""
+    return (folder / "params.json").is_file() and not (folder / "config.json").is_file()
+
+
+class Llama:
+    """A ``.pt`` or ``.pth`` file, or a folder with one and ``params.json``."""
+
+    name = "mtp"
+
+    def detect(self, path: Path) -> bool:
+        """Return whether a file's name ends so; a folder with several models is none, but may hold some."""
+        if path.is_dir():
+            models = (one for one in path.iterdir() if one.suffix in FILES and not SIDE.match(one.name))
+            return has_params(path) and sum(1 for _ in models) <= 1
+        return path.suffix in FILES and path.is_file()
+
+    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+        """Describe the checkpoint; of tensors only names and shapes are read. Raises ``CheckpointError``."""
+        if not path.is_dir():
+            return _described(path, asked)
+        check_inside(path)
+        files = sorted(one for one in path.iterdir() if one.suffix in FILES)
+        if len(files) != 1:
+            raise CheckpointError(
+                f"{path}: params.json is there, and {len(files)} files of weights (.pt, .pth); "
+                + (
+                    (not files and foreign(path))
+                    or "give a folder with one, parts of a model are not put together"
+                )
+            )
+        return replace(_described(files[0], asked), name=path.resolve().name)
+
+    def files(self, info: CheckpointInfo) -> list[Path]:
+        """The weights and the tokenizer."""
+        return [info.path, *matching(info.tokenizer, TOKENIZER)]
+
+    def content(self, info: CheckpointInfo) -> Iterator[str]:
+        """Sizes, tokenizer and tensors."""
+        yield table_line("params", info.params)
+        yield from file_lines(matching(info.tokenizer, TOKENIZER))
+        yield from tensor_lines(tensors_of(info.path, read_pickled(info.path)))
+
+
+def _described(path: Path, asked: Asked) -> CheckpointInfo:
+    content = read_pickled(path)
+    tensors = tensors_of(path, content)
+    held = content if "config" in content else {}
+    config, metrics = _part(held, "config"), _part(held, "val_metrics")
+    names = {PREFIXES.sub("", name) for name in tensors}
+    base = None if asked.base_model is None else Path(asked.base_model).expanduser()
+    places = list(_places(path, config, base))
+    params = _params(path, config, names, places)
+    step = next((held[key] for key in ("global_step", "step") if isinstance(held.get(key), int)), None)
+    heads = params["n_future_tokens"]
+    return CheckpointInfo(
+        name=path.stem,
+        source=asked.source,
+        path=path,
+        kind="causal",
+        format=Llama.name,
+        model_type="mtp" if heads > 1 else "llama",
+        architecture=f"Llama's reference code, {count(heads, 'prediction head')}",
+        seq_len=asked.limited(path, params.get("max_seq_len") or _LENGTH),
+        serves=SERVES["causal"],
+        global_step=step if step is not None else step_in(path.stem),
+        epoch=number(held.get("epoch")),
+        val_loss=next(
+            (loss for key in ("val_loss", "loss") if (loss := number(metrics.get(key))) is not None), None
+        ),
+        training=plain({key: held[key] for key in ("config", "train_metrics", "val_metrics") if key in held}),
+        parameters=count_parameters(tensors),
+        dtype=main_dtype(tensors),
+        params=params,
+        tokenizer=_tokenizer(path, places),
+        config_dtype=_config_dtype(config),
+    )
+
+
+def _config_dtype(config: dict[str, Any]) -> str | None:
+    """The config's name for the type of the model's numbers: a text, or the name of torch's own type."""
+    said = plain(_part(config, "model").get("dtype"))
+    return None if said is None else str(said)
+
+
+def _part(held: dict[str, Any], name: str) -> dict[str, Any]:
+    found = held.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def tensors_of(path: Path, content: Any) -> Tensors:
+    """The model's tensors in what a ``.pt`` file holds; a ``CheckpointError`` where there are none."""
+    held = content if isinstance(content, dict) else {}
+    state = next((held[name] for name in STATES if isinstance(held.get(name), dict)), None)
+    if state is not None:
+        return state_dict(path, state)
+    if has_params(path.parent):
+        return state_dict(path, content)
+    raise CheckpointError(
+        f"{path}: has no 'model_state_dict', and no params.json is beside it; "
+        "give a file that holds both model_state_dict and config, or a Transformers folder"
+    )
+
+
+def _places(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[Path]:
+    """Folders where sizes and tokenizer may be: as given, beside the weights, where the training had its model."""
+    if base is not None:
+        yield base if base.is_dir() else base.parent
+    yield path.parent
+    for table in (config.get("model"), config):
+        named = table.get("path") if isinstance(table, dict) else None
+        if isinstance(named, str) and named and len(named) < 4096 and "\0" not in named:
+            for root in (Path(), path.parent):
+                folder = root / Path(named).expanduser()
+                yield folder if folder.is_dir() else folder.parent
+
+
+def _params(path: Path, config: dict[str, Any], names: set[str], places: Iterable[Path]) -> dict[str, Any]:
+    """The sizes under Llama's own names, what is counted in the weights put in."""
+    blocks = {kind: set[int]() for kind in ("layers", "extra_heads")}
+    for name in names:
+        if found := _BLOCK.match(name):
+            blocks[found[1]].add(int(found[2]))
+    absent = [name for name in ("tok_embeddings.weight", "norm.weight", "output.weight") if name not in names]
+    if absent or not blocks["layers"]:
+        raise CheckpointError(
+            f"{path}: no model of Llama's reference code ({(*absent, 'layers.0')[0]!r} is missing); "
+            "give a Transformers model as a folder with config.json"
+        )
+    table, where = _table(path, config, places)
+    known = check_table(where, table, LlamaParams)
+    heads = 1 + len(blocks["extra_heads"])
+    counted = {"n_future_tokens": heads, "n_layers": len(blocks["layers"]) + heads - 1}
+    for what, number_of in counted.items():
+        said = getattr(known, what)
+        if said not in (None, number_of):
+            raise CheckpointError(
+                f"{path}: {what} is {said} in {where}, but the weights have {number_of}; "
+                "put the params.json of this model beside it"
+            )
+    own = {name: value for name in LlamaParams.model_fields if (value := getattr(known, name)) is not None}
+    return {**plain(known.model_extra or {}), **own, **counted}
+
+
+def _table(path: Path, config: dict[str, Any], places: Iterable[Path]) -> tuple[dict[str, Any], Path]:
+    """The table with the sizes, and the file it is in."""
+    model = config.get("model")
+    for table in (model, config):
+        if isinstance(table, dict):
+            for name in ("params", "model_args", "architecture"):
+                if isinstance(table.get(name), dict):
+                    return table[name], path
+            if {"dim", "hidden_size"} & table.keys() and {"n_heads", "num_attention_heads"} & table.keys():
+                return table, path
+    for place in places:
+        for name in ("params.json", "config.json"):
+            if (place / name).is_file():
+                return dict(read_json(place / name, LlamaParams).model_dump(exclude_none=True)), place / name
+    raise CheckpointError(
+        f"{path}: its config does not say the model's sizes (dim, n_heads ...); put params.json beside it, "
+        "or name its folder with --eval-base-model"
+    )
+
+
+def _tokenizer(path: Path, places: Iterable[Path]) -> Path:
+    for place in places:
+        if place.is_dir() and has_tokenizer(place):
+            return place
+    raise CheckpointError(
+        f"{path}: no tokenizer beside it (tokenizer.model, tokenizer.json ...); put it there, "
+        "or name its folder with --eval-base-model"
+    )

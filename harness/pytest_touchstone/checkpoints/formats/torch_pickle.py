@@ -1,0 +1,274 @@
+"""Files of ``torch.save``, read without torch, without a tensor in memory, and without running anything.
+
+The format: a zip archive of uncompressed records ``NAME/data.pkl`` (a pickle of protocol 2) and
+``NAME/data/KEY``, the bytes of each storage. Here a pickle is data: only the opcodes that tensors and plain
+values need are known, names in it stand for placeholders from one table, and nothing else can be called. A tensor
+becomes a ``Tensor`` with the place of its bytes in the file.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple
+
+from pytest_touchstone.checkpoints.formats.paths import readable
+from pytest_touchstone.checkpoints.formats.tensors import Tensor, size_of
+from pytest_touchstone.core.errors import CheckpointError
+
+_LARGEST_PICKLE: Final = 1 << 24
+"""Bytes of ``data.pkl``: that of a model with ten thousand tensors and its optimizer takes a tenth of it."""
+
+_MOST_SIDES: Final = 64
+
+_OLD: Final = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+
+_STORAGES: Final = {
+    **{"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"},
+    **{"LongStorage": "I64", "IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8"},
+    **{"ByteStorage": "U8", "BoolStorage": "BOOL", "ComplexFloatStorage": "C64"},
+    **{"ComplexDoubleStorage": "C128", "UntypedStorage": "U8"},
+}
+_DTYPES: Final = {
+    **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64"},
+    **{"int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "uint16": "U16", "uint32": "U32"},
+    **{"uint64": "U64", "bool": "BOOL", "complex64": "C64", "complex128": "C128"},
+    **{"float8_e5m2": "F8_E5M2", "float8_e4m3fn": "F8_E4M3", "float8_e8m0fnu": "F8_E8M0"},
+    **{"float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ"},
+}
+
+_OPCODES: Final = (
+    *("PROTO", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1"),
+    *("BINFLOAT", "BINUNICODE", "SHORT_BINSTRING", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
+    *("EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "GLOBAL"),
+    *("BINPERSID", "REDUCE", "BUILD", "BINGET", "LONG_BINGET", "BINPUT", "LONG_BINPUT"),
+)
+"""The opcodes that ``torch.load(weights_only=True)`` knows, but for that of new objects."""
+
+_BROKEN: Final = (
+    *(pickle.UnpicklingError, EOFError, KeyError, IndexError, ValueError, TypeError, AttributeError),
+    *(OverflowError, RecursionError, MemoryError, struct.error),
+)
+
+
+class _RefusedError(Exception):
+    """The pickle names something that is no plain data."""
+
+
+class _Storage(NamedTuple):
+    dtype: str
+    key: str
+
+
+class _Named(NamedTuple):
+    """A number type or a kind of storage, by its name."""
+
+    dtype: str
+    shown: str
+
+
+def read_pickled(path: Path) -> Any:
+    """The content of the file, tensors as ``Tensor``. Raises ``CheckpointError`` for a file that is cut off, that is
+    not torch's, or that names anything which is not plain data."""
+    try:
+        with readable(path), zipfile.ZipFile(path) as archive, path.open("rb") as file:
+            return _Reader(path, *_records(path, archive, file)).load()
+    except _RefusedError as error:
+        raise CheckpointError(
+            f"{path}: its pickle wants {error}, which may run code, and is not loaded; "
+            "save the tensors alone (model.state_dict()), with plain numbers and text beside them"
+        ) from None
+    except zipfile.BadZipFile as error:
+        raise CheckpointError(f"{path}: {_no_archive(path)}") from error
+    except (*_BROKEN, NotImplementedError) as error:
+        raise CheckpointError(
+            f"{path}: broken, its pickle cannot be read ({type(error).__name__}); save the checkpoint again"
+        ) from error
+
+
+def is_old(path: Path) -> bool:
+    """Return whether torch before version 1.6 wrote it: a sequence of pickles, the first of them a magic number."""
+    return _starts(path, _OLD)
+
+
+def _starts(path: Path, prefix: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(prefix)) == prefix
+    except OSError:
+        return False
+
+
+def _no_archive(path: Path) -> str:
+    if path.stat().st_size == 0:
+        return "an empty file; copy the checkpoint again"
+    if _starts(path, b"PK"):
+        return "cut off or broken (no zip directory at its end); copy the checkpoint again"
+    return "no file of torch.save (not a zip archive); save the checkpoint again with torch.save"
+
+
+def _records(path: Path, archive: zipfile.ZipFile, file: io.BufferedReader) -> tuple[bytes, dict[str, range]]:
+    """The pickle, and for each storage's key the bytes of the file that hold it."""
+    infos = archive.infolist()
+    pickles = [info for info in infos if info.filename.endswith("/data.pkl")]
+    if len(pickles) != 1 or len({info.filename for info in infos}) != len(infos):
+        raise CheckpointError(
+            f"{path}: no file of torch.save (no data.pkl in it); give the checkpoint itself"
+        )
+    (found,) = pickles
+    root = found.filename.removesuffix("data.pkl")
+    if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
+        raise CheckpointError(f"{path}: compressed records, which torch.save does not write; save it again")
+    if found.file_size > _LARGEST_PICKLE:
+        raise CheckpointError(
+            f"{path}: a pickle of {found.file_size} bytes is no checkpoint's; save tensors and plain values alone"
+        )
+    size = path.stat().st_size
+    storages = {}
+    for info in infos:
+        if info.filename == f"{root}byteorder" and archive.read(info).strip() != b"little":
+            raise CheckpointError(f"{path}: written in big-endian order; save it again on another machine")
+        if info.filename.startswith(f"{root}data/"):
+            begin = _data_offset(file, info.header_offset)
+            if begin + info.file_size > size:
+                raise zipfile.BadZipFile
+            storages[info.filename.removeprefix(f"{root}data/")] = range(begin, begin + info.file_size)
+    return archive.read(found), storages
+
+
+def _data_offset(file: io.BufferedReader, header: int) -> int:
+    """The place where a record's bytes begin: after its local header of 30 bytes, its name and its padding."""
+    file.seek(header)
+    local = file.read(30)
+    if len(local) < 30 or local[:4] != b"PK\x03\x04":
+        raise zipfile.BadZipFile
+    name, extra = struct.unpack_from("<HH", local, 26)
+    return int(header + 30 + name + extra)
+
+
+class _Reader(pickle._Unpickler):
+    """A pickle machine without the dangerous half: every name is a placeholder, every call one of its own."""
+
+    stack: list[Any]
+    pop_mark: Callable[[], list[Any]]
+    dispatch: ClassVar[dict[int, Callable[..., None]]] = {
+        getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]] for name in _OPCODES
+    }
+
+    def __init__(self, path: Path, content: bytes, storages: dict[str, range]) -> None:
+        super().__init__(io.BytesIO(content), encoding="utf-8")
+        self._path = path
+        self._records = storages
+        self._calls: dict[str, Callable[..., Any]] = {
+            "torch._utils._rebuild_tensor_v2": self._tensor,
+            "torch._utils._rebuild_tensor_v3": lambda storage, offset, shape, strides, _grad, _hooks, named, *_: (
+                self._tensor(storage._replace(dtype=named.dtype), offset, shape, strides)
+            ),
+            "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
+            # None of them copies what it is given: a few bytes could ask for that again and again.
+            "collections.OrderedDict": lambda: OrderedDict(),  # noqa: PLW0108
+            "collections.Counter": lambda counts=None: counts,
+            "torch.Size": lambda sides: sides,
+            "torch.device": lambda kind, _index=None: kind,
+        }
+
+    def find_class(self, module: str, name: str) -> Any:
+        """A placeholder for a name that torch's plain files hold; any other is refused."""
+        full = f"{module}.{name}".replace("__builtin__.", "builtins.")
+        known = {**_STORAGES, **_DTYPES}.get(name)
+        if known is not None and module in ("torch", "torch.storage"):
+            return _Named(known, full)
+        if full not in self._calls:
+            raise _RefusedError(full)
+        return self._calls[full]
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        """The storage that a tensor lies in."""
+        tag, kind, key, _, _ = pid
+        if tag != "storage" or not isinstance(kind, _Named) or key not in self._records:
+            raise pickle.UnpicklingError(f"storage {key}")
+        return _Storage(kind.dtype, key)
+
+    def load_reduce(self) -> None:
+        """Calls one of the placeholders; whatever else the pickle brings is not called."""
+        arguments = self.stack.pop()
+        call = self.stack[-1]
+        if not any(call is known for known in self._calls.values()) or not isinstance(arguments, tuple):
+            raise _RefusedError(getattr(call, "shown", None) or f"a call of {type(call).__name__}")
+        self.stack[-1] = call(*arguments)
+
+    def load_build(self) -> None:
+        """Forgets the attributes of a state dict, and takes no others."""
+        self.stack.pop()
+        if not isinstance(self.stack[-1], OrderedDict):
+            raise _RefusedError(f"attributes on {type(self.stack[-1]).__name__}")
+
+    def load_appends(self) -> None:
+        """Appends to a list and to nothing else."""
+        items = self.pop_mark()
+        self._last(list).extend(items)
+
+    def load_append(self) -> None:
+        """The same for one value."""
+        item = self.stack.pop()
+        self._last(list).append(item)
+
+    def load_setitems(self) -> None:
+        """Sets items of a dictionary and of nothing else."""
+        items = self.pop_mark()
+        self._last(dict).update(zip(items[::2], items[1::2], strict=True))
+
+    def load_setitem(self) -> None:
+        """The same for one item."""
+        value, key = self.stack.pop(), self.stack.pop()
+        self._last(dict)[key] = value
+
+    def _last(self, kind: type) -> Any:
+        if not isinstance(self.stack[-1], kind):
+            raise pickle.UnpicklingError(f"no {kind.__name__}")
+        return self.stack[-1]
+
+    dispatch[pickle.REDUCE[0]] = load_reduce
+    dispatch[pickle.BUILD[0]] = load_build
+    dispatch[pickle.APPENDS[0]] = load_appends
+    dispatch[pickle.APPEND[0]] = load_append
+    dispatch[pickle.SETITEMS[0]] = load_setitems
+    dispatch[pickle.SETITEM[0]] = load_setitem
+
+    def _tensor(
+        self, storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
+    ) -> Tensor:
+        """The tensor, if its storage holds all of it and its numbers do not overlap."""
+        for part in (shape, strides):
+            if not isinstance(part, tuple) or len(part) > _MOST_SIDES or set(map(type, part)) - {int}:
+                raise pickle.UnpicklingError("a tensor of an unknown form")
+        dtype, record = storage.dtype, self._records[storage.key]
+        size = size_of(dtype, shape)
+        one = size_of(dtype, ())
+        if size is None or one is None or offset < 0 or len(shape) != len(strides):
+            raise pickle.UnpicklingError("a tensor of an unknown form")
+        last = sum((side - 1) * stride for side, stride in zip(shape, strides, strict=True))
+        held = len(record) // one
+        if size and (min(strides, default=0) < 0 or offset + last >= held or size > len(record)):
+            raise CheckpointError(
+                f"{self._path}: a tensor of shape {list(shape)} needs {size} bytes, but its storage "
+                f"{storage.key!r} holds {len(record)}; copy or save the checkpoint again"
+            )
+        if strides == _contiguous(shape) or not size:
+            begin = record.start + offset * one
+            return Tensor(dtype, shape, self._path, begin, begin + size)
+        # Transposed and the like: its numbers may lie anywhere in its storage.
+        return Tensor(dtype, shape, self._path, record.start, record.stop, (*strides, offset))
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for side in reversed(shape):
+        strides.append(step)
+        step *= max(side, 1)
+    return tuple(reversed(strides))

@@ -1,0 +1,113 @@
+"""The facts about a checkpoint that are known before it is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from pytest_touchstone.core.requests import (
+    REQUEST_KINDS,
+    FillMask,
+    Generate,
+    Loglikelihood,
+    PseudoLoglikelihood,
+    Request,
+    RollingLoglikelihood,
+)
+
+Kind: TypeAlias = Literal["causal", "masked"]
+
+SERVES: Final[dict[str, tuple[type[Request], ...]]] = {
+    "masked": (FillMask, PseudoLoglikelihood),
+    "causal": (Loglikelihood, RollingLoglikelihood, Generate),
+}
+"""The kinds of request that models of a kind answer."""
+
+LACKS: Final = "no causal model"
+"""The key in ``extra`` under which a masked model that was saved as a causal one says why it is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointInfo:
+    """A resolved checkpoint: everything that people and benchmarks may know about it before it is loaded.
+
+    ``name`` is its name in tables and node ids (unique within a run); ``source`` is the text that the user typed;
+    ``path`` is a folder or a file. ``seq_len`` is the number of tokens it takes at most (after ``--eval-seq-len``).
+
+    ``format`` is the name of its ``Format``, ``engine`` of the engine that answers for it, ``serves`` the kinds of
+    request that it answers. ``takes_adapters``: it can be the base of a LoRA adapter. ``cacheable``: its answers may
+    be taken from the cache, where its fingerprint is known. ``by_peft``: it is an adapter that the PEFT
+    library applies.
+
+    ``overrides`` are values of ``config.json`` that the shapes in the weights file contradict (longer position tables);
+    the model is built to the shapes. ``parameters`` (a count) and ``dtype`` (of most of them) are read from headers.
+    ``val_loss`` and ``training`` are what the checkpoint itself says of its training, plain values; ``config_dtype`` is
+    the type that the config in a ``.pt`` file names for its model, as written there. ``base`` is the checkpoint that an
+    adapter was trained on. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
+    ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer. ``series`` is the folder of the
+    checkpoints of one training. ``step`` is the place of this one in it: the trainer's step, else the number at the
+    end of its name, else its epoch. ``checkpoints.find`` sets both for a run.
+
+    ``served`` is what is known of the server of a served model (``engines.http.factory``), plain values; empty for all
+    others.
+    """
+
+    name: str
+    source: str
+    path: Path
+    kind: Kind
+    format: str
+    model_type: str
+    architecture: str
+    seq_len: int
+    serves: tuple[type[Request], ...] = ()
+    engine: str = "transformers"
+    global_step: int | None = None
+    epoch: float | None = None
+    extra: dict[str, str] = field(default_factory=dict, hash=False)
+    overrides: dict[str, int] = field(default_factory=dict, hash=False)
+    parameters: int | None = None
+    dtype: str | None = None
+    val_loss: float | None = None
+    training: dict[str, Any] = field(default_factory=dict, hash=False)
+    base: CheckpointInfo | None = None
+    params: dict[str, Any] = field(default_factory=dict, hash=False)
+    tokenizer: Path | None = None
+    trust_remote_code: bool = False
+    series: str | None = None
+    step: float | None = None
+    config_dtype: str | None = None
+    takes_adapters: bool = False
+    by_peft: bool = False
+    cacheable: bool = True
+    served: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def model_key(self) -> tuple[str, ...]:
+        """A key that is equal for checkpoints served by one model in memory: a base and its adapters, or one
+        checkpoint at several lengths. PEFT needs the base's weights as they were loaded, apart from those that are
+        packed for speed."""
+        one = self.base or self
+        overrides = [f"{name}={value}" for name, value in sorted(one.overrides.items())]
+        return str(one.path.resolve()), one.format, *overrides, str(one.trust_remote_code), str(self.by_peft)
+
+    def plain(self) -> dict[str, Any]:
+        """The fields as plain values; kinds of request by name, a base as such a table."""
+        row = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        row["path"] = str(self.path)
+        row["serves"] = [kind.__name__ for kind in self.serves]
+        row["tokenizer"] = None if self.tokenizer is None else str(self.tokenizer)
+        row["base"] = None if self.base is None else self.base.plain()
+        return row
+
+
+def info_from_plain(row: dict[str, Any]) -> CheckpointInfo:
+    """The checkpoint that ``CheckpointInfo.plain`` described, now or in an earlier version."""
+    known = {name: row[name] for name in CheckpointInfo.__dataclass_fields__ if name in row}
+    names = row.get("serves", [kind.__name__ for kind in SERVES[row["kind"]]])
+    known["serves"] = tuple(kind for kind in REQUEST_KINDS if kind.__name__ in names)
+    known["path"] = Path(row["path"])
+    known["tokenizer"] = None if row.get("tokenizer") is None else Path(row["tokenizer"])
+    known["base"] = None if row.get("base") is None else info_from_plain(row["base"])
+    return CheckpointInfo(**known)

@@ -1,0 +1,305 @@
+"""The checkpoints that the text of a user names.
+
+runs/a/checkpoint-655             a folder that save_pretrained or a Trainer wrote
+runs/lora/checkpoint-6000         a LoRA adapter of the PEFT library, with the base that it names
+checkpoint_best.pt                a model of Llama's reference code, with one prediction head or several
+models/llama                      the same as a folder with params.json
+model.gguf                        a GGUF file
+runs/a                            no checkpoint itself, but it holds some: all of them
+'runs/a/**'                       all of them and a model in runs/a itself
+'runs/*/checkpoint-*'             a glob, in the order of folders, then of steps
+builtin:ko-mlm-tiny               the last step; builtin:ko-mlm-tiny/nouns/checkpoint-300 any saved one
+'builtin:ko-mlm-tiny/*'           all of them
+builtin:smollm2-135m              once ``touchstone fetch smollm2-135m`` has brought it
+builtin:mtp-tiny                  a model with four prediction heads
+hub:ORG/NAME, ORG/NAME            on the Hugging Face Hub
+http://HOST:PORT/v1               a model that a server has (``?model=NAME`` where it has several)
+vllm:PATH                         a model at a server that is started for it
+llama-server:PATH.gguf            the same with llama.cpp
+fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
+"""
+
+from __future__ import annotations
+
+import glob
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import parse_qsl
+
+from pytest_touchstone.checkpoints import series
+from pytest_touchstone.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
+from pytest_touchstone.checkpoints.formats.base import ENGINES, OWN_ENGINES, Asked, Lasting, Target
+from pytest_touchstone.checkpoints.formats.content import TOKENIZER
+from pytest_touchstone.checkpoints.formats.transformers import Transformers
+from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.checkpoints.registry import formats
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.plugins import plugins
+
+_TARGETS: Final = {"builtin:", "hub:"}
+
+_FILES: Final = (
+    *("config.json", "generation_config.json", "adapter_config.json"),
+    *("*.safetensors", "*.safetensors.index.json"),
+    *TOKENIZER,
+)
+"""Config, safetensors and tokenizer: no pickled weights, no code."""
+
+_TARGET: Final = re.compile(r"[A-Za-z][\w+.-]+:(//)?")
+_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(slots=True)
+class Found:
+    """The checkpoints that are meant, those of them that failed to load, and the paths that a glob matches but are
+    none."""
+
+    infos: list[CheckpointInfo] = field(default_factory=list)
+    failed: list[series.FailedToLoad] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+
+
+def resolve(
+    source: str,
+    *,
+    seq_len: int | None,
+    base_model: str | None = None,
+    trust_remote_code: bool = False,
+    lasting: Lasting | None = None,
+    served: bool = False,
+) -> list[CheckpointInfo]:
+    """The checkpoints that ``source`` names, at least one; nothing is loaded, and torch is not imported.
+
+    ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of the options ``--eval-seq-len`` and so on.
+    ``lasting`` holds what is started for them; without it nothing is. ``served``: a server is to load the weights.
+    Raises ``CheckpointError`` (one line) when a checkpoint is missing or fails to load.
+    """
+    found = find(
+        source,
+        seq_len=seq_len,
+        base_model=base_model,
+        trust_remote_code=trust_remote_code,
+        lasting=lasting,
+        served=served,
+    )
+    if found.failed:
+        raise CheckpointError(found.failed[0].message)
+    return found.infos
+
+
+def find(
+    source: str,
+    *,
+    seq_len: int | None,
+    base_model: str | None = None,
+    trust_remote_code: bool = False,
+    options: Mapping[str, str] = MappingProxyType({}),
+    lasting: Lasting | None = None,
+    served: bool = False,
+) -> Found:
+    """The same, but of several checkpoints those that fail to load are listed apart from the others.
+
+    ``options`` are settings by the names that they have in ``TARGET?NAME=VALUE``; a target takes those that it
+    declares and ``source`` does not name itself.
+
+    Raises ``CheckpointError`` where ``source`` names a single checkpoint that fails to load, or none at all.
+    """
+    by_person = partial(resolve, seq_len=seq_len, trust_remote_code=trust_remote_code)
+    by_file = partial(named_by_file, seq_len=seq_len, trust_remote_code=trust_remote_code)
+    asked = Asked(
+        *(source, seq_len, base_model, trust_remote_code),
+        resolve_base=by_person if base_model else by_file,
+        lasting=lasting,
+        served=served,
+    )
+    path = _path(source)
+    if (owner := _owner(source)) is not None:
+        declared = {name: value for name, value in options.items() if name in owner.options}
+        asked = replace(asked, options=declared | _options(source, owner))
+        return Found([owner.inspect(Path(source.partition("?")[0]), asked)])
+    if source.startswith("builtin:") and glob.has_magic(source):
+        return _expanded(builtin_pattern(source.removeprefix("builtin:")), asked)
+    if _exists(path):
+        with _readable(path):
+            held = series.held_by(path) if path.is_dir() and not series.is_checkpoint(path) else []
+        if held:
+            return _several(series.Matches(held, []), asked)
+    elif glob.has_magic(source):
+        return _expanded(source, asked)
+    return Found([_single(asked)])
+
+
+def named_by_file(
+    name: str, *, seq_len: int | None = None, trust_remote_code: bool = False
+) -> list[CheckpointInfo]:
+    """The checkpoint that a file of a checkpoint names: a path, a builtin one or a Hub id.
+
+    Whoever wrote the file is not the person who runs this: no server is asked or started, and no pattern is expanded.
+    Raises ``CheckpointError`` as ``resolve`` does.
+    """
+    path = _path(name)
+    if not _exists(path) and not name.startswith(tuple(_TARGETS)) and (_owner(name) or _TARGET.match(name)):
+        raise CheckpointError(
+            f"{name}: a file of a checkpoint may name a path, builtin:NAME or ORG/NAME, and nothing else"
+        )
+    return [_single(Asked(name, seq_len, trust_remote_code=trust_remote_code))]
+
+
+def _single(asked: Asked) -> CheckpointInfo:
+    """The checkpoint at a path, the builtin one or that of the Hub. Raises ``CheckpointError`` where there is none."""
+    source = asked.source
+    if source.startswith("builtin:"):
+        return _builtin(asked)
+    path = _path(source)
+    if _exists(path):
+        return _local(path, asked)
+    if (name := _hub_id(source)) is not None:
+        info = _local(_download(name, asked.trust_remote_code), asked)
+        return replace(info, name=name.split("/")[-1])
+    if target := _TARGET.match(source):
+        raise CheckpointError(
+            f"{source}: no such file, and nothing here takes {target[0]!r}; known are folders, files, ORG/NAME, "
+            f"{', '.join(sorted(_TARGETS | {one for owner in _owners() for one in owner.targets}))}"
+        )
+    advice = f"the builtin checkpoint is builtin:{source}" if source in NAMES else "check the path"
+    raise CheckpointError(f"{source}: no such file or folder; {advice}")
+
+
+def _owners() -> list[Target]:
+    """The formats and engines that describe targets of their own."""
+    ours = (pkgutil.resolve_name(name)() for name in OWN_ENGINES)
+    found = (*formats(), *ours, *plugins(ENGINES, CheckpointError))
+    return [one for one in found if isinstance(one, Target)]
+
+
+def _owner(source: str) -> Target | None:
+    return next((one for one in _owners() if source.startswith(tuple(one.targets))), None)
+
+
+def _options(source: str, owner: Target) -> dict[str, str]:
+    """The settings in ``TARGET?NAME=VALUE&...``. Raises ``CheckpointError`` for one that the owner does not declare."""
+    given = dict(parse_qsl(source.partition("?")[2], keep_blank_values=True))
+    if unknown := sorted(given.keys() - owner.options.keys()):
+        known = "; ".join(f"{name}: {text}" for name, text in owner.options.items()) or "it has none"
+        raise CheckpointError(f"{source}: no option {unknown[0]!r}; {known}")
+    return given
+
+
+def _expanded(pattern: str, asked: Asked) -> Found:
+    with _readable(pattern):
+        matches = series.expand(pattern)
+    return _several(matches, asked)
+
+
+@contextmanager
+def _readable(where: object) -> Iterator[None]:
+    """Raise ``CheckpointError`` for a file that the system does not let us read within the block."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"{error.filename or where}: cannot be read ({error.strerror}); check the permissions"
+        ) from error
+
+
+def _several(matches: series.Matches, asked: Asked) -> Found:
+    """Each of the paths by itself; a single one that fails to load is an error."""
+    found = Found(others=[f"{path}: no checkpoint, and holds none" for path in matches.others])
+    paths = series.once(matches.paths)
+    for path in paths:
+        try:
+            found.infos.append(_local(path, asked))
+        except CheckpointError as error:
+            if len(paths) == 1:
+                raise
+            found.failed.append(series.FailedToLoad(path.name, asked.source, str(path), str(error)))
+    found.infos = [info for _, info in series.ordered(found.infos)]
+    return found
+
+
+def default_checkpoints(*, seq_len: int | None = None) -> list[CheckpointInfo]:
+    """The builtin checkpoints that are there, for a run without ``--checkpoint``; may be empty."""
+    found = []
+    for name in (KO_MLM, SMOLLM2):
+        try:
+            builtin_path(name)
+        except CheckpointError:
+            continue
+        found += resolve(f"builtin:{name}", seq_len=seq_len)
+    return found
+
+
+def _path(text: str) -> Path:
+    if "\0" in text:
+        raise CheckpointError(f"{text!r}: no path; check it")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # of a user who is not there
+        return Path(text)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+
+
+def _local(path: Path, asked: Asked) -> CheckpointInfo:
+    with _readable(path):
+        for one in formats():
+            if one.detect(path):
+                return one.inspect(path, asked)
+        if path.is_dir():
+            return Transformers().inspect(path, asked)  # which says what is missing
+    raise CheckpointError(
+        f"{path}: neither a checkpoint folder nor a .gguf or .pt file; give the folder that holds config.json"
+    )
+
+
+def _builtin(asked: Asked) -> CheckpointInfo:
+    name = asked.source.removeprefix("builtin:")
+    info = _local(builtin_path(name), asked)
+    return replace(info, name=name) if name in NAMES else info
+
+
+def _hub_id(source: str) -> str | None:
+    """``org/name`` of ``hub:org/name`` or of a bare ``org/name`` that cannot be a local path; None for
+    anything else.
+
+    A bare id whose first part is a local folder is taken for a mistyped path, so that no typing error reaches
+    the network.
+    """
+    if source.startswith("hub:"):
+        name = source.removeprefix("hub:")
+        if not _ID.fullmatch(name):
+            raise CheckpointError(f"{source}: no Hub id; write hub:ORGANISATION/NAME")
+        return name
+    return source if is_hub_id(source) else None
+
+
+def is_hub_id(text: str) -> bool:
+    """Return whether a text is ``ORG/NAME``, and its first part no local folder."""
+    return bool(_ID.fullmatch(text)) and not Path(text.split("/", maxsplit=1)[0]).exists()
+
+
+def _download(name: str, code: bool) -> Path:
+    """The local folder with the snapshot of ``org/name``; only files not yet there are fetched, Python files only
+    with ``code``. Every failure is a one-line ``CheckpointError``."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=[*_FILES, *(["*.py"] if code else [])]))
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CheckpointError(
+            f"{name}: no such local path, and not available on the Hub ({reason}); "
+            "check the name, the network and HF_TOKEN"
+        ) from error

@@ -1,0 +1,236 @@
+"""``touchstone baseline``: the saved results, and the names that some of them have.
+
+touchstone baseline list                 what is saved, by benchmark, the best first; then the names
+touchstone baseline list --by METRIC     checkpoints ranked by a metric or a composite (score)
+touchstone baseline set RUN_ID           gives a run's checkpoint a name ("main"), for `pytest --baseline main`
+touchstone baseline show NAME|RUN_ID     what a name or a run has
+touchstone baseline rm NAME|RUN_ID       takes the name away; or the run's saved results, which are then no baseline
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.cli.command import Output, add_output
+from pytest_touchstone.compare.baselines import incomplete, shown, worth
+from pytest_touchstone.compare.gate.changes import values_of
+from pytest_touchstone.compare.named_baselines import (
+    MAIN,
+    NamedBaseline,
+    list_named_baselines,
+    pinned,
+    read_named_baseline,
+    remove_named_baseline,
+    set_named_baseline,
+)
+from pytest_touchstone.compare.ranking import Ranking, rank
+from pytest_touchstone.core.composite import COMPOSITE, Composite, missing_parts, project_composites
+from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.reports.formatting import number
+from pytest_touchstone.results.store import ResultStore
+from pytest_touchstone.results.store_entry import StoredResult, composites_of
+
+TOLD: Final = ("version", "data", "shots", "seed", "limit")
+"""The conditions that a list shows; ``show --json`` has all."""
+
+
+def set_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``baseline set``."""
+    parser.add_argument("run_id", metavar="RUN_ID", help="the run")
+    parser.add_argument("--checkpoint", metavar="NAME", help="which of its checkpoints, if it has several")
+    parser.add_argument("--name", default=MAIN, metavar="NAME", help=f"the name (default: {MAIN})")
+    add_output(parser)
+
+
+def set_run(options: argparse.Namespace) -> Output:
+    """Give a run's checkpoint a name."""
+    pin = set_named_baseline(options.output, options.name, options.run_id, options.checkpoint)
+    return Output(asdict(pin), f"{_pin(pin)}; use it with --baseline {pin.name}")
+
+
+def show_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``baseline show``."""
+    parser.add_argument("target", nargs="?", default=MAIN, metavar="NAME|RUN_ID", help=f"default: {MAIN}")
+    add_output(parser)
+
+
+def show_run(options: argparse.Namespace) -> Output:
+    """Show all metrics and conditions of a name's or a run's results."""
+    pin, found = _meant(options.output, options.target)
+    lines = [] if pin is None else [_pin(pin)]
+    for saved in found:
+        lines.append(f"{saved.benchmark}, {saved.checkpoint} in {saved.run_id}{_about(saved)}{_flaw(saved)}")
+        lines += [f"  {one.name:20} {number(one.value)}  n {one.n}" for one in saved.metrics.values()]
+        lines.append(f"  {', '.join(f'{name} {shown(value)}' for name, value in saved.conditions.items())}")
+    plain = {"name": pin.name if pin is not None else None, "results": [asdict(saved) for saved in found]}
+    return Output(plain, "\n".join(lines))
+
+
+def list_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``baseline list``."""
+    parser.add_argument("--benchmark", metavar="NAME", help="only this one")
+    text = "rank checkpoints by this metric or composite (score), like with like"
+    parser.add_argument("--by", metavar="METRIC", help=text)
+    add_output(parser)
+
+
+def list_run(options: argparse.Namespace) -> Output:
+    """List the saved results by benchmark, the best first, then the names; or a ranking."""
+    if options.by is not None:
+        return _rank(options)
+    saved = best_first(ResultStore(options.output).find(benchmark=options.benchmark))
+    pins = list_named_baselines(options.output)
+    lines = []
+    for benchmark in dict.fromkeys(one.benchmark for one in saved):
+        same = [one for one in saved if one.benchmark == benchmark]
+        lines.append(f"{benchmark} {same[0].primary}")
+        for one in same:
+            names = [pin.name for pin in pins if pinned(pin, [one])]
+            lines.append(f"  {_row(one)}{'  = ' + ', '.join(names) if names else ''}")
+    lines += map(_pin, pins)
+    lines += [] if saved else [f"no saved results in {options.output}/"]
+    plain = {"results": [_plain(one) for one in saved], "names": [asdict(pin) for pin in pins]}
+    return Output(plain, "\n".join(lines))
+
+
+def remove_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``baseline rm``."""
+    parser.add_argument("target", metavar="NAME|RUN_ID", help="a name, or a run whose saved results go")
+    parser.add_argument("--checkpoint", metavar="NAME", help="of a run, only this checkpoint's results")
+    add_output(parser)
+
+
+def remove_run(options: argparse.Namespace) -> Output:
+    """Take a name away, or a run's saved results."""
+    output: Path = options.output
+    if options.checkpoint is None and remove_named_baseline(output, options.target):
+        text = f"{options.target} is no name of a baseline any more; its results stay"
+        return Output({"name": options.target, "results": []}, text)
+    _, found = _meant(output, options.target)
+    mine = [one for one in found if options.checkpoint in (None, one.checkpoint)]
+    if not mine:
+        names = ", ".join(dict.fromkeys(one.checkpoint for one in found))
+        raise GateError(f"{options.target} has no checkpoint {options.checkpoint!r}; it has {names}")
+    store = ResultStore(output)
+    for saved in mine:
+        store.remove(saved)
+    text = f"{len(mine)} saved result(s) of {options.target} removed; the run's folder stays"
+    return Output({"name": None, "results": [_plain(one) for one in mine]}, text)
+
+
+def _rank(options: argparse.Namespace) -> Output:
+    store = ResultStore(options.output)
+    saved = store.find(benchmark=options.benchmark)
+    known = composites_of(saved, project_composites(Path("pyproject.toml")))
+    composite = next((one for one in known if one.name == options.by), None)
+    if composite is not None and options.benchmark is not None:
+        raise GateError(f"--by {options.by}: it is made of several benchmarks; leave out --benchmark")
+    rankings = rank(saved, options.by, store.items, known) if saved else []
+    lines = []
+    for one in rankings:
+        lines.append(_ranking_head(one, rankings))
+        for place, row in enumerate(one.rows, start=1):
+            limits = "" if row.low is None or row.high is None else f"[{row.low:.4f}, {row.high:.4f}]"
+            told = f"{number(row.value)} {limits:16}  n {row.n}  {row.checkpoint}  {row.run_id}"
+            lines.append(f"{place:>4}  {told}")
+    plain = {"by": options.by, "rankings": [asdict(one) for one in rankings]}
+    return Output(plain, "\n".join(lines) or _no_ranking(options, saved, composite))
+
+
+def _no_ranking(
+    options: argparse.Namespace, saved: Sequence[StoredResult], composite: Composite | None
+) -> str:
+    """The reason why there is no ranking."""
+    if not saved:
+        return f"no saved results in {options.output}/"
+    if composite is None:
+        return f"no whole result in {options.output}/ has a value of {options.by}"
+    lacking = missing_parts(composite, values_of(one for one in saved if one.complete))
+    why = f"no whole result has {', '.join(lacking)}" if lacking else "no checkpoint has all of its parts"
+    return f"{composite.name} = {composite.formula}: {why}"
+
+
+def _ranking_head(one: Ranking, rankings: Sequence[Ranking]) -> str:
+    """The benchmark and metric; where there are several rankings of it, the conditions of this one that differ."""
+    others = [other for other in rankings if other.name == one.name and other is not one]
+    head = one.name if one.metric == COMPOSITE else f"{one.name} {one.metric}"
+    known = [_flat(other.conditions) for other in others]
+    apart = [
+        f"{name} {shown(value)}"
+        for name, value in _flat(one.conditions).items()
+        if any(other.get(name) != value for other in known)
+    ]
+    if others and not apart:
+        apart = [f"{one.rows[0].n} items"]
+    return f"{head}  ({', '.join(apart)})" if apart else head
+
+
+def _flat(conditions: dict[str, Any]) -> dict[str, Any]:
+    """The conditions by name; those of a composite's benchmarks begin with the benchmark's name."""
+    found: dict[str, Any] = {}
+    for name, value in conditions.items():
+        inner = value if isinstance(value, dict) and name != "few_shot" else None
+        found |= {name: value} if inner is None else {f"{name} {key}": one for key, one in inner.items()}
+    return found
+
+
+def best_first(saved: Sequence[StoredResult]) -> list[StoredResult]:
+    """By benchmark, the highest primary value first, results that are not whole last."""
+
+    return sorted(
+        saved, key=lambda one: (one.benchmark, not one.complete, -worth(one, one.primary), -one.began)
+    )
+
+
+def _meant(output: Path, target: str) -> tuple[NamedBaseline | None, list[StoredResult]]:
+    """The baseline that a name or a run id means; raises ``GateError`` where it means nothing."""
+    saved = ResultStore(output).find()
+    pin = read_named_baseline(output, target) if "/" not in target else None
+    found = pinned(pin, saved) if pin is not None else [one for one in saved if one.run_id == target]
+    if pin is None and not found:
+        raise GateError(f"{target}: no baseline and no run of that name is saved in {output}/")
+    return pin, best_first(found)
+
+
+def _pin(pin: NamedBaseline) -> str:
+    return f"{pin.name} is {pin.checkpoint} of run {pin.run_id}"
+
+
+def _row(saved: StoredResult) -> str:
+    metric = saved.metrics[saved.primary]
+    told = ", ".join(
+        f"{name} {shown(saved.conditions[name])}" for name in TOLD if saved.conditions.get(name) is not None
+    )
+    which = f"{saved.checkpoint}  {saved.run_id}  ({told})"
+    return f"{number(metric.value):>8}  n {metric.n}{_about(saved)}  {which}{_flaw(saved)}"
+
+
+def _about(saved: StoredResult) -> str:
+    return f" ({saved.about})" if saved.about else ""
+
+
+def _flaw(saved: StoredResult) -> str:
+    return "" if saved.complete else f"  NOT WHOLE: {incomplete(saved)}"
+
+
+def _plain(saved: StoredResult) -> dict[str, Any]:
+    metric = saved.metrics[saved.primary]
+    return {
+        "benchmark": saved.benchmark,
+        "checkpoint": saved.checkpoint,
+        "step": saved.step,
+        "run": saved.run_id,
+        "fingerprint": saved.fingerprint,
+        "metric": metric.name,
+        "value": metric.value,
+        "n": metric.n,
+        "of": saved.of or None,
+        "part": saved.part,
+        "mark": saved.mark,
+        "whole": saved.complete,
+        "conditions": saved.conditions,
+    }

@@ -1,0 +1,215 @@
+"""``touchstone benchmarks``: the benchmarks that are shipped, or are in files of one's own, and their rows."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.cli.command import Output, terminal
+from pytest_touchstone.core.benchmark import generator_function
+from pytest_touchstone.core.dataset import HUB, load_dataset
+from pytest_touchstone.core.errors import DataError, HarnessError
+from pytest_touchstone.core.resources import shipped_evals
+from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.core.task_groups import task_groups
+from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, tags_of
+from pytest_touchstone.plugin.declarations import returned_names
+from pytest_touchstone.plugin.listing import Found, find_benchmarks
+
+WIDE: Final = 100
+"""The columns from which the table's columns are two spaces apart."""
+
+LEGEND: Final = (
+    ("here", "rows that are shipped, or in --data DIR; full: in the published set"),
+    ("metrics", "the primary one, and how many others"),
+    ("choose", "--eval-tasks NAME,...: names, tags, patterns such as 'arc*'"),
+    ("more", "touchstone benchmarks NAME ('*' for all of them)"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME|PATH",
+        help="what --eval-tasks takes: names, tags, patterns; or a file or folder of benchmarks of your own",
+    )
+    parser.add_argument("--config", metavar="FILE", help="what this file of --eval-config enables")
+    parser.add_argument("--data", metavar="DIR", help="count the rows of this folder of datasets")
+
+
+def run(options: argparse.Namespace) -> Output:
+    """List the benchmarks; those that are named with all there is to tell. Raises ``HarnessError``."""
+    paths = [Path(one) for one in options.names if Path(one).exists()]
+    if options.config is not None:
+        return _of_config(options, paths)
+    names = [one for one in options.names if not Path(one).exists()]
+    data = options.data or os.environ.get("TOUCHSTONE_DATA")
+    if data is not None:
+        settings_table()["data"].read(data, "--data" if options.data else "TOUCHSTONE_DATA")
+    found = find_benchmarks(paths or [shipped_evals()])
+    groups = task_groups(Path("pyproject.toml"))
+    tasks = _tasks(found, names, groups)
+    rows = [_row(one, data, tasks.shots(one.spec)) for one in found if tasks.chosen(one.spec)]
+    if not rows:
+        raise HarnessError(
+            f"no benchmarks in {', '.join(map(str, paths))}; docs/benchmarks.md tells how to write one"
+        )
+    return Output(rows, lambda: _blocks(rows) if names else _table(rows, groups))
+
+
+def _of_config(options: argparse.Namespace, paths: Sequence[Path]) -> Output:
+    """List what a file of --eval-config enables. Raises ``HarnessError`` for a fault of the file."""
+    from pytest_touchstone.cli.validate import checked, known_specs, rows_of, table_of
+    from pytest_touchstone.core.eval_config import ConfigFileError
+
+    specs = known_specs(paths)
+    file, faults = checked(Path(options.config), specs)
+    if faults:
+        raise ConfigFileError(faults)
+    rows = rows_of(file, specs)
+    return Output(rows, lambda: table_of(file, rows))
+
+
+def _tasks(found: Sequence[Found], names: Sequence[str], groups: Mapping[str, str]) -> Tasks:
+    """Return the choice that the names mean; raises ``HarnessError`` for a name that means none."""
+    try:
+        tasks = Tasks.of(names, groups, [one.spec.name for one in found])
+    except ValueError as error:
+        raise HarnessError(
+            f"{' '.join(names)!r}: no such file, and no name of a benchmark; expected {error}"
+        ) from None
+    known: list[Known] = [(one.spec, declared_groups(one.spec, None)) for one in found]
+    if (line := tasks.unknown(known)) is not None:
+        said = line.replace("--eval-tasks", "NAME", 1)
+        raise HarnessError(said.replace("no such benchmark or tag", "no such file, benchmark or tag", 1))
+    return tasks
+
+
+def _row(found: Found, data: str | None, shots: int | None) -> dict[str, Any]:
+    """Return all there is to tell about a benchmark, as plain values; ``shots`` is what the names say of it."""
+    spec = found.spec
+    scores = spec.metrics or tuple(sorted(returned_names(generator_function(found.function)) or ()))
+    here, origin, missing, groups = _here(found, data)
+    published = spec.published_rows
+    source = spec.data
+    hub = (
+        None if source.path is None else {"path": source.path, "config": source.config, "split": source.split}
+    )
+    return {
+        "name": spec.name,
+        "version": spec.version,
+        "asks": [kind.__name__ for kind in spec.asks],
+        "tags": list(tags_of(spec)),
+        "metrics": list(dict.fromkeys((spec.primary, *scores, *spec.aggregate))),
+        "shots": spec.num_fewshot if shots is None else shots,
+        "rows": here,
+        "rows_from": origin,
+        "missing": missing,
+        "published_rows": published if isinstance(published, int | None) else sum(published.values()),
+        "groups": list(groups),
+        "data": {"folder": source.name or None, "hub": hub},
+        "needs": dict(spec.needs),
+        "source": spec.source,
+        "file": _shown(found.path),
+    }
+
+
+def _here(found: Found, data: str | None) -> tuple[int | None, str, str, Sequence[str]]:
+    """Return the number of rows, where they come from, why there are none, and their groups."""
+    spec = found.spec
+    groups = declared_groups(spec, None) or ()
+    if data == HUB:
+        return None, HUB, "the rows of the Hub are not counted", groups
+    try:
+        rows = load_dataset(spec, data)
+    except DataError as error:
+        return None, "", str(error).removeprefix(f"{spec.name}: "), groups
+    named = dict.fromkeys(one.group for one in rows.examples if one.group is not None)
+    return len(rows.examples), rows.info.origin, "", tuple(named)
+
+
+def _shown(path: Path) -> str:
+    """Return the path from the current folder, where it is below it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
+    from rich.text import Text
+
+    from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
+
+    width, color = terminal()
+    console = console_of(width, color=color)
+    table = open_table(2 if width >= WIDE else 1)
+    table.add_column("benchmark", no_wrap=True)
+    for label in ("v", "shots", "here", "full"):
+        table.add_column(label, justify="right", no_wrap=True)
+    table.add_column("tags", no_wrap=True)
+    table.add_column("metrics")
+    for row in rows:
+        numbers = (row["rows"], row["published_rows"])
+        table.add_row(
+            row["name"],
+            str(row["version"]),
+            str(row["shots"]),
+            *(NOTHING if one is None else f"{one:,}" for one in numbers),
+            ", ".join(_kinds(row["tags"])),
+            Text(
+                row["metrics"][0] + (f" +{len(row['metrics']) - 1}" if len(row["metrics"]) > 1 else ""),
+                no_wrap=True,
+                overflow="ellipsis",
+            ),
+        )
+    console.print(table)
+    console.print()
+    console.print(labelled([*LEGEND, ("groups", f"{', '.join(groups)}: several benchmarks by one name")]))
+    return written(console)
+
+
+def _kinds(tags: Sequence[str]) -> list[str]:
+    """Return the tags without those that others of them say."""
+    said = {"causal"} | ({"generation"} if "code" in tags else set())
+    return [tag for tag in tags if tag not in said] or list(tags)
+
+
+def _blocks(rows: Sequence[dict[str, Any]]) -> str:
+    from pytest_touchstone.reports.formatting import console_of, labelled, written
+
+    width, color = terminal()
+    console = console_of(width, color=color)
+    for place, row in enumerate(rows):
+        if place:
+            console.print()
+        console.print(f"{row['name']}  version {row['version']}, {row['shots']}-shot")
+        console.print(labelled([(f"  {label}", text) for label, text in _told(row)]))
+    return written(console)
+
+
+def _told(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what there is to tell of a benchmark, with labels."""
+    yield "asks", ", ".join(row["asks"])
+    yield "tags", ", ".join(row["tags"])
+    yield "metrics", ", ".join(row["metrics"])
+    counts = [] if row["rows"] is None else [f"{row['rows']:,} here ({row['rows_from']})"]
+    counts += [] if row["published_rows"] is None else [f"{row['published_rows']:,} in full"]
+    yield "rows", ", ".join(counts) or "unknown"
+    if row["missing"]:
+        yield "none here", row["missing"]
+    hub, folder = row["data"]["hub"], row["data"]["folder"]
+    if folder is not None:
+        yield "data", folder if folder.endswith(".jsonl") else f"DIR/{folder}.jsonl with --eval-data DIR"
+    if hub is not None:
+        parts = ", ".join(filter(None, (hub["path"], hub["config"], hub["split"])))
+        yield "", f"{parts} with --eval-data hub"
+    if row["groups"]:
+        yield "groups", f"{', '.join(row['groups'])}"
+    for package, how in row["needs"].items():
+        yield "needs", f"{package}: {how}"
+    if row["source"]:
+        yield "source", row["source"]
+    yield "file", row["file"]

@@ -1,0 +1,87 @@
+"""``touchstone items RUN``: what was asked and answered, item by item."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from pytest_touchstone.cli.command import Output, add_run, run_folder, terminal
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.text import count, did_you_mean, listed
+from pytest_touchstone.plugin.api.items import Item, Items
+from pytest_touchstone.plugin.api.view import view_of
+from pytest_touchstone.plugin.replay import Replay
+from pytest_touchstone.reports.items import rendered
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.summary import base_name, finite
+
+KINDS: Final[dict[str, tuple[str, Callable[[Item], bool]]]] = {
+    "wrong": ("only those with a primary score below 1", lambda item: item.right is False),
+    "right": ("only those with a primary score of 1", lambda item: item.right is True),
+    "invalid": (
+        "only those with a text that was cut off at the limit of tokens, or held no answer",
+        lambda item: item.invalid,
+    ),
+    "error": ("only those that should have been scored and were not", lambda item: item.failed),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_run(parser)
+    parser.add_argument("--benchmark", metavar="NAME", help="only items of this benchmark")
+    parser.add_argument("--checkpoint", metavar="NAME", help="only items of this checkpoint")
+    kinds = parser.add_mutually_exclusive_group()
+    for name, (text, _) in KINDS.items():
+        kinds.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=text)
+    parser.add_argument("-n", metavar="N", default="5", help="how many (default: 5)")
+    parser.add_argument("--full", action="store_true", help="cut no text")
+    parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the run's)")
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="the folder pytest ran in (default: the run's)"
+    )
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Show items; raises ``HarnessError`` for a name that the run does not have."""
+    if not options.n.isdecimal() or int(options.n) < 1:
+        raise HarnessError(f"invalid -n {options.n!r}: expected a whole number from 1 up")
+    folder = run_folder(options, "collected.json")
+    collected, declarations, _ = RunDirectory(folder).read_collected()
+    benchmarks = {one.benchmark for one in collected} | {base_name(one.benchmark) for one in collected}
+    _check("--benchmark", options.benchmark, benchmarks)
+    _check("--checkpoint", options.checkpoint, {one.checkpoint for one in collected})
+    replay = Replay(folder, data=options.data, root=options.root)
+    items = Items(folder, list(declarations.values()), replay)
+    found = [item for item in items if _wanted(item, options)]
+    views = [view_of(item) for item in found[: int(options.n)]]
+
+    def text() -> str:
+        width, _ = terminal()
+        blocks = [rendered(view, width, full=options.full) for view in views]
+        what = count(len(found), f"{options.kind} item" if options.kind else "item")
+        if options.kind == "error":
+            what = f"{count(len(found), 'item')} in error"
+        more = f" of {what}; -n {len(found)} shows all" if len(found) > len(views) else f" of {what}"
+        return "\n\n".join(
+            [*blocks, f"{len(views)}{more}" if found else f"no {options.kind or ''} item".replace("  ", " ")]
+        )
+
+    return Output([finite(asdict(view)) for view in views], text)
+
+
+def _wanted(item: Item, options: argparse.Namespace) -> bool:
+    return (
+        options.benchmark in (None, item.benchmark, base_name(item.benchmark))
+        and options.checkpoint in (None, item.checkpoint)
+        and (options.kind is None or KINDS[options.kind][1](item))
+    )
+
+
+def _check(option: str, name: str | None, known: Collection[str]) -> None:
+    if name is not None and name not in known:
+        near = did_you_mean(name, known) or f"there are {listed(sorted(known))}"
+        raise HarnessError(f"{option} {name}: not in this run; {near.rstrip()}")

@@ -1,0 +1,161 @@
+"""Today's scorers on the stored answers of a finished run, without a model.
+
+Every journalled item is started again from its row, its requests are compared with the stored ones, and it is sent
+the stored answers. An item whose row or question has changed since cannot be scored again; it is listed with the
+reason. With ``-o`` the results are written too, as a CSV file or as a run of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from pytest_touchstone.cli.command import Output, add_run, run_folder
+from pytest_touchstone.core.errors import BenchmarkError, HarnessError
+from pytest_touchstone.core.files import shown_path, unwritable, write_atomic
+from pytest_touchstone.plugin.replay import Replay
+from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.results.journal import Journal, latest, read_journal
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.rows import results_csv
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.unfinished import summary_of
+
+CSV: Final = ".csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An item whose scores differ from before: by name, before and now (None where there is no such score)."""
+
+    item: str
+    scores: dict[str, tuple[float | None, float | None]]
+
+
+@dataclass(slots=True)
+class Rescored:
+    """The results of a run by today's scorers."""
+
+    items: int = 0
+    changes: list[Change] = field(default_factory=list)
+    unscored: list[tuple[str, str]] = field(default_factory=list)
+    means: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By benchmark and primary score: the mean before and now, over the items scored both times."""
+    records: list[Record] = field(default_factory=list)
+    """Every item of the run as it is now; one that could not be scored again is in error."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_run(parser)
+    parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the run's)")
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="the folder pytest ran in (default: the run's)"
+    )
+    text = "write the results there: a new run's folder, or a file that ends in .csv"
+    parser.add_argument("-o", "--to", type=Path, metavar="PATH", help=text)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Print today's scores beside those of the run, and write them where that is asked for."""
+    folder, target = run_folder(options, "run.json"), options.to
+    if target is not None:
+        _check_target(target)
+    found = rescore(folder, data=options.data, root=options.root)
+    data = asdict(replace(found, records=[]))
+    del data["records"]
+    if target is not None:
+        _write(target, folder, found.records)
+        data["written"] = str(target)
+    return Output(
+        data, "\n".join(_lines(found, target)), csv=lambda: results_csv(summary_of(folder, found.records))
+    )
+
+
+def _check_target(target: Path) -> None:
+    """Raise ``HarnessError`` where nothing can be written, or something is there: results are never replaced."""
+    if target.is_file() or (target.is_dir() and (target.suffix == CSV or any(target.iterdir()))):
+        raise HarnessError(
+            f"-o {shown_path(target)}: exists; name a new folder, or a new file that ends in {CSV}"
+        )
+    if (why := unwritable(target.parent if target.suffix == CSV else target)) is not None:
+        raise HarnessError(f"-o {shown_path(target)}: {why}; choose another place")
+
+
+def _write(target: Path, folder: Path, records: Sequence[Record]) -> None:
+    """Write a table, or a run's folder with a journal, which all commands read and no later run takes scores from."""
+    if target.suffix == CSV:
+        write_atomic(target, results_csv(summary_of(folder, records)))
+        return
+    old, new = RunDirectory(folder), RunDirectory(target)
+    new.make()
+    manifest = old.read_manifest()
+    unknown = {name: {**facts, "code": ""} for name, facts in manifest.get("benchmarks", {}).items()}
+    told = {"run_id": new.run_id, "began": time.time(), "rescored": old.run_id, "benchmarks": unknown}
+    new.write_manifest({**manifest, **told})
+    items, declarations, deselected = old.read_collected()
+    new.write_collected(items, declarations, deselected)
+    with Journal(target, "main") as journal:
+        for record in records:
+            journal.append(record)
+    write_results(summary_of(target, records))
+
+
+def _lines(found: Rescored, target: Path | None) -> Iterator[str]:
+    for change in found.changes:
+        said = ", ".join(f"{name} {before} -> {now}" for name, (before, now) in change.scores.items())
+        yield f"{change.item}: {said}"
+    for item, why in found.unscored:
+        yield f"{item}: not scored again: {why}"
+    for name, (before, now) in found.means.items():
+        yield f"{name}: {before:.4f} -> {now:.4f}"
+    yield (
+        f"{found.items} items, {len(found.changes)} with another verdict, {len(found.unscored)} not scored again"
+    )
+    if target is not None:
+        yield f"written to {target}"
+
+
+def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) -> Rescored:
+    """Scores a run's stored answers again; the run's folder is only read.
+
+    ``data`` and ``root`` replace the data folder and the project's folder that the run had. Raises
+    ``HarnessError`` where the run or its benchmarks cannot be read.
+    """
+    replay = Replay(folder, data=data, root=root)
+    found = Rescored()
+    sums: dict[str, list[tuple[float, float]]] = {}
+    for record in latest(read_journal(folder)).values():
+        if record.status != "scored":
+            found.records.append(record)
+            continue
+        found.items += 1
+        try:
+            primary = replay.job(record).spec.primary_score
+            now = replay.run(record).record
+        except BenchmarkError as error:
+            now = replace(record, status="error", scores={}, message=str(error))
+        found.records.append(now)
+        if now.status != "scored":
+            found.unscored.append((record.item, now.message or now.status))
+            continue
+        if different := _different(record.scores, now.scores):
+            found.changes.append(Change(record.item, different))
+        if primary in record.scores:
+            pair = record.scores[primary], now.scores[primary]
+            sums.setdefault(f"{record.benchmark} {primary}", []).append(pair)
+    for name, pairs in sums.items():
+        before, after = zip(*pairs, strict=True)
+        found.means[name] = (sum(before) / len(pairs), sum(after) / len(pairs))
+    return found
+
+
+def _different(
+    before: Mapping[str, float], now: Mapping[str, float]
+) -> dict[str, tuple[float | None, float | None]]:
+    names = dict.fromkeys((*before, *now))
+    return {name: (before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)}

@@ -1,0 +1,175 @@
+"""``touchstone study``: checkpoints of one or several trainings, their curves, and what can be said of them."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from pytest_touchstone.cli.command import Output, add_items, add_output, terminal
+from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.compare.load import parse_sizes
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.compare.study.series import project_series
+from pytest_touchstone.core.composite import project_composites
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.files import shown_path, unwritable
+from pytest_touchstone.core.text import count, did_you_mean
+from pytest_touchstone.reports.plots import available, check_plots
+from pytest_touchstone.reports.study.section import Section
+from pytest_touchstone.reports.study.sections import sections_of, study_facts
+from pytest_touchstone.reports.study.sparklines import spelled
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add = parser.add_argument
+    text = (
+        "runs (ids or folders), results files or tables, folders of either, or patterns of them; one checkpoint: "
+        "RUN#NAME (default: all runs of the results folder)"
+    )
+    add("what", nargs="*", metavar="RUNS", help=text)
+    add_output(parser)
+    text = "the results of an experiment in MLflow (MLFLOW_TRACKING_URI); draws comparison_DATASET.png"
+    add("--from-mlflow", metavar="EXPERIMENT", help=text)
+    add("-v", "--verbose", action="store_true", help="show all sections with all tables")
+    text = "show these sections alone, by the names that the brief report ends with: curves,advice"
+    add("--section", action="append", default=[], metavar="NAME[,NAME]", help=text)
+    add(
+        "-o",
+        dest="folder",
+        type=Path,
+        metavar="DIR",
+        help="write study.md, study.json and more into this folder",
+    )
+    text = "draw curves and bars as PNG and SVG into this folder (extra plots); -o does so too where it can"
+    add("--plots", type=Path, metavar="DIR", help=text)
+    add("--all-metrics", action="store_true", help="every metric, not only those that decide")
+    add_items(parser)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Read everything that is named and report on it. Raises ``HarnessError`` for a mistake."""
+    # Before numpy is imported: its matrices here are small, and threads that wait for each other cost more.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if options.plots is not None:
+        check_plots()
+        if (why := unwritable(options.plots)) is not None:
+            raise HarnessError(f"--plots {shown_path(options.plots)}: {why}; choose another folder")
+    project, sizes = Path("pyproject.toml"), parse_sizes(options.items)
+    with _without_collection():
+        study = study_of(
+            options.what,
+            output=options.output,
+            sizes=sizes,
+            more=_tracked(options.from_mlflow, sizes),
+            composites=project_composites(project),
+            told=project_series(project),
+            every=options.all_metrics,
+        )
+    files: list[Path] = []
+    with _pictures(options, study) as pictures:
+        sections = sections_of(study)
+        chosen = _chosen(sections, options.section)
+        if options.folder is not None:
+            from pytest_touchstone.reports.study.files import write_files
+
+            files = write_files(options.folder, study, sections, pictures.paths)
+        drawn = pictures.told()
+
+    def text() -> str:
+        from pytest_touchstone.reports.study.terminal import render, render_brief
+
+        width, color = terminal()
+        if options.verbose or options.section:
+            shown = render(chosen, width=width, color=color, details=options.verbose)
+        else:
+            shown = render_brief(sections, width=width, color=color)
+        told = [*(f"written: {shown_path(one)}" for one in files), *drawn]
+        return "\n".join([spelled(shown, sys.stdout.encoding), *([""] if told else []), *told])
+
+    def markdown() -> str:
+        from pytest_touchstone.reports.study.markdown import study_page
+
+        return study_page(chosen).rstrip("\n")
+
+    facts = study_facts(study, chosen) if options.json else None
+    return Output(facts, text, markdown=markdown)
+
+
+def _chosen(sections: Sequence[Section], given: Sequence[str]) -> Sequence[Section]:
+    """Return the sections that are asked for, all where none is. Raises ``HarnessError`` for one that there is not."""
+    names = [name for text in given for name in text.split(",")]
+    known = [one.key for one in sections]
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise HarnessError(
+                f"invalid --section {name!r}: {near}this study has the sections {', '.join(known)}"
+            )
+    return [one for one in sections if one.key in names] if names else sections
+
+
+def _tracked(experiment: str | None, sizes: Mapping[str, int]) -> dict[str, Table]:
+    if experiment is None:
+        return {}
+    from pytest_touchstone.compare.tracked.reading import read_experiment
+
+    return {f"MLflow experiment {experiment}": read_experiment(experiment, sizes)}
+
+
+class _Pictures(NamedTuple):
+    """Pictures that are being drawn: their paths, and the function that waits for them and returns a line on them."""
+
+    paths: Sequence[Path]
+    told: Callable[[], list[str]]
+
+
+@contextmanager
+def _pictures(options: argparse.Namespace, study: Study) -> Iterator[_Pictures]:
+    """Begin to draw the pictures that are asked for; with ``-o`` alone they may be lacking."""
+    tracked = options.from_mlflow is not None
+    folder: Path | None = options.plots or options.folder or (Path() if tracked else None)
+    if folder is None:
+        yield _Pictures((), list)
+        return
+    if options.plots is None and not available():
+        lacking = "no pictures: matplotlib is not installed (pip install 'pytest-touchstone[plots]')"
+        yield _Pictures((), lambda: [lacking])
+        return
+    from pytest_touchstone.reports.study.files import plots_into, write_comparisons
+
+    if tracked and options.plots is None and options.folder is None:
+        found = write_comparisons(folder, study)
+        yield _Pictures(found, lambda: _told(found, ", ".join(map(shown_path, found))))
+        return
+    with plots_into(folder, study, bars="comparison" if tracked else "bars") as drawn:
+
+        def told() -> list[str]:
+            drawn.write()
+            half = count(len(drawn.paths) // 2, "picture")
+            return _told(drawn.paths, f"{half}, as PNG and SVG, in {shown_path(folder)}/")
+
+        yield _Pictures(drawn.paths, told)
+
+
+def _told(found: Sequence[Path], what: str) -> list[str]:
+    return [f"drawn:   {what}"] if found else ["nothing to draw"]
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Search for no garbage: hundreds of thousands of items are read, and all of them are kept."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

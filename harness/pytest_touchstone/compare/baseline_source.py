@@ -1,0 +1,150 @@
+"""The source of baselines that ``--baseline`` names.
+
+    best          the saved results of the results folder
+    none          nothing
+    FOLDER        a run's folder; or another results folder, whose best is meant
+    FILE          a run's summary.json, or one saved result; or somebody's results of one checkpoint, of which only
+                  the changes are shown: nothing is judged by them
+    RUN_ID        a run of the results folder
+    NAME          what `touchstone baseline set` gave that name
+
+A run is found by its saved results, and without them, as where its folder was copied alone, by its summary and journal.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_touchstone.compare.baselines import BaselineSource
+from pytest_touchstone.compare.load import read_file
+from pytest_touchstone.compare.named_baselines import list_named_baselines, pinned, read_named_baseline
+from pytest_touchstone.core.checksum import read_summed
+from pytest_touchstone.core.errors import DataError, GateError, HarnessError
+from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.text import did_you_mean
+from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.store import FOLDER, ResultStore
+from pytest_touchstone.results.store_entry import StoredResult, saved_from_json, saved_of
+from pytest_touchstone.results.summary import SUMMARY, Summary, summary_from_json
+
+
+def open_source(text: str, output: Path, *, folder: Path) -> BaselineSource:
+    """The source of the baselines that ``text`` names; paths are below ``folder``, run ids in ``output``.
+
+    Raises ``HarnessError`` with one line that says what is missing or cannot be read.
+    """
+    if text == "none":
+        return BaselineSource(name=text, kind="none")
+    if text == "best":
+        return _of_store(text, ResultStore(output))
+    named = _of_name(text, output)
+    if named is not None:
+        return named
+    path = folder / text
+    if path.is_file():
+        return _of_file(text, path)
+    if path.is_dir():
+        return _of_folder(text, path)
+    raise _unknown(text, output)
+
+
+def _of_file(text: str, path: Path) -> BaselineSource:
+    if path.name == SUMMARY:
+        return _of_run(text, path.parent)
+    try:
+        saved = saved_from_json(read_summed(path))
+    except (OSError, ValueError, HarnessError):
+        return _of_results_file(text, path)
+    store = ResultStore(path.parent.parent.parent)
+    return BaselineSource(name=text, kind="run", saved=[saved], items=store.items)
+
+
+def _of_results_file(text: str, path: Path) -> BaselineSource:
+    """The checkpoint of a results file of any form."""
+    try:
+        found = read_file(path, {}).candidates
+    except HarnessError:
+        raise GateError(
+            f"{text} is no baseline; name a run's folder, its {SUMMARY}, a saved result, or a file of results"
+        ) from None
+    if len(found) != 1:
+        raise GateError(f"{text} has {len(found)} checkpoints; name a file with the results of one")
+    items = {entry.saved.benchmark: entry.items for entry in found[0].entries.values()}
+    saved = [entry.saved for entry in found[0].entries.values()]
+    return BaselineSource(name=text, kind="run", saved=saved, items=lambda one: items[one.benchmark])
+
+
+def _of_store(text: str, store: ResultStore) -> BaselineSource:
+    """The best of all saved results; a damaged one may have been the best, so that nothing is judged without it."""
+    saved = store.find()
+    if store.left_out:
+        raise DataError(store.left_out[0])
+    return BaselineSource(name=text, kind="best", saved=saved, items=store.items)
+
+
+def _of_folder(text: str, path: Path) -> BaselineSource:
+    if (path / SUMMARY).is_file():
+        return _of_run(text, path)
+    if (path / FOLDER).is_dir():
+        return _of_store(text, ResultStore(path))
+    raise GateError(
+        f"{text} is the folder of no finished run (no {SUMMARY}), and no results folder (no {FOLDER}/)"
+    )
+
+
+def _of_name(text: str, output: Path) -> BaselineSource | None:
+    """The run that has this id, or the baseline of this name; None where there is neither."""
+    if "/" in text:
+        return None
+    store = ResultStore(output)
+    saved = store.find()
+    pin = read_named_baseline(output, text)
+    mine = pinned(pin, saved) if pin is not None else [one for one in saved if one.run_id == text]
+    if mine:
+        return BaselineSource(name=text, kind="run", saved=mine, items=store.items)
+    if pin is not None:
+        raise GateError(
+            f"{text} names {pin.checkpoint} of run {pin.run_id}, whose saved results are gone; set it again"
+        )
+    return _of_run(text, output / text) if (output / text / SUMMARY).is_file() else None
+
+
+def _unknown(text: str, output: Path) -> GateError:
+    runs = [one.run_id for one in ResultStore(output).find()]
+    hint = did_you_mean(text, [*runs, *(one.name for one in list_named_baselines(output)), "best", "none"])
+    return GateError(
+        f"{text}: no run in {shown_path(output)}, no folder or file, and no baseline of that name; {hint}"
+        "`touchstone baseline list` shows what there is"
+    )
+
+
+def _of_run(text: str, folder: Path) -> BaselineSource:
+    """A run by its folder."""
+    summary = _read_summary(folder)
+    store = ResultStore(folder.parent)
+    mine = [one for one in store.find() if one.run_id == summary.run_id]
+    if mine:
+        return BaselineSource(name=text, kind="run", saved=mine, items=store.items)
+    records = latest(read_journal(folder, exchanges=False)).values()
+    built = saved_of(summary, records)
+    if not any(items.examples for _, items in built):
+        raise GateError(f"{text}: the run has no scored items")
+    by_place = {_place(saved): items for saved, items in built}
+    return BaselineSource(
+        name=text,
+        kind="run",
+        saved=[saved for saved, _ in built],
+        items=lambda saved: by_place[_place(saved)],
+    )
+
+
+def _place(saved: StoredResult) -> tuple[str, str]:
+    return saved.checkpoint, saved.benchmark
+
+
+def _read_summary(folder: Path) -> Summary:
+    path = folder / SUMMARY
+    try:
+        return summary_from_json(read_summed(path))
+    except (OSError, ValueError, AttributeError, HarnessError) as error:
+        raise GateError(f"{path}: cannot be read ({error}); name another run") from None

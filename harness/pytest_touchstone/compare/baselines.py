@@ -1,0 +1,356 @@
+"""The choice of the saved results that a new one is compared with.
+
+    best      the saved results of the same benchmark under the same conditions, of every other run that began earlier;
+              one per checkpoint: of several its best, so that a second try is not compared with the first, and of
+              equal ones the newest. Judged against the best of them.
+    a run     the results of one run, whichever checkpoints it has; a pinned one is one checkpoint of a run
+    none      nothing
+
+A result serves as a baseline only where it is whole: no faults, nothing skipped, nothing known against its numbers.
+Its items must be the same, and its conditions too, but for those that are allowed to differ by name. Where "items"
+are allowed to differ, the common ones are compared.
+
+``best`` leaves results on other items alone: a trial run of two items is no reason to refuse a whole one, nor the
+other way round. They are counted in a note. Where there is nothing else, nothing is compared. The result is then
+"first", or "apart" where an earlier one has items that it lacks, and every report says so. A run that was named, by
+contrast, must have the same items.
+
+Where the only comparable results are of the very checkpoint, while others have results under other conditions, nothing
+is judged: a second try after the data were changed is not compared with the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple
+
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.items import ItemDifferences, item_differences, score_name
+from pytest_touchstone.core.conditions import asked_otherwise
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult
+
+ITEMS: Final = "items"
+ROWS: Final = ("version", "data")
+"""Conditions that say which rows a benchmark has."""
+
+FIRST_ON_ITEMS: Final = "no baseline yet on these items: this result is the first"
+
+HASH_SHOWN: Final = 8
+
+State = Literal["chosen", "first", "apart", "absent", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineSource:
+    """A source of baselines: its name in messages, its kind, its results, and a way to load their items."""
+
+    name: str
+    kind: Literal["best", "run", "none"]
+    saved: Sequence[StoredResult] = ()
+    items: Callable[[StoredResult], ItemScores] | None = None
+
+    def load(self, saved: StoredResult) -> Entry:
+        """The result with its items; raises ``DataError`` where they are gone or cannot be read."""
+        assert self.items is not None
+        return Entry(saved, self.items(saved))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineChoice:
+    """The baselines of a result. ``state`` is "chosen" where ``baselines`` has at least one. It is "first" where no
+    earlier result of this benchmark is on its items, or on more, and "apart" where all earlier ones have items that
+    it lacks. It is "absent" where the baseline has no result of the benchmark, and else "refused", with ``reason``.
+    ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of 400 items". ``notes``
+    are for a reader."""
+
+    state: State
+    baselines: tuple[Entry, ...] = ()
+    reason: str = ""
+    part: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def find(new: Entry, source: BaselineSource, *, metric: str, allow: Iterable[str] = ()) -> BaselineChoice:
+    """The source's baselines for the new result, by this metric.
+
+    Raises ``GateError`` for a metric that the new result has not.
+    """
+    score_name(new.saved, metric)
+    allowed = set(allow)
+    earlier = _earlier(new.saved, source)
+    whole = [saved for saved in earlier if saved.complete]
+    if not whole:
+        return _nothing(earlier, source)
+    if source.kind == "best" and ITEMS not in allowed:
+        whole, others = _on_the_same_items(new, whole, allowed)
+        beside = _beside(new, others, source)
+        if not whole:
+            return beside
+        found = _held(new, whole, source, metric, allowed)
+        return replace(found, part=beside.part, notes=(*found.notes, *beside.notes))
+    return _held(new, whole, source, metric, allowed)
+
+
+def _held(
+    new: Entry, whole: Sequence[StoredResult], source: BaselineSource, metric: str, allowed: set[str]
+) -> BaselineChoice:
+    """Those of the whole results that the new one can be compared with."""
+    if all(saved.published for saved in whole):
+        told = f"{origin(whole[-1])} was published: a gate compares items that were run here"
+        return BaselineChoice(state="refused", reason=f"{told}; `touchstone compare` compares totals")
+    comparable = [saved for saved in whole if not _differing(new.saved, saved, allowed)]
+    others = [saved for saved in whole if saved.checkpoint_key != new.saved.checkpoint_key]
+    alone = source.kind == "best" and not any(one in others for one in comparable)
+    if not comparable or (alone and others):
+        return BaselineChoice(state="refused", reason=_conditions_reason(new.saved, others or whole, allowed))
+    # One of each checkpoint on each set of items: a result on fewer items hides no other.
+    entries = [
+        source.load(saved) for same in _by_items(comparable).values() for saved in one_each(same, metric)
+    ]
+    return _same_items(new, entries, metric, allowed)
+
+
+def _by_items(results: Iterable[StoredResult]) -> dict[str, list[StoredResult]]:
+    found: dict[str, list[StoredResult]] = {}
+    for saved in results:
+        found.setdefault(saved.items_sha256, []).append(saved)
+    return found
+
+
+def _on_the_same_items(
+    new: Entry, results: Sequence[StoredResult], allowed: set[str]
+) -> tuple[list[StoredResult], list[StoredResult]]:
+    """The results to choose from, and those on other items. A result on other rows altogether is among the first,
+    unless it is on a part of them: there the rows differ."""
+    mine = new.saved.items_sha256 or new.items.digest()
+
+    def apart(saved: StoredResult) -> bool:
+        same_rows = not set(ROWS).intersection(_differing(new.saved, saved, allowed))
+        return saved.items_sha256 != mine and (_is_part(saved) or same_rows)
+
+    others = [saved for saved in results if apart(saved)]
+    return [saved for saved in results if not any(saved is one for one in others)], others
+
+
+def _is_part(saved: StoredResult) -> bool:
+    """Return whether the result is known to be over a part of its rows."""
+    return saved.conditions.get("limit") is not None or 0 < saved.collected < saved.of
+
+
+def _beside(new: Entry, others: Sequence[StoredResult], source: BaselineSource) -> BaselineChoice:
+    """The note on earlier results on other items, and the state of the new one where there are no others."""
+    if not others:
+        return BaselineChoice(state="first")
+    found = [
+        (same[-1], _overlap(new.items, source.load(same[-1]).items)) for same in _by_items(others).values()
+    ]
+    lacking = [one for one in found if one[1].missing]
+    saved, overlap = max(lacking or found, key=lambda one: (one[1].missing, _age(one[0])))
+    part = f"{overlap.shared} of {overlap.shared + overlap.missing} items" if lacking else ""
+    noun = "result is" if len(others) == 1 else "results are"
+    which = "" if len(others) == 1 else "such as "
+    note = (
+        f"{len(others)} earlier {noun} on other items and not used: {which}{origin(saved)}, {overlap.text()}"
+    )
+    if not lacking:
+        return BaselineChoice(state="first", reason=FIRST_ON_ITEMS, notes=(note,))
+    return BaselineChoice(
+        state="apart",
+        reason=f"nothing was compared: no earlier result has just these items; {origin(saved)} has others",
+        part=part,
+        notes=(note,),
+    )
+
+
+class _Overlap(NamedTuple):
+    """The numbers of items that two results share, and that only the earlier, or only the new one, has."""
+
+    shared: int
+    missing: int
+    extra: int
+
+    def text(self) -> str:
+        """The extent of the earlier one, in words."""
+        if not self.missing:
+            return f"{self.shared} of {self.shared + self.extra} items"
+        here = "this run" if not self.extra else f"this run of {self.shared + self.extra}"
+        return f"{self.shared + self.missing} items, of which {here} has {self.shared}"
+
+
+def _overlap(mine: ItemScores, other: ItemScores) -> _Overlap:
+    rows = dict(zip(other.examples, other.rows, strict=True))
+    shared = sum(rows.get(name) == row for name, row in zip(mine.examples, mine.rows, strict=True))
+    return _Overlap(shared, len(other.examples) - shared, len(mine.examples) - shared)
+
+
+def comparable(new: StoredResult, results: Iterable[StoredResult]) -> list[StoredResult]:
+    """The whole results of earlier runs that were asked alike and of the same items: those that ``best`` chooses
+    from."""
+    return [
+        saved
+        for saved in _of_earlier_runs(new, results)
+        if saved.complete and saved.items_sha256 == new.items_sha256 and not _differing(new, saved, ())
+    ]
+
+
+def one_each(results: Iterable[StoredResult], metric: str) -> list[StoredResult]:
+    """The best result of each checkpoint by the metric, of equal ones the newest; the checkpoint that came last at
+    the end."""
+    by_checkpoint: dict[str, StoredResult] = {}
+    for saved in sorted(results, key=lambda one: (worth(one, metric), *_age(one))):
+        by_checkpoint[saved.checkpoint_key] = saved
+    return sorted(by_checkpoint.values(), key=_age)
+
+
+def worth(saved: StoredResult, metric: str) -> float:
+    """The metric's value, turned so that larger is better."""
+    value = saved.metrics[metric].value if metric in saved.metrics else None
+    sign = 1 if saved.aggregation(metric).higher_is_better else -1
+    return float("-inf") if value is None else sign * value
+
+
+def _age(saved: StoredResult) -> tuple[float, str, str]:
+    return saved.began, saved.run_id, saved.checkpoint
+
+
+def shown(value: Any) -> str:
+    """A condition's value in words: hashes shortened, and "default" where it was not set."""
+    if isinstance(value, str) and len(value) == 64:
+        return value[:HASH_SHOWN]
+    return "default" if value is None else str(value)
+
+
+def origin(saved: StoredResult) -> str:
+    """The name of a result in messages: the checkpoint and its run."""
+    return f"{saved.checkpoint} in {saved.run_id}"
+
+
+def _earlier(new: StoredResult, source: BaselineSource) -> list[StoredResult]:
+    """The source's results of the benchmark; of the best, those of earlier runs."""
+    if source.kind == "best":
+        return _of_earlier_runs(new, source.saved)
+    return [saved for saved in source.saved if saved.benchmark == new.benchmark]
+
+
+def _of_earlier_runs(new: StoredResult, results: Iterable[StoredResult]) -> list[StoredResult]:
+    """The results of the benchmark that runs before this one have measured; made-up answers are no baseline for a
+    model."""
+    fake = _is_fake(new)
+    return [
+        saved
+        for saved in results
+        if saved.benchmark == new.benchmark
+        and (fake or not _is_fake(saved))
+        and not saved.published
+        and saved.run_id != new.run_id
+        and saved.began < new.began
+    ]
+
+
+def _is_fake(saved: StoredResult) -> bool:
+    """Return whether the answers are those of ``fake:causal`` or ``fake:masked``."""
+    return saved.checkpoint_info.get("model_type") == "fake"
+
+
+def _nothing(earlier: Sequence[StoredResult], source: BaselineSource) -> BaselineChoice:
+    """There is no whole result of the benchmark."""
+    if source.kind == "best":
+        notes = [f"{origin(saved)} is not used: {incomplete(saved)}" for saved in earlier[-1:]]
+        return BaselineChoice(state="first", notes=tuple(notes))
+    if not earlier:
+        return BaselineChoice(state="absent", reason=f"{source.name} has no result of it")
+    reason = f"{origin(earlier[-1])} is not whole: {incomplete(earlier[-1])}"
+    return BaselineChoice(state="refused", reason=reason)
+
+
+def incomplete(saved: StoredResult) -> str:
+    """The reason why a result is not whole, in words."""
+    parts = [f"{saved.faults} of {saved.collected} items ended in error or were lost"] if saved.faults else []
+    parts += [f"{saved.skipped} of {saved.collected} items were skipped"] if saved.skipped else []
+    parts += [saved.invalid] if saved.invalid else []
+    return "; ".join(parts) or "no item has a score"
+
+
+def _differing(
+    new: StoredResult, other: StoredResult, allowed: Iterable[str]
+) -> Mapping[str, tuple[Any, Any]]:
+    return asked_otherwise(new.known, other.known, allowed)
+
+
+def _conditions_reason(new: StoredResult, results: Sequence[StoredResult], allowed: set[str]) -> str:
+    """The difference of the nearest result and what to do; of equally near ones, the newest."""
+    nearest = min(reversed(results), key=lambda saved: len(_differing(new, saved, allowed)))
+    fields = _differing(new, nearest, allowed)
+    return (
+        f"{origin(nearest)} is not comparable: {_told(fields)}; score it again under these conditions, "
+        f"or allow it with --eval-baseline-allow {_allowing(fields, allowed)}"
+    )
+
+
+def _told(fields: Mapping[str, tuple[Any, Any]]) -> str:
+    """The conditions that differ, as a person tells them: other rows and another number of few-shot examples make
+    other examples, which are not told apart from that."""
+    implied = {"few_shot"} if fields.keys() & {"shots", "data"} else set()
+    told = []
+    for name, (mine, other) in fields.items():
+        if name in _OTHERS:
+            hashes = f" (sha256 {shown(mine)} here, {shown(other)} there)" if isinstance(mine, str) else ""
+            told += [] if name in implied else [_OTHERS[name] + hashes]
+        else:
+            told.append(f"{name} is {shown(mine)} here and {shown(other)} there")
+    return ", ".join(told)
+
+
+_OTHERS: Final = {"data": "its rows are others", "few_shot": "its few-shot examples are others"}
+"""Conditions whose values say nothing to a person."""
+
+
+def _same_items(new: Entry, entries: Sequence[Entry], metric: str, allowed: set[str]) -> BaselineChoice:
+    """The results with the new one's items, or with most of them where items may differ."""
+    score = score_name(new.saved, metric)
+    found = [(entry, item_differences(new.items, entry.items, score)) for entry in entries]
+    if ITEMS in allowed:
+        return _most_items(found, metric)
+    lacking = [
+        (entry, differences) for entry, differences in found if differences.missing or differences.changed
+    ]
+    same = [entry for entry, differences in found if not differences]
+    if lacking or not same:
+        entry, differences = max(lacking or found, key=lambda one: len(one[1].missing) + len(one[1].changed))
+        return BaselineChoice(state="refused", reason=_items_reason(entry, differences, allowed))
+    fewer = len(found) - len(same)
+    noun = "result has" if fewer == 1 else "results have"
+    notes = (f"{fewer} comparable {noun} fewer items: not used",) if fewer else ()
+    return BaselineChoice(state="chosen", baselines=_one_entry_each(same, metric), notes=notes)
+
+
+def _most_items(found: Sequence[tuple[Entry, ItemDifferences]], metric: str) -> BaselineChoice:
+    most = max(differences.shared for _, differences in found)
+    kept = [(entry, differences) for entry, differences in found if differences.shared == most]
+    if not most:
+        return BaselineChoice(
+            state="refused", reason=f"{origin(found[-1][0].saved)} has no item in common with this run"
+        )
+    text = next((differences.text() for _, differences in kept if differences), "")
+    notes = (f"compared on {most} common items ({text})",) if text else ()
+    return BaselineChoice(
+        state="chosen", baselines=_one_entry_each([entry for entry, _ in kept], metric), notes=notes
+    )
+
+
+def _one_entry_each(entries: Sequence[Entry], metric: str) -> tuple[Entry, ...]:
+    kept = one_each((entry.saved for entry in entries), metric)
+    return tuple(entry for saved in kept for entry in entries if entry.saved is saved)
+
+
+def _items_reason(entry: Entry, differences: ItemDifferences, allowed: set[str]) -> str:
+    return (
+        f"{origin(entry.saved)} has other items: {differences.text()}; run the same items, "
+        f"or compare the common ones with --eval-baseline-allow {_allowing([ITEMS], allowed)}"
+    )
+
+
+def _allowing(names: Iterable[str], allowed: set[str]) -> str:
+    """The value for ``--eval-baseline-allow`` that allows these too."""
+    return ",".join((*sorted(allowed), *names))

@@ -1,0 +1,425 @@
+"""Result files and tables of Korean masked-LM studies: JSON, one per checkpoint, or CSV, one row per checkpoint.
+
+    checkpoint (or name)            and, in a table of several series, series
+    step or global_step, epoch, seq_len
+    real1, real5, lambada_top1, lambada_wiki_top1     shares; NAME_strict and NAME_stderr beside each
+    coref_samples, lambada_samples, lambada_wiki_samples     items
+    coref_of, lambada_of, lambada_wiki_of                    items that the set has, where not all were asked
+    score, reported_score           checked against 0.4 real1 + 0.3 real5 + 0.3 lambada_top1, never used
+
+In a table a share may be written with a per cent sign. What a row lacks is not measured; a row without any of the
+shares cannot be read, and neither can one with a value that is none. Such rows are listed, the others are taken.
+
+What is written: a file per checkpoint, and ``checkpoints.csv`` with all of them. Beside the fields above they have
+
+    real1, real5, lambada_top1     lenient scores
+    lambada_wiki_top1              the same question on its Wikipedia form, never mixed with the other
+    score, score_wiki              0.4 real1 + 0.3 real5 + 0.3 lambada_top1 (or lambada_wiki_top1)
+    mark                           which of the numbers are over fewer items, or over a sample; empty for none
+    coref_seconds, ...             time spent on them
+    checkpoint_info                path, name, model_type, global_step, epoch, seq_len
+
+What was not measured is null. Only checkpoints that ran one of these benchmarks have a file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Container, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.compare.candidate import (
+    Candidate,
+    Entry,
+    Source,
+    published,
+    published_entry,
+    source_of,
+    told_by_path,
+)
+from pytest_touchstone.compare.formats.base import BadRow, Contradiction, Table, json_content, read_json
+from pytest_touchstone.compare.formats.task_json import is_task_file, read_tasks
+from pytest_touchstone.core.composite import composite_value
+from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.core.files import SCHEMA, file_name
+from pytest_touchstone.core.outside import cell, text_of_cell
+from pytest_touchstone.results.store_entry import STUDIED
+from pytest_touchstone.results.summary import Metric, Result, Summary, finite, wholes
+
+TABLES: Final = (".csv", ".tsv")
+_NAME: Final = ("checkpoint", "name")
+_REPORTED: Final = {"score": ("score", "reported_score"), "score_wiki": ("score_wiki",)}
+_STRICT: Final = "_strict"
+_STDERR: Final = "_stderr"
+
+
+class KoreanStudy:
+    """Objects in JSON, or a table, of Korean masked-LM studies."""
+
+    name = "korean_mlm"
+    patterns = ("*_results.json", "checkpoints.csv")
+
+    def sniff(self, path: Path) -> bool:
+        """Return whether every object, or the first line of the table, has one of the shares."""
+        if path.suffix.lower() in TABLES and path.is_file():
+            with path.open(encoding="utf-8-sig", errors="replace") as lines:
+                names = re.split(r"[,;\t]", lines.readline())
+            return is_korean({name.strip().strip('"'): "" for name in names})
+        content = json_content(path)
+        rows = content if isinstance(content, list) else [content]
+        return bool(rows) and all(isinstance(row, Mapping) and is_korean(row) for row in rows)
+
+    def read(self, path: Path, sizes: Mapping[str, int]) -> Table:
+        """Read every row."""
+        return (read_table if path.suffix.lower() in TABLES else read_objects)(path, sizes)
+
+    def write(self, summary: Summary, taken: Container[str]) -> dict[str, Any]:
+        """Return an object per checkpoint that ran one of the benchmarks, and the table of all."""
+        del taken  # no other file ends so
+        found = rows(summary)
+        files: dict[str, Any] = {
+            f"{file_name(row['checkpoint'])}_eval_results.json": finite(row) for row in found
+        }
+        return files | ({"checkpoints.csv": table(found)} if found else {})
+
+
+class WrongValueError(Exception):
+    """A field of a row holds no value that it can have: ``column``, ``value``, and what to do."""
+
+    def __init__(self, column: str, value: object, remedy: str) -> None:
+        super().__init__(f"{column} is {value!r}: {remedy}")
+        self.column, self.value, self.remedy = column, value, remedy
+
+
+def is_korean(fields: Mapping[str, Any]) -> bool:
+    """Return whether these are the fields of such a row."""
+    return any(column.key in fields for column in COLUMNS)
+
+
+def read_row(
+    fields: Mapping[str, Any], *, origin: str, source: Source, sizes: Mapping[str, int]
+) -> tuple[Candidate, tuple[Contradiction, ...]]:
+    """The candidate of a row, and the composites in it that contradict their formula. ``sizes`` are the numbers of
+    items by benchmark where the row does not say.
+
+    Raises ``WrongValueError`` for a wrong value, and for a row without any result.
+    """
+    info = fields.get("checkpoint_info")
+    known = {**(info if isinstance(info, Mapping) else {}), **fields}
+    about = _about(known)
+    name = row_name(known)
+    measured = _metrics(fields, sizes)
+    if not measured:
+        keys = ", ".join(column.key for column in COLUMNS)
+        raise WrongValueError(COLUMNS[0].key, None, f"the row has no result; fill in one of {keys}")
+    entries = {}
+    for benchmark, metrics in measured.items():
+        of = f"{KEYS[benchmark]}_of"
+        saved = published_entry(
+            benchmark,
+            metrics,
+            primary=next(iter(metrics)),
+            source=source,
+            name=name,
+            about=about,
+            conditions={"seq_len": about["seq_len"]} if "seq_len" in about else {},
+            of=whole(of, fields.get(of)),
+        )
+        entries[benchmark] = Entry(saved=saved)
+    candidate = Candidate(name=name, origin=origin, about=about, entries=entries)
+    return candidate, _contradictions(name, fields, measured)
+
+
+def row_name(fields: Mapping[str, Any]) -> str:
+    """``SERIES/SEQ_LEN/CHECKPOINT`` in a table of series, else the checkpoint's name."""
+    name = next((str(fields[key]) for key in _NAME if fields.get(key) not in (None, "")), "")
+    step = _step(fields)
+    if not name and step is None:
+        raise WrongValueError("checkpoint", None, "the row has no name; fill in checkpoint or step")
+    name = name.rstrip("/") or f"checkpoint-{step}"
+    if not fields.get("series"):
+        return name
+    return "/".join(str(part) for part in (fields["series"], fields.get("seq_len"), name) if part)
+
+
+def number(column: str, value: object) -> float | None:
+    """The number in a field, None for an empty one; raises ``WrongValueError`` for anything but a finite number."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    found: float | None = None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        found = float(value)
+    elif isinstance(value, str):
+        text = value.strip()
+        try:
+            found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            found = None
+    if found is None or not math.isfinite(found):
+        raise WrongValueError(column, value, "give a number, or leave the field empty")
+    return found
+
+
+def share(column: str, value: object) -> float | None:
+    """The same for a share."""
+    found = number(column, value)
+    if found is not None and not 0 <= found <= 1:
+        raise WrongValueError(
+            column, value, "give a share from 0 to 1, or write per cent with its sign: 65.6%"
+        )
+    return found
+
+
+def whole(column: str, value: object, least: int = 0) -> int | None:
+    """The same for a whole number from ``least`` up."""
+    found = number(column, value)
+    if found is not None and (found != int(found) or found < least):
+        raise WrongValueError(column, value, f"give a whole number from {least} up")
+    return None if found is None else int(found)
+
+
+def _about(fields: Mapping[str, Any]) -> dict[str, Any]:
+    found = {
+        "series": str(fields["series"]) if fields.get("series") else None,
+        "seq_len": whole("seq_len", fields.get("seq_len"), 1),
+        "step": whole("step", _step(fields)),
+        "epoch": number("epoch", fields.get("epoch")),
+    }
+    told = told_by_path(str(fields.get("path") or fields.get("checkpoint") or ""))
+    return told | {name: value for name, value in found.items() if value is not None}
+
+
+def _step(fields: Mapping[str, Any]) -> Any:
+    """The step fields of a row; an empty field says nothing."""
+    return step_of_row({name: value for name, value in fields.items() if value not in (None, "")})
+
+
+def _metrics(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, dict[str, Metric]]:
+    """The metrics by benchmark, the primary one first."""
+    found: dict[str, dict[str, Metric]] = {}
+    for key, benchmark, metric, _ in COLUMNS:
+        value = share(key, fields.get(key))
+        if value is None:
+            continue
+        column = f"{KEYS[benchmark]}_samples"
+        n = whole(column, fields.get(column), 1) or sizes.get(benchmark) or 0
+        error = number(f"{key}{_STDERR}", fields.get(f"{key}{_STDERR}"))
+        if error is not None and error < 0:
+            raise WrongValueError(f"{key}{_STDERR}", error, "a standard error is not below 0")
+        own = found.setdefault(benchmark, {})
+        own[metric] = published(metric, value, stderr=error, n=n)
+        strict = share(f"{key}{_STRICT}", fields.get(f"{key}{_STRICT}"))
+        if strict is not None:
+            own[f"{metric}{_STRICT}"] = published(f"{metric}{_STRICT}", strict, n=n)
+    return found
+
+
+def _contradictions(
+    name: str, fields: Mapping[str, Any], measured: Mapping[str, Mapping[str, Metric]]
+) -> tuple[Contradiction, ...]:
+    values = {(b, m): metric.value for b, metrics in measured.items() for m, metric in metrics.items()}
+    keys = {(benchmark, metric): key for key, benchmark, metric, _ in COLUMNS}
+    found = []
+    for composite in STUDIED:
+        computed = composite_value(composite, values)
+        for column in _REPORTED[composite.name]:
+            reported = number(column, fields.get(column))
+            if computed is None or reported is None:
+                continue
+            parts = [(part.weight, fields[keys[part.benchmark, part.metric]]) for part in composite.parts]
+            slack = math.fsum(weight * _rounding(text) for weight, text in parts) + _rounding(fields[column])
+            if abs(reported - computed) > slack + 1e-9:
+                found.append(Contradiction(name, composite.name, reported, computed))
+    return tuple(found)
+
+
+def _rounding(written: object) -> float:
+    """The largest rounding error of the number as it is written: half a unit of its last decimal."""
+    text = str(written).strip()
+    match = re.fullmatch(r"[-+]?\d*\.?(\d*)(%?)", text)
+    if match is None:
+        return 0.0
+    return 0.5 * 10.0 ** -(len(match[1]) + (2 if match[2] else 0))
+
+
+def read_objects(path: Path, sizes: Mapping[str, int]) -> Table:
+    """The checkpoints of such a file; ``BadRow.line`` is the place in its list."""
+    source, content = read_json(path)
+    found = _Reading(source, sizes)
+    for place, fields in enumerate(content if isinstance(content, list) else [content], start=1):
+        found.add(fields, place)
+    table = found.table()
+    if is_task_file(content):  # beside the checkpoint: other benchmarks too
+        others = read_tasks(content, path, source, sizes).entries
+        for one in table.candidates:
+            one.entries.update({name: entry for name, entry in others.items() if name not in KEYS})
+    return table
+
+
+def read_table(path: Path, sizes: Mapping[str, int]) -> Table:
+    """Every row of the file. Raises ``DataError`` where it is no such table at all."""
+    source, data = source_of(path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    first = text.partition("\n")[0]
+    reader = csv.DictReader(
+        io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), strict=True
+    )
+    found = _Reading(source, sizes)
+    try:
+        header = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+        if not is_korean(dict.fromkeys(header)):
+            raise DataError(
+                f"{path}: its first line has none of the columns {', '.join(c.key for c in COLUMNS)}; "
+                "a table of checkpoints has a line of names, then a line per checkpoint"
+            )
+        for fields in reader:
+            plain = {
+                name: text_of_cell(value) if isinstance(value, str) else value
+                for name, value in fields.items()
+            }
+            found.add(plain, reader.line_num, width=len(header))
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
+    return found.table()
+
+
+class _Reading:
+    """The rows of a file so far."""
+
+    def __init__(self, source: Source, sizes: Mapping[str, int]) -> None:
+        self._rows: list[Candidate] = []
+        self._contradictions: list[Contradiction] = []
+        self._bad: list[BadRow] = []
+        self._source, self._sizes = source, sizes
+        self._lines: dict[str, int] = {}
+
+    def table(self) -> Table:
+        """All of them."""
+        return Table(tuple(self._rows), tuple(self._contradictions), tuple(self._bad))
+
+    def add(self, fields: Mapping[Any, object], line: int, *, width: int | None = None) -> None:
+        """Add a row, or note what is wrong with it: for a table with lines of this ``width``, also a name that is
+        taken."""
+        try:
+            if width is not None:
+                _check_length(fields, width)
+            origin = self._source.file if width is None else f"{self._source.file}, line {line}"
+            row, wrong = read_row(fields, origin=origin, source=self._source, sizes=self._sizes)
+            name = row.name
+            if width is not None and name in self._lines:
+                taken = f"line {self._lines[name]} has this name; give it another name"
+                raise WrongValueError("checkpoint", name, taken)
+        except WrongValueError as error:
+            value = None if error.value is None else str(error.value)
+            self._bad.append(BadRow(line, error.column, value, error.remedy))
+            return
+        self._lines[name] = line
+        self._rows.append(row)
+        self._contradictions += wrong
+
+
+def _check_length(fields: Mapping[str | None, object], width: int) -> None:
+    """Raises ``WrongValueError`` for a row that has more or fewer fields than the first line has names."""
+    if None in fields:
+        raise WrongValueError(
+            "the end of the row", str(fields[None]), f"the row has more than {width} fields"
+        )
+    if missing := [name for name, value in fields.items() if value is None]:
+        raise WrongValueError(str(missing[0]), None, f"the row has fewer than {width} fields")
+
+
+class Column(NamedTuple):
+    """A number of this form: its key, its benchmark and its metric, and its name in tables of a study."""
+
+    key: str
+    benchmark: str
+    metric: str
+    label: str
+
+
+COLUMNS: Final = (
+    Column("real1", "real_coref", "real@1", "Real@1"),
+    Column("real5", "real_coref", "real@5", "Real@5"),
+    Column("lambada_top1", "ko_lambada", "lambada@1", "LAMBADA@1"),
+    Column("lambada_wiki_top1", "ko_lambada_wiki", "lambada@1", "LAMBADA@1 (Wikipedia)"),
+)
+SETS: Final = {"coref": "real_coref", "lambada": "ko_lambada", "lambada_wiki": "ko_lambada_wiki"}
+KEYS: Final = {benchmark: key for key, benchmark in SETS.items()}
+SCORES: Final = ("score", "score_wiki")
+RANKED: Final = (*SCORES, "real1", "real5")
+INFO: Final = ("path", "name", "model_type", "global_step", "epoch", "seq_len")
+
+
+def rows(summary: Summary) -> list[dict[str, Any]]:
+    """One object in this form for each checkpoint that ran one of its benchmarks, in the run's order."""
+    found: dict[str, dict[str, Result]] = {}
+    for result in wholes(summary):
+        if result.benchmark in SETS.values():
+            found.setdefault(result.checkpoint, {})[result.benchmark] = result
+    return [_row(summary, checkpoint, results) for checkpoint, results in found.items()]
+
+
+def best(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """For each of score, score_wiki, real1, real5: the checkpoint with the highest value, the first of
+    equals.
+
+    A number that no checkpoint has is left out. A maximum over many noisy values is biased upwards: the standard
+    error stands beside it.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for key in RANKED:
+        measured = [row for row in rows if row[key] is not None]
+        if measured:
+            top = max(measured, key=lambda row: row[key])
+            found[key] = {
+                "checkpoint": top["checkpoint"],
+                "value": top[key],
+                "stderr": top[f"{key}_stderr"],
+                "of": len(measured),
+            }
+    return found
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as CSV with a header, one line per checkpoint; empty fields where not measured."""
+    flat = [{name: cell(value) for name, value in {**row["checkpoint_info"], **row}.items()} for row in rows]
+    first = ("checkpoint", "global_step", "epoch", "seq_len")
+    others = [key for key in rows[0] if key not in (*first, "checkpoint_info", "schema")] if rows else []
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*first, *others], extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return text.getvalue()
+
+
+def _row(summary: Summary, checkpoint: str, results: Mapping[str, Result]) -> dict[str, Any]:
+    info = next((c for c in summary.checkpoints if c.get("name") == checkpoint), {"name": checkpoint})
+    row: dict[str, Any] = {"schema": SCHEMA, "checkpoint": checkpoint, "seq_len": info.get("seq_len")}
+    for key, benchmark, metric, _ in COLUMNS:
+        metrics = results[benchmark].metrics if benchmark in results else {}
+        own, strict = metrics.get(metric), metrics.get(f"{metric}_strict")
+        row |= {key: own.value if own else None, f"{key}_stderr": own.stderr if own else None}
+        row[f"{key}_strict"] = strict.value if strict else None
+    for name in SCORES:
+        composites = (c for c in summary.composites if (c["name"], c["checkpoint"]) == (name, checkpoint))
+        score = next(composites, {"value": None, "stderr": None})
+        row |= {name: score["value"], f"{name}_stderr": score["stderr"]}
+    for key, benchmark in SETS.items():
+        row[f"{key}_samples"] = results[benchmark].scored if benchmark in results else None
+    for key, benchmark in SETS.items():
+        row[f"{key}_of"] = (results[benchmark].of or None) if benchmark in results else None
+    row["mark"] = "; ".join(f"{name}: {one.mark}" for name, one in results.items() if one.mark)
+    for key, benchmark in SETS.items():
+        row[f"{key}_seconds"] = round(results[benchmark].seconds, 3) if benchmark in results else None
+    row["total_seconds"] = round(sum(result.seconds for result in results.values()), 3)
+    row["run_id"] = summary.run_id
+    row["checkpoint_info"] = {key: info.get(key) for key in INFO}
+    return row

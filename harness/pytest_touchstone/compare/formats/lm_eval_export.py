@@ -1,0 +1,386 @@
+"""A run's results in the forms of lm-evaluation-harness, which ``compare.formats.lm_eval`` reads.
+
+    lm-eval        MODEL/results_DATE.json and MODEL/samples_TASK_DATE.jsonl, of its releases from 0.4 on
+    lm-eval-0.3    MODEL.json (MODEL-5shot.json, a file per number of shots) and MODEL/TASK_write_out_info.json,
+                   of releases before
+
+Names are those of lm-evaluation-harness: ``exact_match,strict-match`` for ``exact_match_strict``, ``lambada_openai``
+for ``lambada``, a task per group (``mmlu_SUBJECT``; ``hendrycksTest-SUBJECT`` before 0.4). Programs are no requests
+there: of such a benchmark the samples have the texts, and their scores. What only that harness itself could say (its
+version, its commit, its hash of a model) is left out; ``exported_by`` says who wrote the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from pytest_touchstone.compare.formats.lm_eval import OURS
+from pytest_touchstone.compare.formats.task_json import task_name
+from pytest_touchstone.compare.formats.task_metrics import FILTERS
+from pytest_touchstone.core.aggregation import aggregation_of
+from pytest_touchstone.core.files import file_name
+from pytest_touchstone.results.item_view import ItemView
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.summary import Result, Summary, base_name, finite
+
+SHOWN: Final = 5
+"""Words for a mask that a sample has."""
+
+_READ: Final = {"strict-match": "strict", "flexible-extract": "flexible"}
+"""The rule that reads an answer out of a text, by the filter that scores it."""
+
+_OUTPUTS: Final = {"Loglikelihood": "loglikelihood", "RollingLoglikelihood": "loglikelihood_rolling"}
+
+Files = dict[str, Any]
+"""Contents by path: a text, or plain data for JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A scored item: its record, its requests in full, its row (empty where not known), and the view of it."""
+
+    record: Record
+    requests: Sequence[Mapping[str, Any]]
+    row: Mapping[str, Any]
+    view: ItemView
+
+    @property
+    def answers(self) -> list[Mapping[str, Any]]:
+        """The answers of the checkpoint, without verdicts on programs."""
+        return [one["answer"] for one in self.record.exchanges if one["kind"] != "RunProgram"]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of its requests to the checkpoint."""
+        return [one["kind"] for one in self.record.exchanges if one["kind"] != "RunProgram"]
+
+    @property
+    def target(self) -> str:
+        """The answer that is due: the number of the right choice, the word of a mask, or a text."""
+        for asked in self.view.asked:
+            rights = [number for number, one in enumerate(asked.choices) if one.right]
+            if asked.kind == "choices" and rights:
+                return str(rights[0])
+        target = next((one["target"] for one in self.requests if one.get("target")), None)
+        if target is None and self.kinds == ["Loglikelihood"]:
+            target = self.requests[0]["continuation"]
+        return str(self.view.gold or "") if target is None else str(target)
+
+
+@dataclass(slots=True)
+class Task:
+    """A benchmark, or a group of one, under its name there."""
+
+    name: str
+    result: Result
+    aggregate: Mapping[str, Mapping[str, Any]]
+    samples: list[Sample] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
+
+    def numbered(self) -> Iterator[tuple[int, Sample]]:
+        """Yield the samples with their numbers: those at the end of their ids where these differ, else their places."""
+        ends = [re.search(r"\d+$", one.record.example) for one in self.samples]
+        numbers = [int(one[0]) for one in ends if one is not None]
+        own = len(set(numbers)) == len(ends)
+        return zip(numbers if own else range(len(ends)), self.samples, strict=True)
+
+    def score(self, sample: Sample, metric: str) -> float | None:
+        """Return the score of an item that a metric is made of: a perplexity's is the log-probability."""
+        return sample.record.scores.get(aggregation_of(self.aggregate, metric).of)
+
+
+def tasks_of(summary: Summary, checkpoint: str, samples: Iterable[Sample]) -> list[Task]:
+    """Return the tasks of a checkpoint with their samples, a benchmark before its groups."""
+    own = [result for result in summary.results if result.checkpoint == checkpoint]
+    declared = {one.name: one.aggregate for one in summary.declarations}
+    found = {
+        (one.benchmark, one.group): Task(
+            _named(task_name(one)), one, declared.get(base_name(one.benchmark), {})
+        )
+        for one in own
+    }
+    for (benchmark, group), task in found.items():
+        if group is not None and (benchmark, None) in found:
+            found[benchmark, None].parts.append(task.name)
+    for sample in samples:
+        key = sample.record.benchmark, sample.record.group
+        found.get(key, found[key[0], None]).samples.append(sample)
+    whole = {name: place for place, (name, group) in enumerate(found) if group is None}
+    return [found[key] for key in sorted(found, key=lambda key: (whole.get(key[0], 0), key[1] is not None))]
+
+
+def _named(task: str) -> str:
+    return {ours: theirs for theirs, ours in OURS.items()}.get(task, task)
+
+
+# Since 0.4
+
+
+def new_files(summary: Summary, checkpoint: str, samples: Iterable[Sample]) -> Files:
+    """Return the files of one checkpoint in today's form."""
+    tasks = tasks_of(summary, checkpoint, samples)
+    stamp = _began(summary).isoformat().replace(":", "-")
+    folder = sanitized(checkpoint)
+    files: Files = {f"{folder}/results_{stamp}.json": finite(_results(summary, checkpoint, tasks))}
+    for task in tasks:
+        if task.samples:
+            name = task.name if file_name(task.name) == task.name else re.sub(r"\W", "_", task.name)
+            files[f"{folder}/samples_{name}_{stamp}.jsonl"] = "".join(_lines(task))
+    return files
+
+
+def sanitized(name: str) -> str:
+    """Return a model's name as a folder has it."""
+    return re.sub(r'["<>:/|\\?*\[\]]+', "__", name)
+
+
+def _results(summary: Summary, checkpoint: str, tasks: Sequence[Task]) -> dict[str, Any]:
+    info = next((one for one in summary.checkpoints if one.get("name") == checkpoint), {})
+    settings = summary.manifest.get("settings", {})
+    values = {task.name: _values(task) for task in tasks}
+    groups = {task.name: values[task.name] for task in tasks if task.parts}
+    chat = any(task.result.template in ("chat", "mixed") for task in tasks)
+    return {
+        "results": values,
+        **({"groups": groups} if groups else {}),
+        "group_subtasks": {task.name: task.parts for task in tasks if task.result.group is None},
+        "configs": {task.name: _config(task) for task in tasks if not task.parts},
+        "versions": {task.name: task.result.version for task in tasks},
+        "n-shot": {task.name: task.result.shots for task in tasks},
+        "higher_is_better": {task.name: _directions(task) for task in tasks},
+        "n-samples": {
+            task.name: {"original": task.result.of or task.result.scored, "effective": task.result.scored}
+            for task in tasks
+            if not task.parts
+        },
+        "config": {
+            "model": info.get("engine", "touchstone"),
+            "model_args": f"pretrained={info.get('path', checkpoint)}",
+            "model_num_parameters": info.get("parameters"),
+            "batch_size": settings.get("batch") or "auto",
+            "device": settings.get("device"),
+            "limit": settings.get("limit"),
+            "bootstrap_iters": 0,
+            "gen_kwargs": None,
+            "random_seed": settings.get("seed"),
+            "fewshot_seed": settings.get("seed"),
+        },
+        "date": _began(summary).timestamp(),
+        "exported_by": f"pytest-touchstone, run {summary.run_id}",
+        "task_hashes": {
+            task.name: _hash("".join(map(_hashes, task.samples))) for task in tasks if task.samples
+        },
+        "model_source": info.get("engine", "touchstone"),
+        "model_name": checkpoint,
+        "model_name_sanitized": sanitized(checkpoint),
+        "system_instruction": None,
+        "fewshot_as_multiturn": chat,
+        "chat_template": "the checkpoint's own" if chat else None,
+        "max_length": info.get("seq_len"),
+        "total_evaluation_time_seconds": str(sum(task.result.seconds for task in tasks if not task.parts)),
+    }
+
+
+def _values(task: Task) -> dict[str, Any]:
+    """Return the metrics of a task with their errors; one that is undefined is left out."""
+    values: dict[str, Any] = {"alias": task.result.group or task.name, "sample_len": task.result.scored}
+    for name, metric in task.result.metrics.items():
+        if metric.value is not None:
+            base, kind = filtered(name)
+            values[f"{base},{kind}"] = metric.value
+            values[f"{base}_stderr,{kind}"] = "N/A" if metric.stderr is None else metric.stderr
+    return values
+
+
+def filtered(metric: str) -> tuple[str, str]:
+    """Return the metric and the filter behind one of our names: ``exact_match`` and ``strict-match``."""
+    for kind, ending in FILTERS.items():
+        if ending and metric.endswith(ending) and metric != ending:
+            return metric.removesuffix(ending), kind
+    return metric, "none"
+
+
+def _config(task: Task) -> dict[str, Any]:
+    result, kinds = task.result, task.samples[0].kinds if task.samples else []
+    several = len(kinds) > 1 and set(kinds) == {"Loglikelihood"}
+    return {
+        "task": task.name,
+        "dataset_path": result.dataset.name,
+        "num_fewshot": result.shots,
+        "output_type": "multiple_choice"
+        if several
+        else _OUTPUTS.get(kinds[0] if kinds else "", "generate_until"),
+        "metric_list": [
+            {"metric": base} for base in dict.fromkeys(filtered(one)[0] for one in result.metrics)
+        ],
+        "metadata": {"version": result.version, "dataset_sha256": result.dataset.sha256},
+    }
+
+
+def _directions(task: Task) -> dict[str, bool]:
+    return {
+        filtered(name)[0]: aggregation_of(task.aggregate, name).higher_is_better
+        for name in task.result.metrics
+    }
+
+
+def _lines(task: Task) -> Iterator[str]:
+    """Yield a line per sample and filter, in the order of the filters."""
+    filters: dict[str, list[str]] = {}
+    for name in task.result.metrics:
+        filters.setdefault(filtered(name)[1], []).append(name)
+    for kind, names in filters.items():
+        for number, sample in task.numbered():
+            line = {"doc_id": number, **_line(task, sample, kind, names)}
+            yield json.dumps(line, ensure_ascii=False, default=str) + "\n"
+
+
+def _line(task: Task, sample: Sample, kind: str, names: Sequence[str]) -> dict[str, Any]:
+    scores = {filtered(name)[0]: task.score(sample, name) for name in names}
+    scores = {name: score for name, score in scores.items() if score is not None}
+    arguments = [_arguments(request) for request in sample.requests]
+    return {
+        "doc": dict(sample.row),
+        "target": sample.target,
+        "arguments": {
+            f"gen_args_{number}": {f"arg_{place}": one for place, one in enumerate(given)}
+            for number, given in enumerate(arguments)
+        },
+        "resps": [_responses(answer) for answer in sample.answers],
+        "filtered_resps": _filtered_responses(sample, kind),
+        "filter": kind,
+        "metrics": [*scores],
+        "doc_hash": sample.record.row,
+        "prompt_hash": _hash(_prompt(sample)),
+        "target_hash": _hash(sample.target),
+        "example": sample.record.example,
+        **scores,
+    }
+
+
+def _arguments(request: Mapping[str, Any]) -> list[Any]:
+    if "continuation" in request:
+        return [request["context"], request["continuation"]]
+    if "prompt" in request:
+        told = {"until": request["stop"], "max_gen_toks": request["max_new_tokens"]}
+        told |= {"do_sample": request["temperature"] > 0, "temperature": request["temperature"]}
+        return [request["prompt"], told | {"top_p": request["top_p"]}]
+    return [request["text"]]
+
+
+def _responses(answer: Mapping[str, Any]) -> list[Any]:
+    """Return an answer as text in nested lists, one for each repeat."""
+    if "samples" in answer:
+        return [one["text"] for one in answer["samples"]]
+    if "is_greedy" in answer:
+        return [[str(answer["logprob"]), str(answer["is_greedy"])]]
+    if "candidates" in answer:
+        return [one["text"] for one in answer["candidates"][:SHOWN]]
+    return [str(answer.get("logprob", answer.get("reason", "")))]
+
+
+def _filtered_responses(sample: Sample, kind: str) -> list[Any]:
+    read = sample.view.extracted.get(_READ.get(kind, ""))
+    if read is not None or kind in _READ:
+        return ["[invalid]" if read is None else read]
+    return [responses[0] if responses else "" for responses in map(_responses, sample.answers)]
+
+
+def _prompt(sample: Sample) -> str:
+    return str(_arguments(sample.requests[0])[0]) if sample.requests else ""
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _hashes(sample: Sample) -> str:
+    return sample.record.row + _hash(_prompt(sample)) + _hash(sample.target)
+
+
+def _began(summary: Summary) -> datetime:
+    return datetime.fromtimestamp(float(summary.manifest.get("began") or 0.0))
+
+
+# Before 0.4
+
+
+def old_files(summary: Summary, checkpoint: str, samples: Iterable[Sample]) -> Files:
+    """Return the files of one checkpoint in the form before 0.4, whose files have one number of shots each."""
+    tasks = [task for task in tasks_of(summary, checkpoint, samples) if not task.parts]
+    shots = list(dict.fromkeys(task.result.shots for task in tasks))
+    info = next((one for one in summary.checkpoints if one.get("name") == checkpoint), {})
+    settings = summary.manifest.get("settings", {})
+    folder = sanitized(checkpoint)
+    files: Files = {}
+    for number in shots:
+        same = {_old_name(task): task for task in tasks if task.result.shots == number}
+        name = f"{folder}.json" if len(shots) == 1 or not number else f"{folder}-{number}shot.json"
+        files[name] = finite(
+            {
+                "results": {task: _old_values(one) for task, one in same.items()},
+                "versions": {task: one.result.version for task, one in same.items()},
+                "config": {
+                    "model": info.get("engine", "touchstone"),
+                    "model_args": f"pretrained={checkpoint}",
+                    "num_fewshot": number,
+                    "batch_size": settings.get("batch"),
+                    "device": settings.get("device"),
+                    "no_cache": bool(settings.get("no_cache")),
+                    "limit": settings.get("limit"),
+                    "bootstrap_iters": 0,
+                    "description_dict": {},
+                },
+            }
+        )
+        for task, one in same.items():
+            if one.samples:
+                rows = [{"doc_id": place, **_written_out(one, item)} for place, item in one.numbered()]
+                files[f"{folder}/{task}_write_out_info.json"] = rows
+    return files
+
+
+def _old_name(task: Task) -> str:
+    if task.name.startswith("mmlu_") and task.result.group is not None:
+        return f"hendrycksTest-{task.result.group}"
+    return task.name
+
+
+def _old_values(task: Task) -> dict[str, float]:
+    values = {}
+    for name, metric in task.result.metrics.items():
+        if metric.value is not None:
+            values[name] = metric.value
+        if metric.value is not None and metric.stderr is not None:
+            values[f"{name}_stderr"] = metric.stderr
+    return values
+
+
+def _written_out(task: Task, sample: Sample) -> dict[str, Any]:
+    """Return an item as ``--write_out`` wrote it: prompts, answers, the truth, and the scores as text."""
+    row: dict[str, Any] = {}
+    for number, request in enumerate(sample.requests):
+        row[f"prompt_{number}"] = "".join(one for one in _arguments(request) if isinstance(one, str))
+    for number, answer in enumerate(sample.answers):
+        said = _responses(answer)
+        row[f"logit_{number}"] = (
+            float(answer["logprob"]) if "logprob" in answer else (said[0] if said else "")
+        )
+    row["truth"] = (
+        int(sample.target) if sample.target.isdecimal() and len(sample.kinds) > 1 else sample.target
+    )
+    scores = {name: task.score(sample, name) for name in task.result.metrics}
+    return row | {name: str(score) for name, score in scores.items() if score is not None}
+
+
+EXPORTS: Final[dict[str, Callable[[Summary, str, Iterable[Sample]], Files]]] = {
+    "lm-eval": new_files,
+    "lm-eval-0.3": old_files,
+}
+"""The forms by the name that ``touchstone export --to`` takes."""

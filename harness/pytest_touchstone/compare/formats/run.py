@@ -1,0 +1,90 @@
+"""Runs of this harness as candidates: one per checkpoint, with their items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.compare.candidate import Candidate, Entry
+from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.results.item_scores import Lines, read_scores
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult, entries_of, saved_of
+from pytest_touchstone.results.summary import SUMMARY, Metric, Summary, load_summary
+
+
+class RunFolder:
+    """The folder of a run that ended."""
+
+    name = "run"
+    patterns = ()
+
+    def sniff(self, path: Path) -> bool:
+        """Return whether it has a summary."""
+        return (path / SUMMARY).is_file()
+
+    def read(self, path: Path, sizes: Mapping[str, int]) -> Table:
+        """Read summary and journal."""
+        del sizes  # a run has its items
+        return Table(tuple(read_run(path)))
+
+
+def read_run(folder: Path) -> list[Candidate]:
+    """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
+    summary = load_summary(folder)
+    found = read_scores(folder)
+    entries = entries_of(summary, {place: one.items for place, one in found.items()})
+    return _candidates(summary, entries, folder, {place: one.lines for place, one in found.items()})
+
+
+def candidates_of(summary: Summary, records: Iterable[Record], folder: Path) -> list[Candidate]:
+    """The checkpoints of a run by its summary and records, one record per item."""
+    return _candidates(summary, saved_of(summary, records), folder)
+
+
+def _candidates(
+    summary: Summary,
+    entries: Iterable[tuple[StoredResult, ItemScores]],
+    folder: Path,
+    lines: Mapping[tuple[str, str], Lines] = MappingProxyType({}),
+) -> list[Candidate]:
+    found: dict[str, Candidate] = {}
+    for saved, items in entries:
+        candidate = found.setdefault(
+            saved.checkpoint,
+            Candidate(
+                name=saved.checkpoint, origin=f"run {summary.run_id}", about=about(saved.checkpoint_info)
+            ),
+        )
+        own = lines.get((saved.checkpoint, saved.benchmark))
+        candidate.entries[saved.benchmark] = Entry(saved, items, folder, own)
+    for row in summary.composites:
+        if row["checkpoint"] in found:
+            found[row["checkpoint"]].composites[row["name"]] = _composite(row)
+    return list(found.values())
+
+
+def _composite(row: Mapping[str, Any]) -> Metric:
+    sizes = {part["benchmark"]: part["n"] for part in row["parts"]}
+    names = ("name", "value", "low", "high", "stderr", "method", "why")
+    return Metric(**{name: row.get(name) for name in names}, n=sum(sizes.values()))  # type: ignore[arg-type]
+
+
+def about(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a checkpoint's row that are shown beside its name."""
+    given = {
+        "series": info.get("series"),
+        "step": step_of_row(info),
+        "epoch": info.get("epoch"),
+        "seq_len": info.get("seq_len"),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def answers_of(saved: StoredResult) -> Path | None:
+    """The run's folder of a saved result, or the file of samples of an imported one, while it is there."""
+    place = Path(saved.directory)
+    return place if saved.directory and place.exists() else None

@@ -1,0 +1,226 @@
+"""Result files by task, one per checkpoint, as comparison scripts of fine-tuning studies read them.
+
+    {"model": NAME, "results": {TASK: {METRIC: value, METRIC_stderr: value, "samples": n}}}
+
+``samples`` may be missing: then the number of items is read off the standard error where only one fits, else not known.
+A task that is the whole of others in the file (its items are theirs together) is left out: its parts are compared.
+
+A task is a benchmark; the subjects of MMLU are tasks named ``mmlu_SUBJECT``, the groups of any other benchmark
+``BENCHMARK_GROUP``. A value that is undefined is null. ``of`` is how many items the task has with this data, ``mark``
+says when the values are over fewer, or over a sample; ``template`` is "chat" where texts were asked for through a chat
+template, else "plain". ``higher_is_better`` has ``{TASK: {METRIC: false}}`` for metrics that are better when lower.
+``not_valid``, where it is there, says why the values of a task must not be believed. ``checkpoint_info`` may have the
+checkpoint's ``series``, ``step`` or ``global_step``, ``epoch`` and ``seq_len``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeGuard
+
+from pytest_touchstone.compare.candidate import (
+    Candidate,
+    Entry,
+    Source,
+    published_entry,
+    told_by_file,
+    told_by_path,
+)
+from pytest_touchstone.compare.formats.base import Table, json_content, read_json
+from pytest_touchstone.compare.formats.run import about
+from pytest_touchstone.compare.formats.task_metrics import (
+    TaskMetrics,
+    metrics_of,
+    primary_of,
+    scale_notes,
+    scales_of,
+)
+from pytest_touchstone.core.aggregation import aggregation_of, mean
+from pytest_touchstone.core.files import SCHEMA, file_name
+from pytest_touchstone.results.summary import Result, Summary, finite
+
+_AVERAGE: Final = re.compile(r"all|overall|average|avg|mean|(.*[|:])?_average([|:].*)?", re.IGNORECASE)
+_DATED: Final = re.compile(r"\d{4}-\d\d-\d\d")
+MMLU_GROUPS: Final = ("mmlu_stem", "mmlu_humanities", "mmlu_social_sciences", "mmlu_other")
+"""Tasks that are named like a subject of MMLU, and are several."""
+
+
+class TaskFile:
+    """One file per checkpoint, by task."""
+
+    name = "task_json"
+    patterns = ("*_results.json",)
+
+    def sniff(self, path: Path) -> bool:
+        """Return whether it has a table per task."""
+        return is_task_file(json_content(path))
+
+    def read(self, path: Path, sizes: Mapping[str, int]) -> Table:
+        """Read the checkpoint."""
+        return Table((read_task_file(path, sizes),))
+
+    def write(self, summary: Summary, taken: Container[str]) -> dict[str, Any]:
+        """Return a file per checkpoint; one that has the name of a benchmark gets the prefix ``checkpoint-``."""
+        found = {}
+        for checkpoint in dict.fromkeys(result.checkpoint for result in summary.results):
+            name = f"{file_name(checkpoint)}_results.json"
+            found[f"checkpoint-{name}" if name in taken else name] = finite(by_task(summary, checkpoint))
+        return found
+
+
+def table_of(value: object) -> Mapping[str, Any]:
+    """The value where it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def newest(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The results by task; of those that are nested by the date of a run, the newest run's."""
+    found = dict(results)
+    for task, values in results.items():
+        if values and all(_DATED.match(key) and isinstance(one, Mapping) for key, one in values.items()):
+            found[task] = values[max(values)]
+    return found
+
+
+def averages(results: Iterable[str]) -> set[str]:
+    """The tasks that are averages by their names, such as ``all`` and ``mmlu:_average``, of others in the file."""
+    names = list(results)
+    found = {name for name in names if _AVERAGE.fullmatch(name)}
+    return found if len(found) < len(names) else set()
+
+
+def is_task_file(content: object) -> TypeGuard[Mapping[str, Any]]:
+    """Return whether this is the content of a file by task, or of lm-evaluation-harness."""
+    return (
+        isinstance(content, Mapping)
+        and isinstance(content.get("results"), Mapping)
+        and all(isinstance(one, Mapping) for one in content["results"].values())
+    )
+
+
+def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
+    """The candidate of a file by task. Raises ``DataError`` naming a value that is no number."""
+    source, content = read_json(path)
+    return read_tasks(content, path, source, sizes)
+
+
+def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Mapping[str, int]) -> Candidate:
+    """The candidate of the content of such a file. Raises as ``read_task_file``."""
+    name = str(content.get("model") or file_stem(path))
+    info = table_of(content.get("checkpoint_info"))
+    told = told_by_path(str(info.get("path") or name)) or told_by_file(path, name)
+    known = told | _about(info)
+    entries, left_out, read = {}, list[str](), dict[str, TaskMetrics]()
+    results, directions = newest(content["results"]), table_of(content.get("higher_is_better"))
+    wholes, scales = _wholes(results), None if "schema" in content else scales_of(results)
+    for task, values in results.items():
+        if task in wholes:
+            left_out.append(f"{path.name}: {task} is left out, {wholes[task]} are compared")
+            continue
+        found = metrics_of(
+            values,
+            where=f"{path}, {task}",
+            task=task,
+            n=values.get("samples", values.get("num_total")),
+            default=sizes.get(task),
+            scales=scales,
+        )
+        read[task] = found
+        if not found.metrics:
+            left_out += [] if found.unknown else [f"{path.name}: {task} has no values"]
+            continue
+        saved = published_entry(
+            task,
+            found.metrics,
+            primary=primary_of(task, found.metrics),
+            source=source,
+            name=name,
+            about=known,
+            aggregate=found.aggregate | _declared(table_of(directions.get(task)), found.metrics),
+            of=values["of"] if isinstance(values.get("of"), int) else None,
+            mark=values["mark"] if isinstance(values.get("mark"), str) else None,
+            invalid=str(values["not_valid"]) if values.get("not_valid") else None,
+        )
+        entries[task] = Entry(saved=saved)
+    left_out += scale_notes(path.name, read)
+    return Candidate(name=name, origin=path.name, about=known, entries=entries, notes=tuple(left_out))
+
+
+def _about(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The known facts of the checkpoint, as far as they are of the right kind."""
+    return {
+        name: value
+        for name, value in about(info).items()
+        if isinstance(value, str if name == "series" else (int, float)) and not isinstance(value, bool)
+    }
+
+
+def _declared(directions: Mapping[str, Any], metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The aggregations of metrics that the file declares lower-is-better."""
+    lower = [name for name in metrics if directions.get(name) is False]
+    return {name: mean(name, higher_is_better=False).plain() for name in lower}
+
+
+def file_stem(path: Path) -> str:
+    """The file's name without the ending that all result files have."""
+    return re.sub("(_eval)?_results$", "", path.stem)
+
+
+def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The tasks whose items are those of several other tasks together, with words for these."""
+    found = dict.fromkeys(averages(results), "the others")
+    for task, values in results.items():
+        stem = "mmlu" if task.startswith("mmlu") else task
+        parts = [
+            other
+            for other in results
+            if other != task and other.startswith(f"{stem}_") and other not in MMLU_GROUPS
+        ]
+        sizes = [results[part].get("samples") for part in parts]
+        known = [size for size in sizes if isinstance(size, int)]
+        if len(parts) > 1 and len(known) == len(parts) and sum(known) == values.get("samples"):
+            found[task] = f"its {len(parts)} parts"
+    if "mmlu" in found:  # with all subjects there, each group is made of some of them
+        found |= dict.fromkeys((name for name in MMLU_GROUPS if name in results), "its subjects")
+    return found
+
+
+def by_task(summary: Summary, checkpoint: str) -> dict[str, Any]:
+    """The results of one checkpoint in this form."""
+    own = [result for result in summary.results if result.checkpoint == checkpoint]
+    lower = {task_name(one): names for one in own if (names := _lower(summary, one))}
+    return {
+        "schema": SCHEMA,
+        "model": checkpoint,
+        "run_id": summary.run_id,
+        "results": {task_name(result): _numbers(result) for result in own},
+        **({"higher_is_better": lower} if lower else {}),
+    }
+
+
+def _lower(summary: Summary, result: Result) -> dict[str, bool]:
+    """The metrics that are better when lower; readers know perplexities by their names."""
+    declared = next((one.aggregate for one in summary.declarations if one.name == result.benchmark), {})
+    ways = {name: aggregation_of(declared, name) for name in result.metrics}
+    return {name: False for name, how in ways.items() if not how.higher_is_better and how.by != "perplexity"}
+
+
+def task_name(result: Result) -> str:
+    """``mmlu_SUBJECT`` for a subject of MMLU, else the benchmark with its group."""
+    if result.group is None:
+        return result.benchmark
+    stem = "mmlu" if result.benchmark.startswith("mmlu") else result.benchmark
+    return f"{stem}_{result.group}"
+
+
+def _numbers(result: Result) -> dict[str, float | int | str | None]:
+    numbers: dict[str, float | int | str | None] = {}
+    for name, metric in result.metrics.items():
+        numbers[name] = metric.value
+        numbers[f"{name}_stderr"] = metric.stderr
+    known: dict[str, int | str | None]
+    known = {"of": result.of, "mark": result.mark, "template": result.template, "not_valid": result.invalid}
+    known |= {"unsandboxed": result.unsandboxed, "weak_tests": len(result.weak_tests)}
+    return {**numbers, "samples": result.scored, **{name: value for name, value in known.items() if value}}

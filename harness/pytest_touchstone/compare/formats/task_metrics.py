@@ -1,0 +1,200 @@
+"""The metrics of one task in a results file, with their errors and numbers of items, by this harness's names.
+
+    METRIC                          METRIC
+    METRIC,none                     METRIC
+    exact_match,strict-match        exact_match_strict
+    exact_match,flexible-extract    exact_match_flexible
+    METRIC,FILTER                   METRIC_FILTER
+
+and METRIC_stderr, METRIC_stderr,FILTER for their errors. Larger must be better: a perplexity gets the mean
+log-probability beside it, -ln(perplexity) with the error by the delta method, and is compared by that. Other metrics
+that are better when lower are left out, and so are numbers that count something. Per cent become shares (``scales``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from pytest_touchstone.compare.candidate import inferred_items, published
+from pytest_touchstone.compare.formats.scales import PER_CENT, Written, divisor_of, mixed_names
+from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.core.text import listed
+from pytest_touchstone.results.summary import Metric
+
+_FAMILIES: Final = (
+    ("kobest_hellaswag_masked", ("acc",)),
+    *((name, ("acc_norm",)) for name in ("hellaswag", "kobest_hellaswag", "piqa", "openbookqa")),
+    ("ifeval", ("prompt_level_strict_acc",)),
+    ("arc_challenge", ("acc_norm",)),
+    ("gsm8k", ("exact_match_flexible", "exact_match", "exact_match_strict")),
+    ("drop", ("f1",)),
+)
+"""The scorers of a task that begins so, the best first, where that is not the first of ``_USUAL`` that the file has.
+The best is the primary metric of this harness's own benchmark."""
+
+_USUAL: Final = (
+    "math_verify",  # every task that has it has others too, which are stricter about the form
+    "acc",
+    "exact_match",
+    "exact_match_flexible",
+    "f1",
+    "pass@1",
+    "pass_at_1",
+    "real@1",
+    "lambada@1",
+    "acc_norm",
+)
+FILTERS: Final = {"none": "", "strict-match": "_strict", "flexible-extract": "_flexible"}
+PERPLEXITIES: Final = ("ppl", "perplexity", "word_perplexity", "byte_perplexity")
+_LESS_IS_BETTER: Final = (
+    *("bits_per_byte", "brier_score", "mse", "rmse", "mae", "wer", "cer", "ter", "loss"),
+    *("likelihood_difference", "pct_stereotype"),  # crows_pairs
+)
+_STDERR: Final = "_stderr"
+_NO_METRICS: Final = (
+    *("samples", "of", "mark", "template", "alias", "sample_len", "name"),
+    *("not_valid", "unsandboxed", "weak_tests"),
+)
+_COUNTS: Final = re.compile(
+    r"(num|n|count)(_.*)?|total|solved(_avg)?|.*_(num|count|total|std|std_err|stddev)"
+)
+"""Numbers beside the metrics: how many, and the spread of repeats, which is no error over items (Evalchemy)."""
+
+
+class TaskMetrics(NamedTuple):
+    """The metrics by name, the aggregations of those that are not means, the names of those that were written in per
+    cent, and texts on those whose scale is not known."""
+
+    metrics: dict[str, Metric]
+    aggregate: dict[str, dict[str, str]]
+    per_cent: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+class Scales(NamedTuple):
+    """The known facts of a file's scales: the metrics that are above 1 somewhere (``scales.mixed_names``), and
+    whether lm-evaluation-harness wrote it."""
+
+    mixed: frozenset[str] = frozenset()
+    lm_eval: bool = False
+
+
+def primary_of(task: str, metrics: Collection[str]) -> str:
+    """The metric by which a task is judged: of several scorers the one that judges this harness's own benchmark. A
+    filter that only takes programs out of a text (``pass@1_create_test``) makes no other scorer."""
+    own = next((scorers for family, scorers in _FAMILIES if _is_of(task, family)), ())
+    wanted = (*own, *_USUAL)
+    plain = {_unfiltered(name): name for name in reversed([*metrics])} | {name: name for name in metrics}
+    return next((plain[name] for name in wanted if name in plain), next(iter(metrics)))
+
+
+def _is_of(task: str, family: str) -> bool:
+    """Return whether the task has the family's name, perhaps with more after it: ``gsm8k_cot``,
+    ``arc_challenge_chat``."""
+    return re.fullmatch(rf"{family}([_-].*)?", task) is not None
+
+
+def _unfiltered(name: str) -> str:
+    """``pass@1`` for ``pass@1_create_test``; any other name as it is."""
+    return re.sub(r"^(pass@\d+|pass_at_\d+)_.*$", r"\1", name)
+
+
+def metric_name(key: str) -> str:
+    """A key of a results file by this harness's names; ``acc_stderr,none`` is ``acc_stderr``."""
+    name, _, filtered = key.partition(",")
+    end = FILTERS.get(filtered, f"_{filtered}") if filtered else ""
+    if name.endswith(_STDERR):
+        return f"{name.removesuffix(_STDERR)}{end}{_STDERR}"
+    return name + end
+
+
+def metrics_of(
+    values: Mapping[str, Any],
+    *,
+    where: str,
+    task: str = "",
+    n: object = None,
+    default: int | None = None,
+    less_is_better: frozenset[str] = frozenset(),
+    scales: Scales | None = None,
+) -> TaskMetrics:
+    """The metrics of one task; values that are not numbers are left out. ``n`` is the number of items that the file
+    gives, ``default`` stands in for it. Without ``scales`` values are taken as they are. Raises ``DataError`` where
+    ``n`` is none.
+    """
+    items = _count(n, where) or default or 0
+    metrics: dict[str, Metric] = {}
+    aggregate: dict[str, dict[str, str]] = {}
+    per_cent, unknown = list[str](), list[str]()
+    for name, one in written(task, values, items):
+        if scales is not None and _COUNTS.fullmatch(one.name):
+            continue
+        if one.name in PERPLEXITIES:
+            if one.value > 0:
+                mean = f"{name}_logprob"
+                relative = None if one.error is None else one.error / one.value
+                metrics[mean] = published(mean, -math.log(one.value), stderr=relative, n=items)
+                metrics[name] = published(name, one.value, stderr=one.error, n=items)
+                aggregate[name] = {"by": "perplexity", "of": mean}
+        elif one.name not in less_is_better and one.name not in _LESS_IS_BETTER:
+            divisor = divisor_of(one, mixed=one.name in scales.mixed, lm_eval=scales.lm_eval) if scales else 1
+            if divisor is None:
+                unknown.append(f"{name} {one.value:g}")
+                continue
+            per_cent += [name] if divisor == PER_CENT else []
+            value, error = one.value / divisor, None if one.error is None else one.error / divisor
+            metrics[name] = published(name, value, stderr=error, n=items or inferred_items(value, error) or 0)
+    most = max((one.n for one in metrics.values()), default=0)
+    sized = {name: replace(one, n=one.n or most) for name, one in metrics.items()}
+    return TaskMetrics(sized, aggregate, tuple(per_cent), tuple(unknown))
+
+
+def scales_of(results: Mapping[str, Mapping[str, Any]], *, lm_eval: bool = False) -> Scales:
+    """The known facts of the scales of a file of somebody else's."""
+    return Scales(
+        mixed_names(one for task, values in results.items() for _, one in written(task, values)), lm_eval
+    )
+
+
+def scale_notes(file: str, found: Mapping[str, TaskMetrics]) -> list[str]:
+    """Notes on the scales of a file's metrics, by task."""
+    texts = {
+        "written in per cent, taken as shares": {task: one.per_cent for task, one in found.items()},
+        "left out, as neither a share nor surely in per cent": {
+            task: one.unknown for task, one in found.items()
+        },
+    }
+    return [
+        f"{file}: {text}: {listed(named)}"
+        for text, by_task in texts.items()
+        if (named := [f"{task} {' '.join(names)}" for task, names in by_task.items() if names])
+    ]
+
+
+def written(task: str, values: Mapping[str, Any], n: int = 0) -> Iterator[tuple[str, Written]]:
+    """Yield the numbers of a task that are metrics, by this harness's names, with their errors."""
+    keys = {metric_name(key): (key, value) for key, value in values.items()}
+    for name, (key, value) in keys.items():
+        found, base = _finite(value), key.partition(",")[0]
+        if name in _NO_METRICS or name.endswith(_STDERR) or found is None:
+            continue
+        yield name, Written(task, base, found, _finite(keys.get(f"{name}{_STDERR}", ("", None))[1]), n)
+
+
+def _finite(value: object) -> float | None:
+    """The number; None for NaN, infinities and values that are not numbers."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _count(n: object, where: str) -> int | None:
+    if n is None:
+        return None
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise DataError(f"{where}: {n!r} is no number of items; give a whole number")
+    return n

@@ -1,0 +1,181 @@
+"""The changes of a run against the best so far, metric by metric, as measured and without a verdict.
+
+The best so far of a metric is the best value among the saved results of earlier runs that are whole, asked alike and
+of the same items, one per checkpoint. A composite is compared with the best composite of a checkpoint that has all
+parts. The gate says whether a change is more than chance, and how much of a best value is luck.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pytest_touchstone.compare.baselines import comparable, one_each, worth
+from pytest_touchstone.core.aggregation import Aggregation, mean
+from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
+from pytest_touchstone.results.store_entry import StoredResult, composites_of
+
+
+class Change(NamedTuple):
+    """One metric of one checkpoint: its value, the best so far and whose that is, out of ``of`` checkpoints; ``change``
+    in points, or in the metric's own unit. A perplexity's points are those of its log-probabilities, which are better
+    when higher. ``other_model`` says what else the best so far is, where it is not the same kind of model."""
+
+    checkpoint: str
+    benchmark: str
+    metric: str
+    value: float
+    best: float
+    change: float
+    unit: str
+    against: str
+    run_id: str
+    of: int
+    higher_is_better: bool = True
+    other_model: str = ""
+
+
+class _Earlier:
+    """The results of earlier runs. Checkpoints of a series that were asked alike share one search: there may be
+    hundreds of either."""
+
+    def __init__(self, results: Sequence[StoredResult], named: Sequence[StoredResult]) -> None:
+        self._results = results
+        self._named = named
+        self._alike: dict[str, list[StoredResult]] = {}
+        self._best: dict[tuple[str, str], tuple[StoredResult, int] | None] = {}
+        self._composites: dict[tuple[str, ...], tuple[float, StoredResult, int] | None] = {}
+
+    def best(self, saved: StoredResult, metric: str) -> tuple[StoredResult, int] | None:
+        """The best so far by the metric, and out of how many checkpoints."""
+        key = _way(saved), metric
+        if key not in self._best:
+            known = [
+                one for one in one_each(self._comparable(saved), metric) if worth(one, metric) > -math.inf
+            ]
+            best = max(known, key=lambda one: worth(one, metric), default=None)
+            self._best[key] = None if best is None else (best, len(known))
+        return self._best[key]
+
+    def best_composite(
+        self, composite: Composite, mine: Mapping[str, StoredResult]
+    ) -> tuple[float, StoredResult, int] | None:
+        """The best composite so far, the first of its results, and out of how many checkpoints."""
+        parts = {name: mine[name] for name in composite.benchmarks}
+        key = (composite.name, *map(_way, parts.values()))
+        if key not in self._composites:
+            sets = composite_sets({name: self._comparable(saved) for name, saved in parts.items()})
+            valued = [(composite_value(composite, values_of(one)), one[0]) for one in sets]
+            known = [(value, saved) for value, saved in valued if value is not None]
+            best = max(known, key=lambda one: one[0], default=None)
+            self._composites[key] = None if best is None else (*best, len(known))
+        return self._composites[key]
+
+    def _comparable(self, saved: StoredResult) -> list[StoredResult]:
+        way = _way(saved)
+        if way not in self._alike:
+            named = [one for one in self._named if one.benchmark == saved.benchmark]
+            self._alike[way] = named or comparable(saved, self._results)
+        return self._alike[way]
+
+
+def _way(saved: StoredResult) -> str:
+    """The key by which ``comparable`` tells results apart."""
+    named = [saved.benchmark, saved.run_id, saved.began, saved.items_sha256, saved.published]
+    return json.dumps([*named, saved.conditions], sort_keys=True)
+
+
+def changes_of(
+    results: Iterable[StoredResult], earlier: Sequence[StoredResult], named: Sequence[StoredResult] = ()
+) -> list[Change]:
+    """The changes of every metric and composite of a run, where there is anything to compare with. ``named`` are
+    results of somebody's file, which stand for the best so far of their benchmarks."""
+    mine: dict[str, dict[str, StoredResult]] = {}
+    for saved in results:
+        if saved.complete:
+            mine.setdefault(saved.checkpoint, {})[saved.benchmark] = saved
+    known = _Earlier(earlier, named)
+    found = []
+    for checkpoint, same in mine.items():
+        changes = [_of_metric(saved, metric, known) for saved in same.values() for metric in saved.metrics]
+        changes += [
+            _of_composite(composite, checkpoint, same, known) for composite in composites_of(same.values())
+        ]
+        found += [change for change in changes if change is not None]
+    return found
+
+
+def _of_metric(saved: StoredResult, metric: str, earlier: _Earlier) -> Change | None:
+    value = saved.metrics[metric].value
+    known = earlier.best(saved, metric)
+    if value is None or known is None:
+        return None
+    best, of = known
+    before = best.metrics[metric].value
+    assert before is not None
+    how = saved.aggregation(metric)
+    change, unit = _moved(value, before, how)
+    better = how.higher_is_better or how.by == "perplexity"
+    name = (saved.benchmark, metric)
+    found = Change(
+        saved.checkpoint, *name, value, before, change, unit, best.checkpoint, best.run_id, of, better
+    )
+    return found._replace(other_model=other_model(saved, best))
+
+
+SAME_SIZE: Final = 1.2
+"""The factor between the parameters of two checkpoints up to which they may be one model: adapters add some."""
+
+
+def other_model(mine: StoredResult, other: StoredResult) -> str:
+    """Return what the other's model is, ``llama, 135M parameters``, where that is known to differ; else nothing."""
+    own, its = mine.checkpoint_info, other.checkpoint_info
+    kinds = [str(one.get("model_type") or "") for one in (own, its)]
+    sizes = [int(one.get("parameters") or 0) for one in (own, its)]
+    apart = all(kinds) and kinds[0] != kinds[1]
+    apart = apart or (all(sizes) and max(sizes) > SAME_SIZE * min(sizes))
+    size = f"{sizes[1] / 1e6:,.3g}M parameters" if sizes[1] else ""
+    return ", ".join(filter(None, (kinds[1], size))) if apart else ""
+
+
+def _moved(value: float, before: float, how: Aggregation) -> tuple[float, str]:
+    if how.by == "perplexity" and value > 0 and before > 0:
+        return 100 * math.log(before / value), "points"
+    if not how.unit and all(0 <= one <= 1 for one in (value, before)):
+        return 100 * (value - before), "points"
+    return value - before, how.unit
+
+
+def _of_composite(
+    composite: Composite, checkpoint: str, mine: Mapping[str, StoredResult], earlier: _Earlier
+) -> Change | None:
+    value = composite_value(composite, values_of(mine.values()))
+    known = None if value is None else earlier.best_composite(composite, mine)
+    if value is None or known is None:
+        return None
+    before, best, of = known
+    moved = _moved(value, before, mean(COMPOSITE))
+    name = (composite.name, COMPOSITE)
+    apart = other_model(next(iter(mine.values())), best)
+    return Change(
+        checkpoint, *name, value, before, *moved, best.checkpoint, best.run_id, of, other_model=apart
+    )
+
+
+def values_of(results: Iterable[StoredResult]) -> dict[tuple[str, str], float | None]:
+    """All values by benchmark and metric."""
+    return {
+        (saved.benchmark, name): metric.value for saved in results for name, metric in saved.metrics.items()
+    }
+
+
+def composite_sets(by_benchmark: Mapping[str, Sequence[StoredResult]]) -> list[list[StoredResult]]:
+    """For each checkpoint that has all of the benchmarks its result on each, the best by the primary metric."""
+    keyed = [
+        {saved.checkpoint_key: saved for saved in one_each(same, same[0].primary)} if same else {}
+        for same in by_benchmark.values()
+    ]
+    common = [key for key in keyed[0] if all(key in one for one in keyed[1:])] if keyed else []
+    return [[one[key] for one in keyed] for key in common]

@@ -1,0 +1,279 @@
+"""``[tool.touchstone.gate]`` -> what a gate is to do.
+
+    [tool.touchstone.gate]
+    mode = "plain"                # what --gate alone means: plain, or strict (fails also where it is inconclusive)
+    baseline = "best"             # as --baseline
+    metric = "score"              # as --eval-gate-metric; several: metrics = ["real@1", "real@5"]
+    allow = ["shots"]             # as --eval-baseline-allow
+    margin = 0.01                 # a loss up to this is no reason to fail: 0.01 is one point
+    alpha = 0.05                  # chance of a false alarm over all benchmarks together, in either direction
+    pooled = false                # true: the verdict on all items together may fail the gate too
+
+    [tool.touchstone.gate.benchmarks.real_coref]
+    metric = "real@1"             # compared by this metric instead of its primary one; or metrics = [...]
+    margin = 0.02                 # its own
+    max_drop = 0.05               # fails at any larger drop of the measured value, certain or not
+    floors = ["real@1 >= 0.60"]   # fails below, whatever the baseline
+
+margin, alpha, max_drop and the bounds of floors are shares: 0.05, or as a text "5%". Per cent are hundredths of the
+metric, that is points; never per cent of the baseline.
+
+A file given with --eval-gate-config has the same tables, or the keys of [tool.touchstone.gate] at its top. What is not
+known is refused, with the nearest name there is.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.core.composite import Composite
+from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.reading import read_toml
+from pytest_touchstone.core.text import did_you_mean, listed
+from pytest_touchstone.results.summary import base_name
+from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, ROUNDING
+
+MODES: Final = ("plain", "strict")
+KEYS: Final = ("mode", "baseline", "metric", "metrics", "allow", "margin", "alpha", "pooled", "benchmarks")
+OWN_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
+
+TABLE: Final = "tool.touchstone.gate"
+
+OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+DIGITS: Final = 4
+_FLOOR: Final = re.compile(
+    r"\s*(?P<metric>\S+?)\s*(?P<how>>=|<=|>|<)\s*(?P<bound>[-+]?\d*\.?\d+(e[-+]?\d+)?%?)\s*"
+)
+_NUMBER: Final = re.compile(r"([-+]?\d*\.?\d+(?:e[-+]?\d+)?)(%?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """A bound that a metric's value must keep: ``real@1 >= 0.6``, ``perplexity <= 20``. ``percent``: it was written
+    as ``60%``."""
+
+    metric: str
+    how: str
+    bound: float
+    percent: bool = False
+
+    @property
+    def text(self) -> str:
+        """The bound as a person writes it."""
+        return f"{self.metric} {self.how} {self.bound:.12g}"
+
+    def holds(self, value: float) -> bool:
+        """Return whether the value keeps it; one that misses the bound by no more than rounding is at it."""
+        at_bound = math.isclose(value, self.bound, rel_tol=ROUNDING, abs_tol=ROUNDING)
+        return OPERATORS[self.how](self.bound if at_bound else value, self.bound)
+
+    def shown(self, value: float) -> str:
+        """The value with as many digits as tell it from the bound."""
+        digits = (n for n in range(DIGITS, 12) if f"{value:.{n}g}" != f"{self.bound:.{n}g}")
+        return f"{value:.{next(digits, DIGITS)}g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkRules:
+    """The rules for one benchmark beside the general ones; None, or empty, where nothing is."""
+
+    metrics: tuple[str, ...] = ()
+    margin: float | None = None
+    max_drop: float | None = None
+    floors: tuple[Floor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateConfig:
+    """The settings of a gate. With ``mode`` None verdicts are shown, and the exit code does not depend on them."""
+
+    mode: str | None = None
+    baseline: str = "best"
+    metrics: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    margin: float = MARGIN
+    alpha: float = ALPHA
+    pooled: bool = False
+    sequential: bool = False
+    benchmarks: Mapping[str, BenchmarkRules] = field(default_factory=dict)
+    composites: tuple[Composite, ...] = ()
+    """The known composites: those of the run and of its baselines, not of the configuration."""
+
+    def composite_of(self, name: str) -> Composite | None:
+        """The composite of this name, if there is one."""
+        return next((one for one in self.composites if one.name == name), None)
+
+    @property
+    def plain_metrics(self) -> list[str]:
+        """The gate's metrics that are not composites."""
+        return [name for name in self.metrics if self.composite_of(name) is None]
+
+    def own(self, benchmark: str) -> BenchmarkRules:
+        """The rules for this benchmark. For ``styled[polite]``, a result for one value of a parameter, they are its
+        own rules, else those for ``styled``."""
+        return self.benchmarks.get(benchmark) or self.benchmarks.get(base_name(benchmark), BenchmarkRules())
+
+    def margin_of(self, benchmark: str) -> float:
+        """The benchmark's own margin, or that of all."""
+        own = self.own(benchmark).margin
+        return self.margin if own is None else own
+
+    @property
+    def floors(self) -> bool:
+        """Return whether any metric has a bound to keep."""
+        return any(one.floors for one in self.benchmarks.values())
+
+
+def read_gate_config(path: Path, *, required: bool) -> GateConfig:
+    """The plan that a TOML file has; unless ``required`` an empty one where it has none or is not there.
+
+    Raises ``GateError`` naming the file, the key and the value.
+    """
+    try:
+        tables = read_toml(path)
+    except (OSError, UnicodeDecodeError) as error:
+        if not required and isinstance(error, FileNotFoundError):
+            return GateConfig()
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise GateError(f"cannot read {shown_path(path)}: {reason}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise GateError(f"{path} is no TOML: {error}") from None
+    whole = "tool" not in tables and required and path.name != "pyproject.toml"
+    table = tables if whole else _inside(tables, TABLE.split("."), str(path))
+    if required and not table:
+        raise GateError(f"{path} has no [{TABLE}]; give a file that has one, or its keys at the top")
+    return gate_config_of(table, f"{path}" if whole else f"{path}: [{TABLE}]")
+
+
+def gate_config_of(table: Mapping[str, Any], where: str) -> GateConfig:
+    """The plan of a table; raises ``GateError``, beginning with ``where``, for anything that is not known."""
+    check_names(table, KEYS, where, "key")
+    found: dict[str, Any] = {}
+    found |= {key: _text(table, key, where) for key in ("mode", "baseline") if key in table}
+    if (mode := found.get("mode", "plain")) not in MODES:
+        raise GateError(f"{where}: {mode!r} is no mode; use {' or '.join(MODES)}")
+    found["metrics"] = _metrics(table, where)
+    if "allow" in table:
+        found["allow"] = tuple(_texts(table, "allow", where))
+    if "margin" in table:
+        found["margin"] = _share(table, "margin", where, least=0.0)
+    if "alpha" in table:
+        found["alpha"] = _share(table, "alpha", where)
+    if "pooled" in table:
+        found["pooled"] = _switch(table, "pooled", where)
+    own = table.get("benchmarks", {})
+    if not isinstance(own, Mapping) or not all(isinstance(one, Mapping) for one in own.values()):
+        raise GateError(f"{where}: benchmarks is {own!r}; give a table for each: [{TABLE}.benchmarks.NAME]")
+    found["benchmarks"] = {name: _own(one, f"{where}, benchmarks.{name}") for name, one in own.items()}
+    return GateConfig(**found)
+
+
+def parse_floor(text: str, where: str) -> Floor:
+    """``METRIC >= NUMBER``, with >=, >, <= or <, the number as ``0.6`` or ``60%``; raises ``GateError``."""
+    found = _FLOOR.fullmatch(text)
+    if found is None:
+        raise GateError(
+            f"{where}: {text!r} is no floor; write METRIC >= NUMBER, such as 'acc >= 0.6' or 'acc >= 60%'"
+        )
+    bound = number_of(found["bound"])
+    if bound is None:
+        raise GateError(f"{where}: {text!r} is no floor: its bound is too large")
+    return Floor(found["metric"], found["how"], bound, found["bound"].endswith("%"))
+
+
+def number_of(text: str) -> float | None:
+    """The number in a text, ``60%`` as 0.6; None where that is no finite number."""
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return None
+    value = float(Decimal(found[1]) / 100) if found[2] else float(found[1])
+    return value if math.isfinite(value) else None
+
+
+def check_names(names: Iterable[str], known: Iterable[str], where: str, what: str) -> None:
+    """Raises ``GateError`` naming the first that is not known, the nearest one, and those that there are, of many the
+    first few."""
+    there = list(known)
+    for name in names:
+        if name not in there:
+            hint = did_you_mean(str(name), there)
+            raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {listed(there)}")
+
+
+def _own(table: Mapping[str, Any], where: str) -> BenchmarkRules:
+    check_names(table, OWN_KEYS, where, "key")
+    return BenchmarkRules(
+        metrics=_metrics(table, where),
+        margin=_share(table, "margin", where, least=0.0) if "margin" in table else None,
+        max_drop=_share(table, "max_drop", where, least=0.0) if "max_drop" in table else None,
+        floors=tuple(parse_floor(text, where) for text in _texts(table, "floors", where)),
+    )
+
+
+def _metrics(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """The names in ``metric`` or ``metrics``, each once."""
+    if "metric" in table and "metrics" in table:
+        raise GateError(f"{where}: both metric and metrics are given; leave metric out")
+    if "metric" in table:
+        return (_text(table, "metric", where),)
+    found = _texts(table, "metrics", where)
+    if "metrics" in table and not all(found or [""]):
+        raise GateError(f"{where}: metrics is {table['metrics']!r}; name at least one metric")
+    return tuple(dict.fromkeys(found))
+
+
+def _inside(tables: Mapping[str, Any], names: Iterable[str], where: str) -> Mapping[str, Any]:
+    for name in names:
+        tables = tables.get(name, {})
+        if not isinstance(tables, Mapping):
+            raise GateError(f"{where}: {name} of [{TABLE}] is no table")
+    return tables
+
+
+def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+    value = table[key]
+    if not isinstance(value, str) or not value:
+        raise GateError(f"{where}: {key} is {value!r}; give a text")
+    return value
+
+
+def _switch(table: Mapping[str, Any], key: str, where: str) -> bool:
+    value = table[key]
+    if not isinstance(value, bool):
+        raise GateError(f"{where}: {key} is {value!r}; give true or false")
+    return value
+
+
+def _texts(table: Mapping[str, Any], key: str, where: str) -> list[str]:
+    value = table.get(key, [])
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise GateError(f"{where}: {key} is {value!r}; give a list of texts")
+    return listed
+
+
+def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | None = None) -> float:
+    """A number below 1, above 0 or from ``least`` up, or such a share in per cent, as a text."""
+    value = table[key]
+    share = number_of(value) if isinstance(value, str) and value.endswith("%") else value
+    if isinstance(share, bool) or not isinstance(share, (int, float)):
+        raise GateError(f'{where}: {key} is {value!r}; give a number, such as 0.05, or a text "5%"')
+    if not (0 < share < 1 or share == least):
+        points = isinstance(value, (int, float)) and 1 < value < 100  # as the user may have meant it
+        meant = f'; {value} points are {value / 100:g}, or "{value}%"' if points else ""
+        raise GateError(f"{where}: {key} is {value}; give a share below 1: 0.01 is one point{meant}")
+    return float(share)

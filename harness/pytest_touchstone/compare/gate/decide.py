@@ -1,0 +1,486 @@
+"""Results of a run, baselines and a plan -> a ``GateResult``.
+
+Each checkpoint's benchmarks and metrics are judged together, as one family. A line fails where its verdict is
+"worse"; for a strict gate also where it is inconclusive, or nothing was compared for lack of items. It fails where
+the measured value is below the baseline's by more than max_drop, and where a floor is not kept. It is not valid where
+the result is not whole, or could not be compared with a baseline that should have been there.
+
+``--eval-gate-metric`` and ``metrics`` name one metric or several. Each is a line of every benchmark that has it,
+compared with the best by that metric; a benchmark that has none of them goes by its primary metric and says so. A
+composite is a line of its own, compared with the checkpoint whose composite is the best; where nothing but composites
+is named, that checkpoint is the baseline of the composite's benchmarks too. All lines of a checkpoint are corrected
+together.
+
+All items of a checkpoint together have a line, too (``pooled``). It decides nothing unless the plan says so; then it is
+one more of the lines that are corrected together.
+
+A ``GateLine`` has the findings about one benchmark: its verdict, and the reasons to fail or not to believe it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find, incomplete
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
+from pytest_touchstone.compare.gate.result import STRICT, BaselineRef, GateLine, GateResult
+from pytest_touchstone.compare.items import score_name
+from pytest_touchstone.compare.judge import Compared, Judged, Weighed, compare, compare_composite, judge
+from pytest_touchstone.compare.pooled import POOLED, Part, Pooled, pool
+from pytest_touchstone.compare.prompts import OTHER, changed_text
+from pytest_touchstone.core.composite import COMPOSITE, Composite
+from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.core.text import listed
+from pytest_touchstone.results.store_entry import StoredResult, composites_of
+from pytest_touchstone.results.summary import base_name
+from pytest_touchstone.statistics.power import design_of_comparison
+from pytest_touchstone.statistics.verdicts import ROUNDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One checkpoint's results: entries by benchmark, and its composites' values by name."""
+
+    checkpoint: str
+    entries: Mapping[str, Entry]
+    composites: Mapping[str, float | None]
+
+
+def cases_of(entries: Sequence[Entry], composites: Sequence[Mapping[str, Any]]) -> list[Case]:
+    """A run's results by checkpoint."""
+    return [
+        Case(
+            checkpoint=name,
+            entries={entry.saved.benchmark: entry for entry in entries if entry.saved.checkpoint == name},
+            composites={one["name"]: one["value"] for one in composites if one["checkpoint"] == name},
+        )
+        for name in dict.fromkeys(entry.saved.checkpoint for entry in entries)
+    ]
+
+
+class Early(NamedTuple):
+    """A verdict that was settled before all items were asked, and its baseline."""
+
+    found: BaselineChoice
+    judged: Judged
+
+
+def decide(
+    cases: Sequence[Case],
+    source: BaselineSource,
+    plan: GateConfig,
+    early: Mapping[tuple[str, str], Early] = MappingProxyType({}),
+) -> GateResult:
+    """The result of the gate over all checkpoints; ``early`` has the verdicts that are settled already, by checkpoint
+    and benchmark. Raises ``GateError`` for a metric that was asked for and that no result has."""
+    results = [entry.saved for case in cases for entry in case.entries.values()]
+    plan = replace(plan, composites=tuple(composites_of([*results, *source.saved])))
+    if known := dict.fromkeys(metric for saved in results for metric in saved.metrics):
+        named = [*known, *(one.name for one in plan.composites)]
+        check_names(plan.metrics, named, "--eval-gate-metric", "metric")
+    judged = [judge_case(case, source, plan, early) for case in cases]
+    lines = [line for found, _ in judged for line in found]
+    lines += _floors_not_run(cases, plan)
+    nothing = source.kind == "run" and all(line.state == "absent" for line in lines)
+    return GateResult(
+        mode=plan.mode,
+        baseline=source.name,
+        margin=plan.margin,
+        alpha=plan.alpha,
+        lines=tuple(lines),
+        pooled=tuple(line for _, line in judged if line is not None),
+        notes=(*_left_out(cases, source, lines), *_other_prompts(lines)),
+        fault=f"{source.name} has no result of any benchmark of this run" if nothing else None,
+    )
+
+
+def judge_case(
+    case: Case, source: BaselineSource, plan: GateConfig, early: Mapping[tuple[str, str], Early]
+) -> tuple[list[GateLine], GateLine | None]:
+    """The lines of one checkpoint: one per benchmark and metric, then one per composite. Then the line of all items
+    together, which is among the others where it may fail the gate."""
+    settled = {name: early[key] for name in case.entries if (key := (case.checkpoint, name)) in early}
+    keys = [(name, metric) for name, entry in case.entries.items() for metric in metrics_of(entry, plan)]
+    found = {
+        (name, metric): settled[name].found
+        if name in settled
+        else _find(case.entries[name], source, plan, metric)
+        for name, metric in keys
+    }
+    composites = [one for name in plan.metrics if (one := plan.composite_of(name)) is not None]
+    wholes = [_whole(case, composite, source, plan) for composite in composites]
+    compared = _compare(case, wholes, found, settled, plan)
+    pooled = None if settled else _pool(case, found, compared, plan)
+    if pooled is not None and plan.pooled:
+        compared[pooled.name, POOLED] = pooled.compared
+    own = {key: margin for key in compared if (margin := plan.own(key[0]).margin) is not None}
+    judged = judge(compared, margin=plan.margin, margins=own, alpha=plan.alpha)
+    judged |= {key: settled[key[0]].judged for key in keys if key[0] in settled}
+    lines = [
+        benchmark_line(
+            case.entries[name],
+            metric,
+            found[name, metric],
+            judged.get((name, metric)),
+            plan,
+            early=name in settled,
+        )
+        for name, metric in keys
+    ]
+    lines += [
+        composite_line(
+            _plain_composite(case, one.composite),
+            one.found,
+            judged.get((one.composite.name, COMPOSITE)),
+            plan,
+        )
+        for one in wholes
+    ]
+    whole = _pooled_line(case, pooled, judged, plan) if pooled is not None else None
+    lines += [whole] if whole is not None and plan.pooled else []
+    return lines + _composite_floors(case, plan), whole
+
+
+def _pool(
+    case: Case,
+    found: Mapping[tuple[str, str], BaselineChoice],
+    compared: Mapping[tuple[str, str], Compared],
+    plan: GateConfig,
+) -> Pooled | None:
+    """All items of the valid benchmarks that are compared, by the first metric of each."""
+    parts: dict[str, Part] = {}
+    for (name, metric), one in found.items():
+        if one.state == "chosen" and not case.entries[name].saved.invalid:
+            mine = compared[name, metric]
+            parts.setdefault(name, Part(metric, case.entries[name], one.baselines, mine))
+    return pool(parts, level=1 - plan.alpha)
+
+
+def _pooled_line(
+    case: Case, pooled: Pooled, judged: Mapping[tuple[str, str], Judged], plan: GateConfig
+) -> GateLine:
+    """The line of all items together; where it decides nothing it is a test of its own, and has no reason to fail."""
+    key = (pooled.name, POOLED)
+    mine = judged.get(key) or judge({key: pooled.compared}, margin=plan.margin, alpha=plan.alpha)[key]
+    line = GateLine(checkpoint=case.checkpoint, benchmark=pooled.name, metric=POOLED, verdict=None, why="")
+    line = composite_line(line, BaselineChoice(state="chosen", baselines=pooled.baselines), mine, plan)
+    if wrong := [name for name, entry in case.entries.items() if entry.saved.invalid]:
+        line = replace(line, notes=(*line.notes, f"without {listed(wrong)}, NOT VALID"))
+    return line if plan.pooled else replace(line, fails=(), notes=(*line.notes, SHOWN))
+
+
+def _find(entry: Entry, source: BaselineSource, plan: GateConfig, metric: str) -> BaselineChoice:
+    if source.kind == "none":
+        return BaselineChoice(state="absent", reason="compared with no baseline")
+    if not entry.items.examples:
+        return BaselineChoice(state="refused", reason="no item was scored")
+    return find(entry, source, metric=metric, allow=plan.allow)
+
+
+def _compare(
+    case: Case,
+    wholes: Sequence[_Whole],
+    found: dict[tuple[str, str], BaselineChoice],
+    settled: Mapping[str, Early],
+    plan: GateConfig,
+) -> dict[tuple[str, str], Compared]:
+    """The comparisons that can be made, by benchmark and metric; where only composites are asked for, their benchmarks
+    go with the checkpoint that the first of them chose."""
+    level = 1 - plan.alpha
+    compared: dict[tuple[str, str], Compared] = {}
+    # Of several composites with a benchmark the first counts.
+    by_benchmark = {name: one for one in reversed(wholes) for name in one.parts}
+    together = {} if plan.plain_metrics else by_benchmark
+    for key in [key for key, one in found.items() if one.state == "chosen" and key[0] not in settled]:
+        name, metric = key
+        chosen = None
+        if (whole := together.get(name)) is not None and whole.compared is not None:
+            found[key] = replace(found[key], baselines=whole.parts[name])
+            chosen = whole.compared.chosen
+        compared[key] = compare(case.entries[name], found[key].baselines, metric, chosen=chosen, level=level)
+    return compared | {
+        (one.composite.name, COMPOSITE): one.compared for one in wholes if one.compared is not None
+    }
+
+
+# Composites
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A composite, its baselines, those of each of its benchmarks in the same order, and the comparison."""
+
+    composite: Composite
+    found: BaselineChoice
+    parts: Mapping[str, tuple[Entry, ...]]
+    compared: Compared | None = None
+
+
+def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateConfig) -> _Whole:
+    """The comparison of a composite with the checkpoints that have all of its parts."""
+    names = composite.benchmarks
+    missing = [name for name in names if name not in case.entries]
+    if missing:
+        reason = f"{composite.name} needs {', '.join(missing)}, which was not run"
+        return _Whole(composite, BaselineChoice(state="refused", reason=reason), {})
+    entries = {name: case.entries[name] for name in names}
+    found = {name: _find(one, source, plan, one.saved.primary) for name, one in entries.items()}
+    for name, one in found.items():
+        if one.state != "chosen":
+            reason = f"{name}: {one.reason}" if one.reason else ""
+            return _Whole(composite, replace(one, reason=reason, notes=()), {})
+    keys = [{one.saved.checkpoint_key: one for one in found[name].baselines} for name in names]
+    common = [key for key in keys[0] if all(key in other for other in keys[1:])]
+    if not common:
+        reason = f"no saved checkpoint has all parts of {composite.name}"
+        return _Whole(composite, BaselineChoice(state="refused", reason=reason), {})
+    parts = {name: tuple(by_key[key] for key in common) for name, by_key in zip(names, keys, strict=True)}
+    weighed = [
+        Weighed(part.weight, part.metric, entries[part.benchmark], parts[part.benchmark])
+        for part in composite.parts
+    ]
+    part = next((one.part for one in found.values() if one.part), "")
+    return _Whole(
+        composite,
+        BaselineChoice(state="chosen", baselines=parts[names[0]], part=part),
+        parts,
+        compare_composite(composite.name, weighed, level=1 - plan.alpha),
+    )
+
+
+def _plain_composite(case: Case, composite: Composite) -> GateLine:
+    return GateLine(
+        checkpoint=case.checkpoint,
+        benchmark=composite.name,
+        metric=COMPOSITE,
+        verdict=None,
+        why="only its floors are checked; --eval-gate-metric compares it",
+        value=case.composites.get(composite.name),
+        state="absent",
+        about="; ".join(
+            f"{name}: {case.entries[name].saved.mark}"
+            for name in composite.benchmarks
+            if name in case.entries and case.entries[name].saved.mark
+        ),
+    )
+
+
+def _composite_floors(case: Case, plan: GateConfig) -> list[GateLine]:
+    """A line for each composite that has floors and is not compared."""
+    lines = []
+    for composite in plan.composites:
+        floors = plan.own(composite.name).floors
+        if composite.name not in plan.metrics and composite.name in case.composites and floors:
+            line, reasons = _plain_composite(case, composite), Reasons()
+            hold_floors({composite.name: line.value}, composite.name, floors, reasons)
+            lines.append(_reasoned(line, reasons))
+    return lines
+
+
+# What was asked for and is missing
+
+
+def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
+    """A line for each benchmark or composite that has floors and was not run."""
+    measured = {name for case in cases for name in (*case.entries, *case.composites)}
+    measured |= {base_name(name) for name in measured}
+    measured |= {one.name for one in plan.composites if one.name in plan.metrics}
+    return [
+        GateLine(
+            checkpoint=", ".join(case.checkpoint for case in cases),
+            benchmark=name,
+            metric=own.floors[0].metric,
+            verdict=None,
+            why="it has floors and was not run",
+            invalid=(f"floor {own.floors[0].text}: it was not measured in this run",),
+            state="absent",
+        )
+        for name, own in plan.benchmarks.items()
+        if own.floors and name not in measured
+    ]
+
+
+def _other_prompts(lines: Sequence[GateLine]) -> Iterable[str]:
+    """The notes on prompts that have changed, which a short report shows too."""
+    notes = (f"{line.benchmark}: {note}" for line in lines for note in line.notes if note.startswith(OTHER))
+    return dict.fromkeys(notes)
+
+
+def _left_out(cases: Sequence[Case], source: BaselineSource, lines: Sequence[GateLine]) -> list[str]:
+    """Benchmarks that the baselines have and this run has not."""
+    run = {name for case in cases for name in case.entries}
+    used = {(line.against.run_id, line.against.checkpoint) for line in lines if line.against is not None}
+    names = {
+        saved.benchmark
+        for saved in source.saved
+        if saved.complete and (source.kind == "run" or (saved.run_id, saved.checkpoint) in used)
+    }
+    missing = ", ".join(sorted(names - run))
+    return (
+        [f"the baseline has results of {missing}, which this run did not ask: not judged"] if missing else []
+    )
+
+
+SHOWN: Final = "shown only: with `pooled = true` it can fail the gate"
+
+FIRST: Final = "no baseline yet: this result is the first"
+
+
+@dataclass(slots=True)
+class Reasons:
+    """The reasons why a line fails, and why nothing can be said."""
+
+    fails: list[str] = field(default_factory=list)
+    invalid: list[str] = field(default_factory=list)
+
+
+def metrics_of(entry: Entry, plan: GateConfig) -> tuple[str, ...]:
+    """The metrics by which a benchmark is compared: its own in the plan, else those of the gate that it has, else the
+    primary one. Raises ``GateError`` where it lacks one of its own."""
+    saved = entry.saved
+    own = plan.own(saved.benchmark).metrics
+    if own and entry.items.examples:
+        for metric in own:
+            score_name(saved, metric)
+        return own
+    return tuple(metric for metric in plan.metrics if metric in saved.metrics) or (saved.primary,)
+
+
+def benchmark_line(
+    entry: Entry,
+    metric: str,
+    found: BaselineChoice,
+    judged: Judged | None,
+    plan: GateConfig,
+    *,
+    early: bool = False,
+) -> GateLine:
+    """The line of one metric of a benchmark; one that was settled ``early`` may have items that were not asked."""
+    saved = entry.saved
+    whole = replace(saved, skipped=0).complete if early else saved.complete
+    reasons = _reasons(found, plan, "" if whole else f"the result is not whole: {incomplete(saved)}")
+    if entry.items.examples:
+        others = metrics_of(entry, plan)
+        known = {key: one.value for key, one in saved.metrics.items()}
+        # Each floor once: with its own metric, or with the first.
+        mine = [
+            floor
+            for floor in plan.own(saved.benchmark).floors
+            if floor.metric == metric or (floor.metric not in others and metric == others[0])
+        ]
+        hold_floors(known, saved.benchmark, mine, reasons)
+    how = saved.aggregation(metric)
+    notes = (
+        *found.notes,
+        *([f"values are means of {how.of}, by which {metric} is compared"] * (how.by != "mean")),
+        *([] if how.higher_score_is_better else [f"lower is better for {metric}"]),
+        *_without(saved, plan),
+        *dict.fromkeys(filter(None, (changed_text(one, entry) for one in found.baselines))),
+    )
+    line = GateLine(
+        checkpoint=saved.checkpoint,
+        benchmark=saved.benchmark,
+        metric=metric,
+        verdict=None,
+        why=found.reason or FIRST,
+        value=saved.metrics[metric].value,
+        notes=notes,
+        state=found.state,
+        part=found.part,
+        early=early,
+        about=saved.about,
+    )
+    return _reasoned(line if judged is None else _with_verdict(line, judged, found, plan, reasons), reasons)
+
+
+def _without(saved: StoredResult, plan: GateConfig) -> list[str]:
+    """The note on a benchmark that has none of the metrics that were asked for."""
+    named = plan.plain_metrics
+    if not named or plan.own(saved.benchmark).metrics or any(one in saved.metrics for one in named):
+        return []
+    return [f"{saved.benchmark} has no {' or '.join(named)}: judged by {saved.primary}, its primary metric"]
+
+
+def composite_line(
+    line: GateLine, found: BaselineChoice, judged: Judged | None, plan: GateConfig
+) -> GateLine:
+    """The line of a composite; ``line`` has its names and value."""
+    reasons = _reasons(found, plan)
+    line = replace(line, why=found.reason or FIRST, state=found.state, part=found.part)
+    line = line if judged is None else _with_verdict(line, judged, found, plan, reasons)
+    hold_floors({line.benchmark: line.value}, line.benchmark, plan.own(line.benchmark).floors, reasons)
+    return _reasoned(line, reasons)
+
+
+def _reasons(found: BaselineChoice, plan: GateConfig, flaw: str = "") -> Reasons:
+    """The reasons that the baseline and a flaw of the result give."""
+    fails = [STRICT] if found.state == "apart" and plan.mode == "strict" else []
+    return Reasons(fails, [flaw or found.reason] if flaw or found.state == "refused" else [])
+
+
+def hold_floors(
+    known: Mapping[str, float | None], name: str, floors: Iterable[Floor], reasons: Reasons
+) -> None:
+    """Note every floor that is not kept, or that the data leave open; raises ``GateError`` for an unknown metric."""
+    for floor in floors:
+        if floor.metric not in known:
+            raise GateError(f"floor {floor.text!r} of {name}: no such metric; it has {', '.join(known)}")
+        value = known[floor.metric]
+        if value is None:
+            reasons.invalid.append(f"floor {floor.text}: the metric is undefined in this run")
+        elif not floor.holds(value):
+            reasons.fails.append(f"floor {floor.text}: it is {floor.shown(value)}")
+
+
+def _reasoned(line: GateLine, reasons: Reasons) -> GateLine:
+    return replace(line, fails=tuple(reasons.fails), invalid=tuple(reasons.invalid))
+
+
+def _with_verdict(
+    line: GateLine, judged: Judged, found: BaselineChoice, plan: GateConfig, reasons: Reasons
+) -> GateLine:
+    compared, verdict = judged.compared, judged.verdict
+    comparison, baseline = compared.comparison, found.baselines[compared.chosen].saved
+    if verdict.kind == "worse":
+        reasons.fails.append("worse")
+    if plan.mode == "strict" and verdict.kind == "inconclusive":
+        reasons.fails.append(STRICT)
+    most, moved = plan.own(line.benchmark).max_drop, compared.as_measured.difference
+    gain = compared.as_measured.oriented.difference
+    if most is not None and gain is not None and gain < -most - ROUNDING:
+        word = "dropped" if compared.as_measured.higher_is_better else "rose"
+        reasons.fails.append(f"{word} by {-100 * gain:.2f} points as measured; max_drop is {100 * most:g}")
+    return replace(
+        line,
+        verdict=verdict.kind,
+        why=verdict.why,
+        value=line.value if comparison.new is None else comparison.new,
+        against=BaselineRef(
+            checkpoint=baseline.checkpoint,
+            run_id=baseline.run_id,
+            step=baseline.step,
+            measured=compared.measured,
+            shrunk=compared.shrunk,
+            runs=compared.runs,
+            candidates=compared.candidates,
+        ),
+        difference=comparison.difference,
+        as_measured=moved,
+        low=comparison.low,
+        high=comparison.high,
+        p=comparison.p,
+        p_adjusted=verdict.p_adjusted,
+        family=verdict.family,
+        n=comparison.n,
+        margin=verdict.margin,
+        alpha=verdict.alpha,
+        design=None
+        if compared.identical or line.early
+        else design_of_comparison(compared.as_measured, runs=max(1, compared.candidates)),
+        items=verdict.items,
+        method=comparison.method,
+    )

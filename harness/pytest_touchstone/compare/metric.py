@@ -1,0 +1,275 @@
+"""The comparison of two results on one benchmark by one metric.
+
+By items where at least half of the smaller result's are in the other too, with the same id and the same row; else by
+totals, as runs on different items. Means over groups (``acc_macro``) have no items of their own and go by totals.
+
+The comparison of two totals depends on what is known of them:
+
+    both numbers of items, and errors as those of right and wrong items (or none)    shares: score test, Newcombe
+    both numbers of items and errors                                                 means: Welch
+    both errors                                                                      normal approximation
+    otherwise                                                                        the difference alone
+
+A mean of scores within [0, 1] varies most where all are 0 or 1. Taking it as a share when its error is not known
+claims too little rather than too much, unless items share a text, which a table does not say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any, Final, NamedTuple
+
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.formats.task_metrics import primary_of
+from pytest_touchstone.compare.items import AlignedScores, columns, rows_of, score_name
+from pytest_touchstone.compare.judge import Compared, compare
+from pytest_touchstone.compare.prompts import other_prompts
+from pytest_touchstone.core.conditions import asked_otherwise, differing
+from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.results.summary import Metric
+from pytest_touchstone.statistics.comparison import Comparison, undefined, z_quantile
+from pytest_touchstone.statistics.unpaired import Total, compare_means, compare_rates
+from pytest_touchstone.statistics.verdicts import Verdict
+
+HASHED: Final = 8
+"""The number of characters of a hash that are shown."""
+
+
+class Flips(NamedTuple):
+    """Ids of the items that the new run scores better, and worse."""
+
+    gained: tuple[str, ...]
+    lost: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricComparison:
+    """One metric of one benchmark in both results.
+
+    ``sizes`` are the numbers of items of the baseline and the new result that were compared, 0 where not known.
+    ``items`` says how many each has and how many are common, where both have them. ``identical``: every common item
+    scores the same in both. ``verdict`` is None for metrics that are shown beside the primary one.
+    """
+
+    benchmark: str
+    metric: str
+    primary: bool
+    compared: Compared
+    paired: bool
+    sizes: tuple[int, int]
+    items: tuple[int, int, int] | None = None
+    flips: Flips | None = None
+    identical: bool = False
+    verdict: Verdict | None = None
+
+    @property
+    def comparison(self) -> Comparison:
+        """Values, difference, interval and test."""
+        return self.compared.comparison
+
+    @property
+    def percent(self) -> float | None:
+        """The difference in per cent of the baseline's value; None where that is 0 or below."""
+        base, moved = self.comparison.baseline, self.comparison.difference
+        return None if base is None or moved is None or base <= 0 else 100 * moved / base
+
+
+def compare_metric(
+    baseline: Entry, new: Entry, metric: str, *, primary: bool, level: float
+) -> MetricComparison:
+    """The new result against the baseline's by a metric that both have."""
+    found = shared_columns(baseline, new, metric)
+    if found is not None:
+        compared = compare(new, [baseline], metric, level=level)
+        if conditions_apart(baseline, new):  # asked differently, the same scores are luck
+            compared = replace(compared, identical=False)
+        (before,), after = found.columns.baselines, found.columns.new
+        return MetricComparison(
+            benchmark=new.saved.benchmark,
+            metric=metric,
+            primary=primary,
+            compared=compared,
+            paired=True,
+            sizes=(found.counts[2], found.counts[2]),
+            items=found.counts,
+            flips=_flips(found.columns.names, before, after, compared.comparison.higher_is_better),
+            identical=before == after,
+        )
+    a, b = baseline.saved.metrics[metric], new.saved.metrics[metric]
+    comparison = replace(
+        compare_totals(a, b, benchmark=new.saved.benchmark, level=level),
+        higher_is_better=new.saved.aggregation(metric).higher_is_better,
+    )
+    return MetricComparison(
+        benchmark=new.saved.benchmark,
+        metric=metric,
+        primary=primary,
+        compared=compared_totals(metric, comparison),
+        paired=False,
+        sizes=(a.n, b.n),
+        items=_counts(baseline, new, metric),
+    )
+
+
+def conditions_apart(baseline: Entry, new: Entry) -> dict[str, tuple[Any, Any]]:
+    """The conditions that are known of both results and differ, the baseline's first."""
+    mine, other = baseline.saved.known, new.saved.known
+    known = baseline.items.examples and new.items.examples
+    found = asked_otherwise(mine, other) if known else differing(mine, other)
+    both = mine.keys() & other.keys()
+    if "seq_len" in found:  # a setting of None leaves the checkpoint its own
+        own = _seq_len(baseline), _seq_len(new)
+        found |= {"seq_len": own}
+        both = both if own[0] != own[1] else both - {"seq_len"}
+    if baseline.saved.published != new.saved.published:  # another program counts its versions by itself
+        both = both - {"version"}
+    if "shots" in found:  # another number of examples has other examples
+        both = both - {"few_shot"}
+    apart = {name: values for name, values in found.items() if name in both}
+    if not apart and (prompts := other_prompts(baseline, new)) is not None:
+        apart["prompts"] = prompts.hashes
+    return apart
+
+
+def _seq_len(entry: Entry) -> Any:
+    given = entry.saved.conditions.get("seq_len")
+    return entry.saved.checkpoint_info.get("seq_len") if given is None else given
+
+
+def condition_text(name: str, values: Sequence[Any]) -> str:
+    """``shots 0 and 5``; of hashes the beginnings, of tables what differs in them."""
+    first, second = values
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        parts = differing(first, second)
+        return ", ".join(condition_text(f"{name} {key}", pair) for key, pair in parts.items())
+    shown = [_shown(value) for value in values]
+    return f"{name} {' and '.join(shown)}"
+
+
+class Shared(NamedTuple):
+    """The items that two results share, and the numbers of items: each result's, common."""
+
+    columns: AlignedScores
+    counts: tuple[int, int, int]
+
+
+def shared_columns(baseline: Entry, new: Entry, metric: str) -> Shared | None:
+    """The scores that two results share by this metric; None where they are too few to pair."""
+    try:
+        score = score_name(new.saved, metric)
+    except GateError:  # a mean over groups
+        return None
+    found = columns(new.items, [baseline.items], score)
+    counts = (len(rows_of(baseline.items, score)), len(rows_of(new.items, score)), len(found.new))
+    return Shared(found, counts) if found.new and 2 * counts[2] >= min(counts[:2]) else None
+
+
+def _counts(baseline: Entry, new: Entry, metric: str) -> tuple[int, int, int] | None:
+    if not baseline.items.examples or not new.items.examples:
+        return None
+    a, b = rows_of(baseline.items, metric), rows_of(new.items, metric)
+    return (len(a), len(b), sum(a.get(name) == row for name, row in b.items()))
+
+
+def _flips(
+    names: Sequence[str], before: Sequence[float], after: Sequence[float], higher_is_better: bool
+) -> Flips:
+    moved = list(zip(names, before, after, strict=True))
+    up, down = (tuple(name for name, a, b in moved if sign * b > sign * a) for sign in (1, -1))
+    return Flips(up, down) if higher_is_better else Flips(down, up)
+
+
+def compared_totals(metric: str, comparison: Comparison) -> Compared:
+    """A comparison with one baseline in the form that is judged."""
+    base = comparison.baseline
+    return Compared(metric=metric, comparison=comparison, as_measured=comparison, measured=base, shrunk=base)
+
+
+def by_score(entry: Entry, metric: str) -> str:
+    """The metric by which another is compared: of a perplexity, the mean of its log-probabilities.
+
+    A metric whose score is no metric of the result is compared by itself.
+    """
+    how = entry.saved.aggregation(metric)
+    return metric if how.by == "mean" or how.of not in entry.saved.metrics else how.of
+
+
+def best_scorer(entry: Entry) -> str:
+    """The metric by which this result would be judged alone."""
+    saved = entry.saved
+    if not saved.published:
+        return by_score(entry, saved.primary)
+    return by_score(entry, primary_of(saved.benchmark, saved.metrics))
+
+
+def metric_of(entry: Entry, name: str) -> Metric | None:
+    """The metric of a result, None where it lacks the metric or its value."""
+    found = entry.saved.metrics.get(name)
+    return found if found is not None and found.value is not None else None
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, str) and len(value) == 64:
+        return value[:HASHED]
+    return str(value)
+
+
+CLOSE: Final = 0.02
+"""The largest relative difference of a written error from that of right and wrong items: errors are rounded."""
+
+
+def compare_totals(baseline: Metric, new: Metric, *, benchmark: str, level: float) -> Comparison:
+    """The new total against the baseline's; undefined where either has no value."""
+    a, b = baseline.value, new.value
+    if a is None or b is None:
+        return undefined((new if b is None else baseline).why or "no value", level=level)
+    if baseline.n and new.n and is_share(baseline) and is_share(new):
+        return compare_rates(a, baseline.n, b, new.n, level=level)
+    if baseline.stderr and new.stderr:  # an error of 0 is of too few items, or of a program that knew none
+        if baseline.n and new.n:
+            return compare_means(
+                Total(a, baseline.stderr, baseline.n), Total(b, new.stderr, new.n), level=level
+            )
+        return _by_errors(a, b, math.hypot(baseline.stderr, new.stderr), level)
+    sized = baseline.n and new.n
+    what = "numbers of items" if _bounded(a) and _bounded(b) and not sized else "standard errors"
+    remedy = f"; --items {benchmark}=N gives them" if what == "numbers of items" else ""
+    return _plain(a, b, level, f"{what} are not known{remedy}")
+
+
+def is_share(metric: Metric) -> bool:
+    """Return whether the value may be a share of right items, as far as its error tells; one of 0 tells nothing."""
+    value, error = metric.value, metric.stderr
+    if value is None or not _bounded(value):
+        return False
+    if not error:
+        return True
+    square = value * (1 - value)
+    errors = (math.sqrt(square / metric.n), math.sqrt(square / max(1, metric.n - 1)))
+    return any(math.isclose(error, one, rel_tol=CLOSE, abs_tol=1e-9) for one in errors)
+
+
+def _bounded(value: float) -> bool:
+    return 0 <= value <= 1
+
+
+def _by_errors(a: float, b: float, error: float, level: float) -> Comparison:
+    known = _plain(a, b, level, "numbers of items are not known: normal approximation on different items")
+    half = z_quantile(level) * error
+    return replace(
+        known,
+        low=b - a - half,
+        high=b - a + half,
+        stderr=error,
+        p=2 * NormalDist().cdf(-abs(b - a) / error),
+        method="z test of two means",
+    )
+
+
+def _plain(a: float, b: float, level: float, why: str) -> Comparison:
+    return replace(undefined(why, level=level), baseline=a, new=b, difference=b - a)

@@ -1,0 +1,292 @@
+"""Early stopping (``--eval-gate-sequential``): the items of a run that are not needed any more.
+
+A benchmark is asked in a drawn order, and stops once an interim analysis of a growing share of its items settles its
+verdict against the baselines. Where there is no baseline nothing stops. The first analysis waits until its items are
+scored: only then is it known whether the benchmark was asked through a chat template, and so which baselines it has.
+
+``statistics.sequential`` plans the analyses and decides at each. An analysis needs a score of every item so far; after
+an item that ended in error or was skipped there is no further one. Its decision depends on the items before it alone,
+so every process that has their records comes to the same end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.gate.config import GateConfig
+from pytest_touchstone.compare.gate.decide import Early, metrics_of
+from pytest_touchstone.compare.items import columns, score_name
+from pytest_touchstone.compare.judge import Compared, Judged, compare
+from pytest_touchstone.results.journal import Following, latest
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult, items_of, stored_result
+from pytest_touchstone.results.summary import Declaration, Metric
+from pytest_touchstone.statistics.sequential import Plan, Stop, cut, decide_at, item_order, plan_analyses
+from pytest_touchstone.statistics.verdicts import Verdict
+
+Series: TypeAlias = tuple[str, str]
+"""The names of a checkpoint and a benchmark: the subject of one verdict."""
+
+
+class InterimSchedule(NamedTuple):
+    """One checkpoint's items of one benchmark in the order in which they are asked: node ids, ids of the examples,
+    hashes of their rows. ``analyses`` are the numbers of items at the interim analyses, the last being all."""
+
+    items: list[str]
+    examples: list[str]
+    rows: list[str]
+    analyses: tuple[int, ...]
+
+
+def draw_schedule(
+    items: Sequence[str],
+    examples: Sequence[str],
+    rows: Sequence[str],
+    clusters: Sequence[Hashable | None],
+    *,
+    seed: int,
+) -> tuple[list[int], InterimSchedule]:
+    """The places of the items in their drawn order, and the schedule in that order."""
+    order = item_order(examples, clusters, seed=seed)
+    return order, InterimSchedule(
+        [items[which] for which in order],
+        [examples[which] for which in order],
+        [rows[which] for which in order],
+        cut([clusters[which] for which in order]),
+    )
+
+
+class Tail(Protocol):
+    """A journal that grows."""
+
+    def new(self) -> list[Record]:
+        """The records since the last call."""
+
+
+@dataclass(slots=True)
+class SequentialMonitor:
+    """The interim analyses of a run. ``courses`` has the order of each checkpoint's items of each benchmark; the
+    records come from the journal in the run's folder, or from another ``tail``."""
+
+    directory: RunDirectory
+    courses: Mapping[Series, InterimSchedule]
+    declarations: Mapping[str, Declaration]
+    source: BaselineSource
+    plan: GateConfig
+    tail: Tail | None = None
+    _analyses: dict[Series, InterimAnalyses | None] = field(default_factory=dict)
+    _records: dict[str, Record] = field(default_factory=dict)
+    _places: dict[str, tuple[Series, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for series, course in self.courses.items():
+            for place, item in enumerate(course.items):
+                self._places[item] = series, place
+
+    def settled(self, item: str) -> str | None:
+        """The reason why the item is not needed any more; None where it is."""
+        series, place = self._places.get(item, (None, 0))
+        if series is None or place < self.courses[series].analyses[0]:
+            return None
+        found = self._advance(series)
+        return found.text if found is not None and place >= found.stop.items else None
+
+    def stops(self) -> dict[Series, Settled]:
+        """The stop of each benchmark whose verdict an interim analysis has settled, the last one included."""
+        return {series: found for series in self.courses if (found := self._advance(series)) is not None}
+
+    def family(self, series: Series) -> int:
+        """The number of benchmarks of the checkpoint that share the chance of a false alarm: all that were
+        collected."""
+        return sum(checkpoint == series[0] for checkpoint, _ in self.courses)
+
+    def early(self) -> dict[Series, Early]:
+        """The verdicts that an interim analysis settled, and the baseline of each."""
+        return {
+            series: early_of(one, series[1], self.plan, self.family(series))
+            for series, one in self.stops().items()
+        }
+
+    def _advance(self, series: Series) -> Settled | None:
+        if (known := self._analyses.get(series)) is not None and known.settled is not None:
+            return known.settled
+        self._read()
+        if series not in self._analyses:
+            first = self.courses[series].items[: self.courses[series].analyses[0]]
+            records = [record for item in first if (record := self._records.get(item)) is not None]
+            if len(records) < len(first):
+                return None
+            self._analyses[series] = self._begin(series, records)
+        analyses = self._analyses[series]
+        return None if analyses is None else analyses.advance(self._records)
+
+    def _read(self) -> None:
+        if self.tail is None:
+            self.tail = Following(self.directory.path)
+        for item, record in latest(self.tail.new()).items():
+            if record.status != "lost" or item not in self._records:
+                self._records[item] = record
+
+    def _begin(self, series: Series, records: Sequence[Record]) -> InterimAnalyses | None:
+        """The interim analyses of a benchmark whose first items have these records; None where it has no baseline."""
+        saved = self._saved(series, records)
+        return interim_analyses(self.courses[series], saved, self.source, self.plan, self.family(series))
+
+    def _saved(self, series: Series, records: Sequence[Record]) -> StoredResult:
+        """The coming result, as far as it is known: without numbers."""
+        checkpoint, benchmark = series
+        declaration = self.declarations[benchmark]
+        manifest: dict[str, Any] = self.directory.read_manifest()
+        row: dict[str, Any] = next(
+            (one for one in manifest.get("checkpoints", ()) if one["name"] == checkpoint), {}
+        )
+        scores = dict.fromkeys(name for record in records for name in record.scores)
+        return stored_result(
+            declaration,
+            manifest,
+            row,
+            run_id=self.directory.run_id,
+            directory=str(self.directory.path),
+            checkpoint=checkpoint,
+            chat=any(record.chat for record in records),
+            metrics={name: _unknown(name) for name in (*scores, *declaration.aggregate)},
+            collected=len(self.courses[series].items),
+        )
+
+
+def interim_analyses(
+    course: InterimSchedule, saved: StoredResult, source: BaselineSource, plan: GateConfig, family: int
+) -> InterimAnalyses | None:
+    """The interim analyses of a benchmark in a gate over ``family`` of them; None where it has no baseline. ``saved``
+    is its coming result without numbers."""
+    new = Entry(saved, _all_items(course, saved))
+    metric = metrics_of(new, plan)[0]
+    found = find(new, source, metric=metric, allow=plan.allow)
+    if found.state != "chosen":
+        return None
+    analyses = plan_analyses(
+        course.analyses,
+        family=family,
+        margin=plan.margin_of(saved.benchmark),
+        alpha=plan.alpha,
+        strict=plan.mode == "strict",
+    )
+    return InterimAnalyses(course, analyses, saved, found, metric)
+
+
+def early_of(settled: Settled, benchmark: str, plan: GateConfig, family: int) -> Early:
+    """The verdict of a stop as the gate takes it."""
+    margin = plan.margin_of(benchmark)
+    return Early(settled.found, judged(settled, margin=margin, alpha=plan.alpha, family=family))
+
+
+def _all_items(course: InterimSchedule, saved: StoredResult) -> ItemScores:
+    """All the items of the course as if they had been scored, to find what has the same."""
+    count = len(course.items)
+    made_of = [saved.aggregation(name).of for name in saved.aggregate]
+    pairs = sorted(zip(course.examples, course.rows, strict=True))
+    return ItemScores(
+        examples=[example for example, _ in pairs],
+        rows=[row for _, row in pairs],
+        groups=[None] * count,
+        clusters=[None] * count,
+        scores={name: [0.0] * count for name in (*saved.metrics, *made_of)},
+    )
+
+
+def _unknown(name: str) -> Metric:
+    return Metric(name=name, value=None, low=None, high=None, stderr=None, n=0, method="none")
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The baseline of a benchmark that stopped, the stop, and the comparison that decided it."""
+
+    found: BaselineChoice
+    stop: Stop
+    compared: Compared
+
+    @property
+    def text(self) -> str:
+        """The place where it stopped, in words."""
+        return f"settled after {self.stop.items} of {self.stop.total} items: {self.stop.kind}"
+
+
+@dataclass(slots=True)
+class InterimAnalyses:
+    """The interim analyses of one benchmark of one checkpoint, by one metric. ``saved`` is its result without
+    numbers, ``found`` its baselines."""
+
+    course: InterimSchedule
+    plan: Plan
+    saved: StoredResult
+    found: BaselineChoice
+    metric: str
+    settled: Settled | None = None
+    _next: int = field(default=0)
+
+    def advance(self, records: Mapping[str, Record]) -> Settled | None:
+        """Make every analysis whose items all have a score; return the stop, once there is one."""
+        while self.settled is None and self._next < len(self.course.analyses):
+            items = self.course.items[: self.course.analyses[self._next]]
+            known = [record for item in items if (record := records.get(item)) is not None]
+            if len(known) < len(items) or any(record.status != "scored" for record in known):
+                break
+            new = Entry(self.saved, items_of(known))
+            compared = compare(
+                new,
+                self.found.baselines,
+                self.metric,
+                chosen=self._best(new),
+                level=self.plan.levels[self._next],
+            )
+            stop = decide_at(self.plan, self._next, compared.comparison)
+            if stop is not None:
+                self.settled = Settled(self.found, stop, compared)
+            self._next += 1
+        return self.settled
+
+    def _best(self, new: Entry) -> int:
+        """The baseline that is best over all its items: a later analysis must not choose another one."""
+        score = score_name(new.saved, self.metric)
+        baselines = self.found.baselines
+        found = columns(baselines[0].items, [one.items for one in baselines], score)
+        means = [math.fsum(column) / len(column) for column in found.baselines]
+        better = max if self.saved.aggregation(self.metric).higher_score_is_better else min
+        return means.index(better(means))
+
+
+def judged(settled: Settled, *, margin: float, alpha: float, family: int) -> Judged:
+    """The verdict of a stop. Its p is not adjusted: the analyses' own levels allow for their number and for that of
+    the benchmarks."""
+    comparison = settled.compared.comparison
+    return Judged(
+        compared=settled.compared,
+        verdict=Verdict(
+            kind=settled.stop.kind,
+            comparison=comparison,
+            margin=margin,
+            alpha=alpha,
+            p_adjusted=None,
+            family=family,
+            items=None,
+            why=_why(settled.stop),
+        ),
+    )
+
+
+def _why(stop: Stop) -> str:
+    one = stop.comparison
+    if one.difference is None:
+        return one.why or "nothing to compare"
+    moved = f"{100 * one.difference:+.2f} points"
+    if one.low is not None and one.high is not None:
+        moved += f" [{100 * one.low:+.2f}, {100 * one.high:+.2f}] at this analysis's level"
+    when = "at the last analysis" if stop.items == stop.total else f"after {stop.items} of {stop.total} items"
+    return f"{moved}: settled {when}; {stop.why}"

@@ -1,0 +1,145 @@
+"""The functions that make one metric of the values of a score over all items.
+
+    aggregate={
+        "perplexity": perplexity("logprob"),
+        "error": mean("error", higher_is_better=False),
+        "slowest": Aggregation("slowest", "seconds", function=slowest, higher_is_better=False, unit="s"),
+    }
+
+A function takes the score's values and the items' clusters (None where items share nothing). It returns an ``Estimate``
+with an interval, or a
+number, which then has none. It must stand at the top of a module: the process that sums up a run may not be the one
+that collected it, and must find the function again by module, file and name.
+
+Paired tests compare runs item by item, by the score that a metric is made of. For a metric that is no function of that
+score's mean the verdict is about the mean; reports say so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, TypeAlias
+
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.files import load_module
+
+MACRO: Final = "_macro"
+"""The suffix of a metric that is a mean over groups."""
+
+Function: TypeAlias = Callable[[Sequence[Any], Sequence[str | None] | None], Any]
+"""Values and clusters -> an ``Estimate``, or a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """The way in which a metric is made of the score ``of``.
+
+    ``by`` is the name that messages use. ``function`` is None for the aggregations of this package. ``rises`` says
+    whether the metric rises with the score: a perplexity falls as the log-probability rises. ``unit`` stands beside
+    differences; empty: they are in points where values lie in [0, 1]. ``at`` is the place where ``function`` is found
+    again. ``beside`` names facts that the benchmark tells of an item (``right`` and ``chosen`` of ``ChoiceScores``):
+    ``function`` then gets tuples of the score and these.
+    """
+
+    by: str
+    of: str
+    function: Function | None = None
+    higher_is_better: bool = True
+    rises: bool = True
+    unit: str = ""
+    at: tuple[str, str, str] | None = None
+    beside: tuple[str, ...] = ()
+
+    @property
+    def higher_score_is_better(self) -> bool:
+        """The direction of the score that paired tests compare."""
+        return self.higher_is_better == self.rises
+
+    def plain(self) -> dict[str, Any]:
+        """The aggregation as plain data, without usual values; raises ``BenchmarkError`` for a nameless function."""
+        found: dict[str, Any] = {"by": self.by, "of": self.of}
+        found |= {name: False for name in ("higher_is_better", "rises") if not getattr(self, name)}
+        found |= {"unit": self.unit} if self.unit else {}
+        found |= {"beside": list(self.beside)} if self.beside else {}
+        return found if self.function is None else {**found, "at": list(_place_of(self))}
+
+    def resolve(self) -> Function | None:
+        """Return the function, found by its place where it was not given; None for this package's own.
+
+        Raises ``BenchmarkError`` where it is not there any more.
+        """
+        if self.function is not None or self.at is None:
+            return self.function
+        module, file, name = self.at
+        found = getattr(_module(module, Path(file)), name, None)
+        if not callable(found):
+            raise BenchmarkError(f"aggregation {self.by!r}: {file} has no function {name!r} any more")
+        function: Function = found
+        return function
+
+
+def mean(of: str, *, higher_is_better: bool = True, unit: str = "") -> Aggregation:
+    """The arithmetic mean of the score ``of`` over the items; every score that is not named gets this one."""
+    return Aggregation("mean", of, higher_is_better=higher_is_better, unit=unit)
+
+
+def perplexity(of: str) -> Aggregation:
+    """exp(-mean) of the score ``of``, a log-probability in nats per item (not per token); lower is better."""
+    return Aggregation("perplexity", of, higher_is_better=False, rises=False)
+
+
+def aggregation_of(aggregate: Mapping[str, Mapping[str, Any]], metric: str) -> Aggregation:
+    """Return how a metric is made by a declaration's plain data.
+
+    A mean over groups has the direction of the metric, a score that of the metrics that are made of it.
+
+    Results of versions that knew two aggregations say nothing of the direction: their perplexity is lower-is-better.
+    """
+    known = aggregate.get(metric)
+    if known is None:
+        plain = metric.removesuffix(MACRO)
+        made = (
+            aggregation_of(aggregate, name) for name, how in aggregate.items() if how["of"] == plain != name
+        )
+        better = next((one.higher_score_is_better for one in made), True)
+        if plain != metric:
+            better = aggregation_of(aggregate, plain).higher_is_better
+        return mean(metric, higher_is_better=better)
+    if known["by"] == "perplexity" and "at" not in known:
+        return perplexity(known["of"])
+    told = {name: known[name] for name in ("higher_is_better", "rises", "unit") if name in known}
+    told["beside"] = tuple(known.get("beside", ()))
+    return Aggregation(known["by"], known["of"], at=tuple(known["at"]) if "at" in known else None, **told)
+
+
+def _place_of(one: Aggregation) -> tuple[str, str, str]:
+    function = one.function
+    name = getattr(function, "__qualname__", "")
+    try:
+        file = inspect.getfile(function) if name.isidentifier() else None  # type: ignore[arg-type]
+    except TypeError:  # of C, or a callable object
+        file = None
+    if file is None:
+        raise BenchmarkError(
+            f"aggregation {one.by!r}: its function has no name to find it by; define it at the top of a file"
+        )
+    return str(getattr(function, "__module__", "")), str(Path(file).resolve()), name
+
+
+def _module(name: str, path: Path) -> ModuleType:
+    """Return the module of this file: the one that is loaded, the one that is installed, or the file run anew."""
+    known = None
+    with suppress(ImportError):
+        known = importlib.import_module(name)
+    if known is not None and Path(getattr(known, "__file__", None) or ".").resolve() == path:
+        return known
+    try:
+        return load_module(path, f"touchstone_aggregation_{path.stem}")
+    except (ImportError, OSError) as error:
+        raise BenchmarkError(f"{path}: cannot be loaded for its aggregation ({error})") from None

@@ -1,0 +1,343 @@
+"""``@benchmark``: declares a generator test as a benchmark.
+
+    @benchmark("gsm8k", version=1, asks=Generate, primary="right", num_fewshot=5, shot=lambda row: Shot(...),
+               data=Dataset("openai/gsm8k", "main", split="test", fewshot="train"))
+    def test_gsm8k(example: Row, fewshot: FewShot) -> Scores:
+        '''GSM8K (Cobbe et al. 2021), ...'''
+        answer = yield fewshot.generate(prompt(example), stop=("Question:",), max_new_tokens=256)
+        return {"right": ...}
+
+The function is a generator: it yields one request or a list of them, is sent the answer or the list of answers, and
+may yield again. It returns its scores: a dict of finite numbers, or a grade that also has the number of generated
+texts without an answer (``core.grade``). Generator tests are refused by pytest, so the decorator hides it in
+a plain function. Argument names stay readable through ``__wrapped__``, so fixtures and parametrize work.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal, ParamSpec, TypeAlias, TypeVar, cast
+
+import pytest
+
+from pytest_touchstone.core.aggregation import Aggregation
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.few_shot import Shot
+from pytest_touchstone.core.grade import Grader
+from pytest_touchstone.core.requests import REQUEST_KINDS, Request
+from pytest_touchstone.core.text import did_you_mean
+
+ATTRIBUTE: Final = "__touchstone_benchmark__"
+
+CHECKPOINT_FIXTURE: Final = "touchstone_checkpoint"
+"""The parameter with an item's checkpoint, which the fixtures ``checkpoint`` and ``model_engine`` pass on."""
+
+FORMER: Final = ("shots_from", "hub", "hub_shots")
+"""Fields that ``Dataset`` has replaced; they work for one more version."""
+
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
+
+_TAG: Final = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
+
+MOST_UNUSABLE: Final = 0.1
+"""The largest share of outputs without an answer, or ending at the limit, with which a result is valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubData:
+    """A part of ``Dataset`` by its former name: ``datasets.load_dataset(path, config, split=split)``."""
+
+    path: str
+    split: str
+    config: str | None = None
+
+
+Rows: TypeAlias = Sequence[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]] | str
+"""Rows, a function that returns them, or the name of a fixture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The source of a benchmark's rows.
+
+    On the Hub (``--eval-data hub``) they are ``datasets.load_dataset(path, config, split=split)``; without ``path``
+    they are not there. ``config`` may be a tuple of several, whose rows follow each other; each is then a file
+    (``group="file"``), as in a folder. In a folder of data they are ``local``, as ``NAME/FILE`` (or ``NAME/FOLDER``,
+    one file per group); without it, ``NAME`` is the last part of ``path`` and ``FILE`` the split. A ``local`` that ends
+    in ``.jsonl`` is a file beside the benchmark's module, one that ends in ``/`` a folder of such files. ``rows`` are
+    rows themselves, a function that returns them, or the name of a fixture that needs no other. All these belong to the
+    benchmark and are used whatever the data. ``fewshot`` is where few-shot examples come from: another split (in a
+    folder, another file of NAME), or another dataset.
+    """
+
+    path: str | None = None
+    config: str | tuple[str, ...] | None = None
+    _: KW_ONLY
+    split: str = "test"
+    fewshot: str | Dataset | None = None
+    local: str | None = None
+    rows: Rows | None = None
+
+    def __post_init__(self) -> None:
+        if self.path is not None and self.path.endswith(".jsonl"):
+            raise BenchmarkError(f"Dataset({self.path!r}): a file is local={self.path!r}")
+        if self.path is None and self.local is None and self.rows is None:
+            raise BenchmarkError(
+                "Dataset: give the dataset's path on the Hub, local='NAME/FILE', or rows=[...]"
+            )
+
+    @property
+    def name(self) -> str:
+        """``NAME/FILE``, the file's name, or empty for rows."""
+        if self.local is not None or self.path is None:
+            return self.local or ""
+        return f"{self.path.rpartition('/')[2]}/{self.split}"
+
+    @property
+    def shots(self) -> Dataset | None:
+        """The dataset of few-shot examples, None where they come from the rows themselves."""
+        if not isinstance(self.fewshot, str):
+            return self.fewshot
+        folder, slash, _ = self.name.rpartition("/")
+        local = folder + slash + self.fewshot
+        return Dataset(self.path, self.config, split=self.fewshot, local=local)
+
+
+@dataclass(frozen=True, slots=True)
+class LmEval:
+    """The task of lm-evaluation-harness whose few-shot examples ``--eval-fewshot lm-eval`` draws.
+
+    They come from ``data.fewshot``, or from the evaluation rows where the task has no other split. ``rows`` is the
+    number of rows in the published split, so that a draw from fewer says so. ``drops_own`` says that the task's fewshot
+    split is its test split, or that it names neither: then one more is drawn, and the row itself is dropped.
+    """
+
+    rows: int | None = None
+    drops_own: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """The declaration of a benchmark.
+
+    ``data`` says where its rows come from, a text stands for ``Dataset(local=...)``; ``row`` is a TypedDict that
+    every row is checked against (of ``typing_extensions`` below Python 3.12); ``asks`` the kinds of request it
+    yields; ``group`` the row's field that splits the results (``file``: the name of the file, which is a
+    field of each row then); ``cluster`` the field
+    of what items share (a text), for honest intervals; ``subsets`` the field that splits the results where its rows
+    have several values of it (the sources of a set), without a place in the items' ids. ``tags`` are words by which
+    benchmarks are chosen together, beside those that follow from ``asks`` (``core.tasks``). ``metrics`` names
+    the scores that the function may return, so that a gate's metrics are checked before it runs; without it they are
+    read from the code where that shows them. Few-shot examples come from ``data.fewshot`` (same group as the example,
+    or any with ``shots_for_all``) or, without it, from the evaluation rows themselves, never the example itself;
+    ``shot`` renders one of them, as text or as a ``Shot``. ``shots_pick`` is "first" (file order) or "sample" (seeded,
+    one draw for all examples). With ``shots_fixed`` they are the prompt itself (a paper's), and come with the benchmark
+    whatever the data. ``lm_eval`` says how another harness draws them. ``aggregate`` adds metrics, or replaces the mean
+    of the score with the same name. ``keep`` selects the rows of a dataset that belong to the benchmark; ``prepare``
+    brings other forms of a row into the one that ``row`` describes. Rows with the field ``own_prompt`` bring the whole
+    prompt, and there are no few-shot examples then. Of more than ``most_rows`` rows that number is drawn with the run's
+    seed. ``published_rows`` is the number of rows of the published set (one number, or one per group), so that results
+    over fewer of them say so. ``own_rows`` describes the shipped rows where none of them was published. ``needs`` maps
+    packages that its scorer imports to how they are installed. ``most_unusable`` is the share of generated texts that
+    may have no answer in them, or end at the limit of tokens, before the result counts as not valid. ``grader`` is what
+    ``touchstone grade`` judges a file of programs with. ``rule`` and ``source`` are for people to read; ``folder`` is
+    that of the benchmark's module.
+    """
+
+    name: str
+    version: int
+    data: Dataset
+    asks: tuple[type[Request], ...]
+    primary: str
+    metrics: tuple[str, ...] = ()
+    row: Any = None
+    num_fewshot: int = 0
+    shots_pick: Literal["first", "sample"] = "sample"
+    shots_for_all: bool = False
+    shots_fixed: bool = False
+    lm_eval: LmEval | None = None
+    shot: Callable[[Any], str | Shot] | None = None
+    group: str | None = None
+    subsets: str | None = None
+    tags: tuple[str, ...] = ()
+    cluster: str | None = None
+    aggregate: Mapping[str, Aggregation] = field(default_factory=dict)
+    keep: Callable[[dict[str, Any]], bool] | None = None
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    own_prompt: str | None = None
+    missing: str = ""
+    most_rows: int | None = None
+    published_rows: int | Mapping[str, int] | None = None
+    own_rows: str = ""
+    needs: Mapping[str, str] = field(default_factory=dict)
+    most_unusable: float = MOST_UNUSABLE
+    grader: Grader | None = None
+    rule: str = ""
+    source: str = ""
+    folder: Path = Path()
+
+    @property
+    def primary_score(self) -> str:
+        """The item score from which the primary metric is computed."""
+        made = self.aggregate.get(self.primary)
+        return self.primary if made is None else made.of
+
+    def letter_score(self, scores: Mapping[str, float]) -> float | None:
+        """The score that an item's letter shows, 1 for right; None where a lower score is better."""
+        made = self.aggregate.get(self.primary)
+        better = made is None or made.higher_score_is_better
+        return scores.get(self.primary_score) if better else None
+
+
+EXAMPLES: Final = {
+    "name": '"NAME"',
+    "version": "version=1",
+    "asks": "asks=Loglikelihood",
+    "primary": 'primary="acc"',
+}
+"""The arguments that every declaration has, as one writes them."""
+
+
+def _complete(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+    """Make the lack of an argument a ``BenchmarkError`` that shows what to write, not a ``TypeError``."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*args: _Given.args, **more: _Given.kwargs) -> _Made:
+        try:
+            known = signature.bind_partial(*args, **more).arguments
+        except TypeError as error:
+            raise BenchmarkError(f"@benchmark: {error}") from None
+        if callable(known.get("name")):
+            raise BenchmarkError(
+                f"@benchmark without arguments; write @benchmark({', '.join(EXAMPLES.values())})"
+            )
+        if lacking := [text for name, text in EXAMPLES.items() if name not in known]:
+            where = f"benchmark {known['name']!r}" if "name" in known else "@benchmark"
+            names = ", ".join(text.partition("=")[0] for text in lacking)
+            raise BenchmarkError(f"{where}: no {names}; write {', '.join(lacking)}")
+        return function(*args, **more)
+
+    return checked
+
+
+@_complete
+def benchmark(
+    name: str,
+    *,
+    version: int,
+    asks: type[Request] | Iterable[type[Request]],
+    primary: str,
+    data: Dataset | Path | str | None = None,
+    rows: Rows | None = None,
+    paper: str = "",
+    **more: Any,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare the decorated generator function as a benchmark; the arguments are the fields of ``Benchmark``.
+
+    ``rows=[...]`` stands for ``data=Dataset(rows=[...])``; a path is that of a file or folder of rows. ``paper`` goes
+    before ``source``. Raises ``BenchmarkError`` when a field is unknown or wrong.
+    """
+    several = isinstance(asks, Iterable) and not isinstance(asks, (str, type))
+    kinds: tuple[Any, ...] = tuple(cast(Iterable[Any], asks)) if several else (asks,)
+    _check(name, kinds, primary, more)
+    if rows is not None and data is not None:
+        raise BenchmarkError(f"benchmark {name!r}: data and rows: give one of them")
+    given = _dataset(name, data if rows is None else Dataset(rows=rows), more)
+    more["source"] = "; ".join(filter(None, (paper, more.get("source"))))
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        more.setdefault("rule", inspect.getdoc(function) or "")
+        more.setdefault("folder", _folder(function))
+        spec = Benchmark(name=name, version=version, data=given, asks=kinds, primary=primary, **more)
+
+        @functools.wraps(function)
+        def run_without_plugin(*_: object, **__: object) -> None:
+            raise BenchmarkError(
+                f"{function.__name__} is a benchmark: only pytest with the harness plugin can run it "
+                "(install pytest-touchstone, and do not disable the plugin with -p no:pytest_touchstone.plugin)"
+            )
+
+        setattr(run_without_plugin, ATTRIBUTE, spec)
+        marked: Callable[..., Any] = pytest.mark.usefixtures(CHECKPOINT_FIXTURE)(run_without_plugin)
+        return marked
+
+    return decorate
+
+
+def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, Any]) -> None:
+    """Raise ``BenchmarkError`` for what no benchmark can declare."""
+    where = f"benchmark {name!r}"
+    for kind in kinds:
+        if kind not in REQUEST_KINDS:
+            known = ", ".join(k.__name__ for k in REQUEST_KINDS)
+            raise BenchmarkError(f"{where}: asks={kind!r} is no kind of request; use {known}")
+    if "/" in name or "[" in name or not name:
+        raise BenchmarkError(f"benchmark name {name!r}: use letters, digits, '_' and '-'")
+    if unknown := sorted(set(more) - {*Benchmark.__dataclass_fields__, *FORMER}):
+        near = did_you_mean(unknown[0], Benchmark.__dataclass_fields__)
+        raise BenchmarkError(f"{where}: unknown field {unknown[0]!r}; {near}".rstrip("; "))
+    metrics = more.get("metrics", ())
+    if isinstance(metrics, str) or not all(isinstance(metric, str) for metric in metrics):
+        raise BenchmarkError(f"{where}: metrics={metrics!r}; give the names of its scores in a tuple")
+    tags = more.get("tags", ())
+    if isinstance(tags, str) or not all(isinstance(tag, str) and _TAG.fullmatch(tag) for tag in tags):
+        raise BenchmarkError(f"{where}: tags={tags!r}; give words of letters, digits, '_' and '-' in a tuple")
+    if metrics and primary not in (*metrics, *more.get("aggregate", ())):
+        raise BenchmarkError(
+            f"{where}: its primary score {primary!r} is not among its metrics: {', '.join(metrics)}"
+        )
+    for one in more.get("aggregate", {}).values():
+        one.plain()  # raises for a function that could not be found again
+    if more.get("subsets") and more.get("group"):
+        raise BenchmarkError(f"{where}: group and subsets: give one of them")
+
+
+def _folder(function: Callable[..., Any]) -> Path:
+    """The folder of the file that a function was written in."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return Path() if code is None else Path(code.co_filename).absolute().parent
+
+
+def _dataset(name: str, data: Dataset | Path | str | None, more: dict[str, Any]) -> Dataset:
+    """The dataset, also from the former fields, which are taken out of ``more``."""
+    where = f"benchmark {name!r}"
+    former = {field: more.pop(field) for field in FORMER if field in more}
+    if data is None:
+        raise BenchmarkError(f"{where}: no rows; give data='NAME/FILE', data=Dataset(...) or rows=[...]")
+    if isinstance(data, Dataset):
+        if former:
+            raise BenchmarkError(
+                f"{where}: {next(iter(former))} is a part of data=Dataset(...); leave it out"
+            )
+        return data
+    if isinstance(data, Path):
+        data = f"{data}/" if data.is_dir() else str(data)
+    shots = former.get("shots_from")
+    fewshot = None if shots is None else _on_hub(former.get("hub_shots"), shots)
+    return replace(_on_hub(former.get("hub"), data), fewshot=fewshot)
+
+
+def _on_hub(hub: HubData | None, local: str) -> Dataset:
+    if hub is None:
+        return Dataset(local=local)
+    return Dataset(hub.path, hub.config, split=hub.split, local=local)
+
+
+def declared(function: object) -> Benchmark | None:
+    """The declaration of a decorated function, or None for any other object."""
+    found = getattr(function, ATTRIBUTE, None)
+    return found if isinstance(found, Benchmark) else None
+
+
+def generator_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function below the decorator."""
+    while (inner := getattr(function, "__wrapped__", None)) is not None:  # inspect.unwrap, ten times as fast
+        function = inner
+    return function

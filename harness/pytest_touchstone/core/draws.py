@@ -1,0 +1,184 @@
+"""The ways of drawing few-shot examples, by the names of ``--eval-fewshot``.
+
+``touchstone`` draws once per benchmark and group, from the seed alone, so that all prompts of a group begin alike.
+Where a benchmark has no file of examples, they come from the evaluation rows: one more is drawn than needed, and an
+example that was drawn itself is left out of its prompt.
+
+``lm-eval`` draws as lm-evaluation-harness 0.4.13 does, so that its prompts can be met. One generator of random numbers
+per task goes on from row to row in file order: the examples of a row depend on its place among all rows, and on
+nothing that a run selects. A task that names no split for them, or the one that it tests, draws one more and drops the
+row itself; any other takes what it draws, even the row itself. Examples that are picked in file order are the same
+under both names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, TypeAlias
+
+from pytest_touchstone.core.benchmark import Benchmark
+from pytest_touchstone.core.dataset import DatasetRows, Example, seeded
+from pytest_touchstone.core.errors import ShotsError
+
+TOUCHSTONE: Final = "touchstone"
+
+LM_EVAL: Final = "lm-eval"
+
+LM_EVAL_SEED: Final = 1234
+"""Its few-shot seed unless ``--seed`` says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An order for ``count`` examples, at least one, before each row of ``dataset``.
+
+    They come from ``source``, or from the dataset itself where that is None.
+    """
+
+    spec: Benchmark
+    count: int
+    seed: int
+    dataset: DatasetRows
+    source: DatasetRows | None
+
+    @property
+    def own(self) -> bool:
+        """Return whether the examples come from the evaluation rows themselves."""
+        return self.source is None
+
+    @property
+    def chosen(self) -> DatasetRows:
+        """The rows that examples are drawn from."""
+        return self.dataset if self.source is None else self.source
+
+    def part(self, group: str | None) -> str | None:
+        """Return the part of the benchmark that a group shares its examples with: itself, or all of it as None."""
+        return None if self.spec.shots_for_all or self.spec.subsets is not None else group
+
+    def pools(self, needed: int) -> dict[str | None, list[Example]]:
+        """Return the rows that each part's examples are drawn from.
+
+        Raises ``ShotsError`` where there are fewer than needed.
+        """
+        found: dict[str | None, list[Example]] = {self.part(one.group): [] for one in self.dataset.examples}
+        for one in self.chosen.examples:
+            if (part := self.part(one.group)) in found:
+                found[part].append(one)
+        for part, rows in found.items():
+            if len(rows) < needed:
+                raise self.too_few(part, len(rows))
+        return found
+
+    def too_few(self, part: str | None, rows: int) -> ShotsError:
+        """Return the error of a part that has only that many rows."""
+        which = self.chosen.info.name + (f" ({part})" if part else "")
+        most = max(0, rows - self.own)
+        own = ", one of which is the question" if self.own else ""
+        lower = "--eval-shots" if self.count != self.spec.num_fewshot else "num_fewshot (or --eval-shots)"
+        return ShotsError(
+            f"{self.spec.name}: {self.count} few-shot examples asked for, "
+            f"but {which} has {rows} rows{own}; lower {lower} to {most}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The examples before each row, by the row's id, and what results tell of them: how they were picked, with a hash
+    over them."""
+
+    before: Mapping[str, Sequence[Example]]
+    told: Mapping[str, Any]
+
+
+Draw: TypeAlias = Callable[[Wanted], Drawn]
+
+
+def touchstone(wanted: Wanted) -> Drawn:
+    """Draw once per group, from the run's seed."""
+    spec, rows, needed = wanted.spec, wanted.dataset.examples, wanted.count + wanted.own
+    pools = wanted.pools(needed)
+    drawn: dict[str | None, Sequence[Example]] = {}
+    for group in sorted({one.group for one in rows}, key=str):
+        pool, generator = pools[wanted.part(group)], seeded(wanted.seed, spec.name, group)
+        drawn[group] = pool[:needed] if spec.shots_pick == "first" else generator.sample(pool, needed)
+    lines = (f"{group}\t{shot.sha256}" for group, shots in drawn.items() for shot in shots)
+    before = {one.id: _without(one, drawn[one.group]) if wanted.own else drawn[one.group] for one in rows}
+    before = {name: shots[: wanted.count] for name, shots in before.items()}
+    return Drawn(before, {"pick": spec.shots_pick, "sha256": _sha256(lines)})
+
+
+def _without(example: Example, drawn: Sequence[Example]) -> Sequence[Example]:
+    return [shot for shot in drawn if shot.id != example.id]
+
+
+def lm_eval(wanted: Wanted) -> Drawn:
+    """Draw for each row, as lm-evaluation-harness draws for the benchmark's task.
+
+    Raises ``ShotsError`` where the task, or the rows that it draws from, are not known.
+    """
+    spec = wanted.spec
+    if spec.shots_pick == "first":
+        return touchstone(wanted)
+    task = spec.lm_eval
+    if task is None:
+        raise ShotsError(
+            f"{spec.name}: how {LM_EVAL} draws its few-shot examples is not known; "
+            f"--eval-shots 0 asks without, --eval-fewshot {TOUCHSTONE} draws others"
+        )
+    if wanted.own and spec.data.shots is not None:
+        raise ShotsError(
+            f"{spec.name}: {LM_EVAL} draws its few-shot examples from {spec.data.shots.name}, which the shipped data "
+            "lack; give --eval-data DIR or --eval-data hub, or ask without (--eval-shots 0)"
+        )
+    pools = wanted.pools(wanted.count + task.drops_own)
+    generators = {part: Random(wanted.seed) for part in pools}
+    before = {}
+    for example in wanted.dataset.examples:
+        part = wanted.part(example.group)
+        before[example.id] = _sampled(wanted, generators[part], pools[part], example)
+    lines = (f"{name}\t{shot.sha256}" for name, shots in before.items() for shot in shots)
+    told = {"pick": LM_EVAL, "sha256": _sha256(lines)}
+    rows = len(wanted.chosen.examples)
+    if not wanted.own and task.rows not in (None, rows):
+        told["part"] = f"{rows:,} of {task.rows:,} rows"
+    return Drawn(before, told)
+
+
+def _sampled(
+    wanted: Wanted, generator: Random, pool: Sequence[Example], example: Example
+) -> Sequence[Example]:
+    """Return the next draw.
+
+    Rows that say the same as the example are dropped where the task does so. If too few remain, another draw is made
+    from the rows that say something else.
+    """
+    count = wanted.count
+    if wanted.spec.lm_eval is None or not wanted.spec.lm_eval.drops_own:
+        return generator.sample(pool, count)
+    found = [one for one in generator.sample(pool, count + 1) if one.row != example.row]
+    if len(found) >= count:
+        return found[:count]
+    others = [one for one in pool if one.row != example.row]
+    if len(others) < count:
+        raise wanted.too_few(wanted.part(example.group), len(others))
+    return generator.sample(others, count)
+
+
+def _sha256(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+DRAWS: Final[Mapping[str, Draw]] = {TOUCHSTONE: touchstone, LM_EVAL: lm_eval}
+"""The ways of drawing by name."""
+
+
+def draw_of(value: str, seed: int) -> tuple[Draw, int]:
+    """Return the way of drawing and the seed that a value of ``--eval-fewshot`` stands for.
+
+    ``seed`` is the run's, which lm-eval's draw does not follow.
+    """
+    name, _, own = value.partition(":")
+    return DRAWS[name], int(own or LM_EVAL_SEED) if name == LM_EVAL else seed

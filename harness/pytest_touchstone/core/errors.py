@@ -1,0 +1,69 @@
+"""The errors that a user can meet.
+
+The message of each says what is wrong, which value, and what to do.
+
+Mistakes in pytest's options are ``pytest.UsageError``; plugin code turns a ``CheckpointError`` or ``DataError`` into
+one, so that the user sees one line and exit code 4, never a traceback.
+"""
+
+from __future__ import annotations
+
+from pytest_touchstone.core.keys import masked
+from pytest_touchstone.core.outside import harmless, is_log, unbroken
+
+
+class HarnessError(Exception):
+    """Base of all errors raised on purpose; its text can be shown to the user as it is: one line, without keys."""
+
+    def __str__(self) -> str:
+        """Return the message; nothing that others wrote into it does more than be read."""
+        text = unbroken(masked(super().__str__()))
+        return harmless(text) if is_log() else text
+
+
+class CheckpointError(HarnessError):
+    """A checkpoint cannot be used: the message names the file and the fault."""
+
+
+class DataError(HarnessError):
+    """A dataset cannot be used: the message names the file, the row number and the fault."""
+
+
+class ShotsError(DataError):
+    """A benchmark cannot give as many few-shot examples as were asked for; the others may."""
+
+
+class MissingDataError(DataError):
+    """A benchmark has no rows in the searched place: the message begins with its name, and names the place."""
+
+
+class BenchmarkError(HarnessError):
+    """A benchmark function breaks its contract: the message names the function and what it did."""
+
+
+class RequestError(BenchmarkError):
+    """One request cannot be answered; thrown into the generator that asked, and ends that item only."""
+
+
+class WireError(BenchmarkError):
+    """A value is not plain data and cannot travel between processes or into the journal."""
+
+
+class JournalError(HarnessError):
+    """A journal file cannot be read or written: the message names the file and the line."""
+
+
+class ServerError(HarnessError):
+    """A server is not asked on: it is gone, or the run's time is up. What is done is kept; the same command goes on."""
+
+
+class SandboxError(HarnessError):
+    """Programs cannot be run safely here: the message names the reason and the remedy."""
+
+
+class GateError(HarnessError):
+    """A gate's configuration or baseline cannot be used: the message names the key, the value, and what to do."""
+
+
+class OptionError(HarnessError):
+    """A value of an option cannot be taken."""

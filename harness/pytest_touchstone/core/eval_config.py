@@ -1,0 +1,323 @@
+"""``--eval-config FILE``: which benchmarks a run asks, each with its own options.
+
+    {"benchmarks": {"reasoning": {"enabled": true, "description": "", "tasks": ["arc_challenge", "hellaswag"]}},
+     "tasks": {"arc_challenge": {"enabled": true, "tasks": ["arc_challenge"], "num_fewshot": 25, "batch_size": 8,
+                                 "limit": null, "metrics": ["acc_norm"], "log_samples": true, "priority": "high",
+                                 "timeout": 3600, "output_path": "results/arc", "description": ""}},
+     "settings": {"checkpoint": ["runs/a"], "device": "cuda:0"}}
+
+TOML has the same shape. An entry of ``benchmarks`` selects entries of ``tasks``, or names benchmarks itself, and may
+have all options of a task too; without ``benchmarks`` all tasks are selected. A name is one of ours, of
+lm-evaluation-harness, a tag or a pattern. ``settings`` are options of the run by their names. Keys that begin with
+``_`` or ``$`` are comments.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, ValidationError
+
+from pytest_touchstone.core.asking import AS_THE_RUN, Asking
+from pytest_touchstone.core.benchmark import Benchmark
+from pytest_touchstone.core.errors import OptionError
+from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.lm_eval_names import difference, translated
+from pytest_touchstone.core.reading import parsed, parsed_toml, read_regular
+from pytest_touchstone.core.settings import ALL
+from pytest_touchstone.core.tasks import Tasks
+from pytest_touchstone.core.text import alike, count, either, listed
+
+MOST_LINES: Final = 1
+"""The faults that a run names; ``touchstone validate`` names all."""
+
+
+class Entry(BaseModel):
+    """An entry of ``tasks`` or ``benchmarks``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: StrictBool = True
+    description: str = ""
+    tasks: list[str] | None = None
+    num_fewshot: Annotated[StrictInt, Field(ge=0)] | None = None
+    batch_size: Annotated[StrictInt, Field(ge=1)] | Literal["auto"] | None = None
+    limit: Annotated[StrictInt, Field(ge=1)] | Annotated[StrictFloat, Field(gt=0, lt=1)] | None = None
+    metrics: list[str] = []
+    log_samples: StrictBool = True
+    priority: Literal["high", "medium", "low"] = "medium"
+    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0)] | None = None
+    output_path: str | None = None
+
+
+class File(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    benchmarks: dict[str, Entry] | None = None
+    tasks: dict[str, Entry] = {}
+    settings: dict[str, Any] = {}
+
+
+EXPECTED: Final = {
+    "enabled": "true or false",
+    "log_samples": "true or false",
+    "description": "a text",
+    "output_path": "a path",
+    "tasks": 'a list of names, such as ["arc_easy"]',
+    "metrics": 'a list of names, such as ["acc"]',
+    "num_fewshot": "a whole number from 0 up",
+    "batch_size": "a whole number from 1 up, or auto",
+    "limit": "an item count (50), a fraction below 1 (0.2), or null for all",
+    "priority": either(("high", "medium", "low")),
+    "timeout": "seconds above 0",
+    "benchmarks": "a table of entries by name",
+    "settings": "a table of options by name",
+}
+"""The values that keys have, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A benchmark, or a part of it, that a file enables: the place and the name there, and what ``--eval-tasks`` takes
+    for that."""
+
+    where: str
+    written: str
+    term: str
+    entry: str
+    asking: Asking
+    batch: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name, tag or pattern of benchmarks in its term."""
+        return self.term.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class EvalConfig:
+    """A file as a run uses it. ``off`` are its entries that are not enabled, with the reason; ``unused`` are their
+    choices."""
+
+    path: Path
+    choices: tuple[Choice, ...]
+    off: tuple[tuple[str, str], ...]
+    settings: Mapping[str, Any]
+    unused: tuple[Choice, ...] = ()
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The benchmarks that it enables, as ``--eval-tasks`` has them, each once."""
+        return tuple(dict.fromkeys(one.term for one in self.choices))
+
+    @property
+    def batch(self) -> int | None:
+        """The smallest batch size of its benchmarks: an engine has one for all, and it changes no score."""
+        return min((one.batch for one in self.choices if one.batch is not None), default=None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A line for each name that means other rows in lm-evaluation-harness."""
+        found = ((one, difference(one.written, one.term)) for one in self.choices)
+        return tuple(dict.fromkeys(f"{one.where}: {one.written}: {why}" for one, why in found if why))
+
+    def choice(self, spec: Benchmark) -> Choice | None:
+        """Return the choice that is about a benchmark, or about a part of it; one by its name goes before those by a
+        tag or a pattern."""
+        found = [one for one in self.choices if Tasks.of([one.term]).chosen(spec)]
+        by_name = (one for one in found if one.name == spec.name)
+        return next(by_name, next(iter(found), None))
+
+    def asking_named(self, name: str) -> Asking:
+        """Return the options of a benchmark by its name alone."""
+        found = [one for one in self.choices if fnmatchcase(name, one.name)]
+        return next((one.asking for one in sorted(found, key=lambda one: one.name != name)), AS_THE_RUN)
+
+    def asking(self, spec: Benchmark) -> Asking:
+        """Return the options of a benchmark."""
+        found = self.choice(spec)
+        return AS_THE_RUN if found is None else found.asking
+
+
+class ConfigFileError(OptionError):
+    """A file of ``--eval-config`` cannot be used; ``lines`` are all of its faults."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = list(lines)
+        more = len(self.lines) - MOST_LINES
+        rest = f"; and {count(more, 'other fault')}: `touchstone validate` names all" if more > 0 else ""
+        super().__init__(f"{self.lines[0]}{rest}")
+
+
+def read_eval_config(path: Path, known: Collection[str]) -> EvalConfig:
+    """Return what a file says; ``known`` are the names of benchmarks that there are.
+
+    Raises ``ConfigFileError``, which names every fault with its place, value and what was expected.
+    """
+    shown = shown_path(path)
+    try:
+        file = File.model_validate(_without_comments(_tables(path)))
+    except ValidationError as error:
+        lines = dict.fromkeys(f"{shown}: {_line(dict(one))}" for one in error.errors())
+        raise ConfigFileError(lines) from None
+    choices, off = _choices(file, known)
+    if conflicts := [f"{shown}: {line}" for line in _conflicts(choices)]:
+        raise ConfigFileError(conflicts)
+    if not choices and (file.tasks or file.benchmarks):
+        raise ConfigFileError(
+            [f"{shown}: no benchmark is enabled; set enabled to true in one of its entries"]
+        )
+    unused = tuple(
+        one for one in _all_choices(file, known) if one.where not in {two.where for two in choices}
+    )
+    return EvalConfig(path, tuple(choices), tuple(off), file.settings, unused)
+
+
+def _tables(path: Path) -> Any:
+    shown = shown_path(path)
+    try:
+        text = read_regular(path).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigFileError([f"--eval-config: cannot read {shown}: {reason}"]) from None
+    try:
+        if path.suffix.lower() == ".toml":
+            return parsed_toml(text)
+        return parsed(text, object_pairs_hook=_no_doubles)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigFileError([f"{shown} is no TOML: {error}"]) from None
+    except ValueError as error:
+        raise ConfigFileError([f"{shown} is no JSON: {error}"]) from None
+
+
+def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name!r} stands twice in one place; leave one out")
+        found[name] = value
+    return found
+
+
+def _without_comments(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_comments(one) for name, one in value.items() if not name.startswith(("_", "$"))}
+
+
+def _line(error: dict[str, Any]) -> str:
+    """Return a fault of the file as one line: its place, the value, and what was expected."""
+    place = [part for part in error["loc"] if isinstance(part, int) or not _is_kind(part)]
+    key = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
+    where = _place(place) or "the file"
+    if error["type"] == "extra_forbidden":
+        keys = (Entry if len(place) > 1 else File).model_fields
+        near = alike(key, keys)
+        return f"{where}: unknown key; " + (
+            f"did you mean {near[0]!r}?" if near else f"known are {listed(keys)}"
+        )
+    entry = len(place) == 2 and place[0] in ("benchmarks", "tasks")
+    expected = "a table of options" if entry or not place else EXPECTED.get(key, error["msg"])
+    if place == ["tasks"]:
+        expected = EXPECTED["benchmarks"]
+    return f"{where}: invalid {json.dumps(error['input'], default=str)[:60]}; expected {expected}"
+
+
+def _is_kind(part: str) -> bool:
+    """Return whether a part of a place is pydantic's name for one of several kinds of value."""
+    return (
+        part.startswith(("constrained-", "literal[", "int", "float", "union[", "function-"))
+        and part not in EXPECTED
+    )
+
+
+def _place(parts: Iterable[str | int]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+
+
+def _choices(file: File, known: Collection[str]) -> tuple[list[Choice], list[tuple[str, str]]]:
+    """Return the choices, and the entries that are not enabled, with the reason."""
+    found: list[Choice] = []
+    off: list[tuple[str, str]] = []
+    used: set[str] = set()
+    for name, entry in (file.benchmarks or {}).items():
+        wanted = entry.tasks if entry.tasks is not None else [name]
+        used |= set(wanted)
+        if not entry.enabled:
+            off.append((f"benchmarks.{name}", "enabled is false"))
+            continue
+        for number, one in enumerate(wanted):
+            where = f"benchmarks.{name}" + ("" if entry.tasks is None else f".tasks[{number}]")
+            task = file.tasks.get(one)
+            if task is None:
+                found += _named(where, one, entry, known, one)
+            elif task.enabled:
+                found += _of_task(one, task, entry, known)
+            else:
+                off.append((f"tasks.{one}", "enabled is false"))
+    for name, entry in file.tasks.items():
+        if file.benchmarks is None and entry.enabled:
+            found += _of_task(name, entry, None, known)
+        elif file.benchmarks is None:
+            off.append((f"tasks.{name}", "enabled is false"))
+        elif name not in used:
+            off.append((f"tasks.{name}", "no entry of benchmarks selects it"))
+    return list(dict.fromkeys(found)), list(dict.fromkeys(off))
+
+
+def _all_choices(file: File, known: Collection[str]) -> list[Choice]:
+    """Return the choices of every entry, enabled or not."""
+    found = [choice for name, entry in file.tasks.items() for choice in _of_task(name, entry, None, known)]
+    for name, entry in (file.benchmarks or {}).items():
+        for number, one in enumerate([name] if entry.tasks is None else entry.tasks):
+            if one not in file.tasks:
+                where = f"benchmarks.{name}" + ("" if entry.tasks is None else f".tasks[{number}]")
+                found += _named(where, one, entry, known, one)
+    return found
+
+
+def _of_task(name: str, task: Entry, above: Entry | None, known: Collection[str]) -> list[Choice]:
+    """Return the choices of an entry of ``tasks``; what it does not say, the entry ``above`` it may say."""
+    told = above.model_dump(exclude_unset=True) if above is not None else {}
+    merged = Entry(**{**told, **task.model_dump(exclude_unset=True), "tasks": task.tasks})
+    if task.tasks is None:
+        return _named(f"tasks.{name}", name, merged, known, name)
+    places = ((f"tasks.{name}.tasks[{number}]", one) for number, one in enumerate(task.tasks))
+    return [choice for where, one in places for choice in _named(where, one, merged, known, name)]
+
+
+def _named(where: str, name: str, entry: Entry, known: Collection[str], label: str) -> list[Choice]:
+    limit = ALL if entry.limit is None and "limit" in entry.model_fields_set else entry.limit
+    asking = Asking(
+        limit=limit,
+        shots=entry.num_fewshot,
+        priority=entry.priority,
+        seconds=entry.timeout,
+        samples=entry.log_samples,
+        metrics=tuple(entry.metrics),
+        output_path=entry.output_path,
+    )
+    batch = entry.batch_size if isinstance(entry.batch_size, int) else None
+    return [Choice(where, name, term, label, asking, batch) for term in translated(name, known)]
+
+
+def _conflicts(choices: Iterable[Choice]) -> list[str]:
+    """Return a line for each place that gives a benchmark other options than an earlier one."""
+    first: dict[str, Choice] = {}
+    lines = []
+    for one in choices:
+        before = first.setdefault(one.name, one)
+        if before.asking != one.asking:
+            lines.append(
+                f"{one.where}: {one.written!r} is asked as {one.name}, which {before.where} gives other options; "
+                "a benchmark has the same ones for all of its parts"
+            )
+    return lines

@@ -1,0 +1,105 @@
+"""The return value of a benchmark: its scores, and the number of generated texts in which no answer was found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+
+from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
+from pytest_touchstone.core.serialize import plain_text
+
+NO_ANSWER: Final = "no_answer"
+"""The name under which ``no_answer`` is stored beside scores; it is no metric, but decides whether a result is
+valid."""
+
+
+@runtime_checkable
+class Grade(Protocol):
+    """Scores by name, and ``no_answer``: the number of generated texts in which no answer was found."""
+
+    @property
+    def scores(self) -> Mapping[str, float]: ...
+
+    @property
+    def no_answer(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A grade made of its parts; ``no_answer`` may be a bool where there is one text.
+
+    ``extracted``, what was read out of the text by each rule, and ``gold``, the answer that was due, change no score:
+    ``touchstone items`` shows them, of this and of any other grade that has them. ``parts`` is the number of parts of
+    which a score is a share, for metrics that pool them.
+    """
+
+    scores: Mapping[str, float]
+    no_answer: int = 0
+    extracted: Mapping[str, str | None] = field(default_factory=dict)
+    gold: str | None = None
+    parts: int | None = None
+
+
+Scores: TypeAlias = Generator[Any, Any, Mapping[str, float] | Grade]
+"""The return type of a benchmark: it yields requests, is sent their answers, and returns its scores."""
+
+
+class Grader(Protocol):
+    """The part of a declaration by which ``touchstone grade`` can grade a file of programs."""
+
+    @property
+    def task_id(self) -> str:
+        """The field of a row with its task's name."""
+
+    @property
+    def request(self) -> Callable[[Mapping[str, Any], str, str], RunProgram]:
+        """The request to run a program on a task's tests, from the row, the program and the benchmark's name."""
+
+    @property
+    def parts(self) -> str:
+        """The name of a part of the tests that has a verdict of its own; empty where none has."""
+
+    def part(self, row: Mapping[str, Any], answer: RunProgramAnswer, /) -> RunProgramAnswer:
+        """The verdict on that part, from the answer to the request."""
+
+    def begun(self, row: Mapping[str, Any], /) -> str:
+        """The beginning of the program, which a completion continues; empty where it has none."""
+
+
+def told_by(returned: object) -> dict[str, Any]:
+    """The facts that a benchmark tells beside its scores: ``extracted``, ``gold`` and ``parts`` of a grade; ``right``
+    and ``chosen``, the numbers of the right choices and of the chosen one. Each is there only where it is told."""
+    extracted, gold = getattr(returned, "extracted", None), getattr(returned, "gold", None)
+    found: dict[str, Any] = {}
+    if isinstance(extracted, Mapping) and extracted:
+        found["extracted"] = {
+            plain_text(str(name)): None if text is None else plain_text(flat(text))
+            for name, text in extracted.items()
+        }
+    if gold not in (None, ""):
+        found["gold"] = plain_text(flat(gold))
+    for name in ("right", "chosen", "parts"):
+        number = getattr(returned, name, None)
+        if isinstance(number, int) and not isinstance(number, bool):
+            found[name] = [int(number)]
+    return found
+
+
+def flat(value: object) -> str:
+    """A value of a row, or an answer, as one text: a list of texts with commas, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def scores_of(returned: object) -> object:
+    """The scores that a benchmark returned, with ``no_answer`` among them; anything else as it is."""
+    # Asked for each item; an ``isinstance`` of a Protocol costs more than all the rest of grading.
+    scores, no_answer = getattr(returned, "scores", None), getattr(returned, "no_answer", None)
+    if isinstance(scores, Mapping) and no_answer is not None:
+        return {**scores, NO_ANSWER: no_answer}
+    return returned

@@ -1,0 +1,66 @@
+"""The hooks of a run, for a conftest or a plug-in of pytest: trackers, other files, a section of one's own.
+
+    # conftest.py in the folder where pytest starts, or a plug-in
+    def pytest_touchstone_item_finished(record):
+        ...
+
+They are called in the process that the user started, once each, with and without xdist. The files of a run are
+written by implementations too (``plugin.reporters``). An implementation that raises does not end the run: a
+line says so, and the exit code is 1 where all else is well.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that begins: its name and folder, its number of items, and the content of ``run.json``: the settings, the
+    checkpoints with their fingerprints, the benchmarks, versions of programs."""
+
+    run_id: str
+    directory: Path
+    items: int
+    manifest: Mapping[str, Any]
+
+
+@pytest.hookspec
+def pytest_touchstone_run_started(run: Run) -> None:
+    """Called when everything is collected, before an item is asked."""
+
+
+@pytest.hookspec
+def pytest_touchstone_item_finished(record: Any) -> None:
+    """Called for every item with its ``results.records.Record``: scores, or why there are none.
+
+    Called once per item, those of earlier runs and lost ones included; records come without requests and answers.
+    """
+
+
+@pytest.hookspec
+def pytest_touchstone_checkpoint_finished(summary: Any) -> None:
+    """Called when the last item of a checkpoint is reported, with a ``results.summary.Summary`` of it alone."""
+
+
+@pytest.hookspec
+def pytest_touchstone_run_finished(summary: Any) -> str | None:
+    """Called at the end with the ``results.summary.Summary``; a text that is returned is shown below it."""
+
+
+@pytest.hookspec
+def pytest_touchstone_terminal_sections(summary: Any) -> tuple[str, str] | None:
+    """Return a title and the text below it, to be shown after the table of results."""
+
+
+def add_specifications(manager: pytest.PytestPluginManager) -> None:
+    """Register the hooks, unless that was done already."""
+    first: Any = getattr(manager.hook, "pytest_touchstone_run_started", None)
+    if first is None or not first.has_spec():
+        manager.add_hookspecs(sys.modules[__name__])

@@ -1,0 +1,225 @@
+"""Requests -> calls to a server, and their replies -> answers. Asks nothing itself.
+
+Each request becomes one call or several, and calls are shared by requests where they ask the same. ``Planned.take``
+is given what came of each call, in any order, and says which requests are answered by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import (
+    Answer,
+    Generate,
+    Generated,
+    Loglikelihood,
+    Refusal,
+    Request,
+    RollingLoglikelihood,
+)
+from pytest_touchstone.engines.http.abilities import Abilities, abilities_of
+from pytest_touchstone.engines.http.calls import Call, Failure, Reply
+from pytest_touchstone.engines.http.generating import (
+    ANY_VOCABULARY,
+    TAKES,
+    Asking,
+    Prompted,
+    TextCall,
+    answer_of,
+    prompted,
+    text_calls,
+)
+from pytest_touchstone.engines.http.scoring import Asked, ScoreCall, in_steps, score_calls
+from pytest_touchstone.engines.http.tokens import Tokens
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.prompts import ChatMode
+from pytest_touchstone.engines.transformers.scoring.plan import Plan, Score, TokenWork, plan
+
+Made: TypeAlias = Plan | Prompted | Refusal
+
+ASSUMED: Final = 2048
+"""The tokens that a server takes where neither it nor --eval-seq-len says it: the longest window of a text."""
+
+
+class Planner:
+    """Plans for one served model, from what its probe found."""
+
+    def __init__(self, info: CheckpointInfo, settings: ModelSettings, tokens: Tokens | None) -> None:
+        """Raise ``CheckpointError`` where a chat template is demanded and missing."""
+        served = info.served
+        can = abilities_of(served["abilities"])
+        self._tokens = tokens
+        self._limit: int | None = served["limit"]
+        self._cut: bool = served["cut"]
+        self._seq_len = info.seq_len
+        # A price is of all tokens, cached or not.
+        self._steps = can.choices and can.block > 0 and settings.price is None
+        self.asked = Asked(served["api"], served["model"], can)
+        self._asking = Asking(
+            asked=self.asked,
+            mode=_mode(info, can, tokens, settings),
+            tokenizer=None if tokens is None else tokens.text,
+            limit=info.seq_len if self._cut else self._limit,
+            cut=self._cut,
+            remote=tokens is not None and tokens.remote is not None,
+        )
+
+    def plan(self, requests: Sequence[Request]) -> Planned:
+        """Return the calls that answer the requests."""
+        if self._tokens is not None and self._tokens.remote is not None:
+            self._tokens.remote.ahead(lambda: [self._made(one) for one in requests])
+        made = [self._made(one) for one in requests]
+        return Planned(self._stepped(made) if self._steps else made, self._asking)
+
+    def too_long(self, requests: Sequence[Request]) -> list[int]:
+        """Return the numbers of the requests that would be refused, or cut, for their length."""
+        made = enumerate(self._made(one) for one in requests)
+        return [
+            number
+            for number, one in made
+            if (TAKES in one.reason if isinstance(one, Refusal) else one.truncated)
+        ]
+
+    def _stepped(self, made: list[Made]) -> list[Made]:
+        places = [number for number, one in enumerate(made) if isinstance(one, Plan) and not one.rolling]
+        plans = [one for one in made if isinstance(one, Plan) and not one.rolling]
+        stepped = dict(zip(places, in_steps(plans, self.asked.abilities), strict=True))
+        return [stepped.get(number, one) for number, one in enumerate(made)]
+
+    def _made(self, request: Request) -> Made:
+        try:
+            if isinstance(request, Generate):
+                return prompted(request, self._asking)
+            if isinstance(request, (Loglikelihood, RollingLoglikelihood)):
+                return self._scored(request)
+        except CheckpointError as error:  # of a tokenizer at the server
+            return Refusal(str(error))
+        return Refusal(f"a served model does not answer {type(request).__name__}")
+
+    def _scored(self, request: Loglikelihood | RollingLoglikelihood) -> Plan | Refusal:
+        if self._tokens is None or self.asked.abilities.scoring is None:
+            return Refusal(self.asked.abilities.why)
+        rolling = isinstance(request, RollingLoglikelihood)
+        # All tokens of a sequence are sent, and a server wants room for one more.
+        room = ANY_VOCABULARY if self._limit is None else self._limit - 2
+        most = min(self._seq_len, room) if rolling or self._cut else room
+        made = plan(request, self._tokens.text, seq_len=most, rows=ANY_VOCABULARY)
+        if isinstance(made, Plan) and made.truncated and not self._cut:
+            (work,) = made.work
+            tokens = len(work.inputs) + 1 + made.truncated
+            return Refusal(
+                f"context and continuation have {tokens} tokens, {TAKES} {most + 1} with room for an "
+                f"answer; --eval-seq-len {most} cuts contexts on their left"
+            )
+        return made
+
+
+def _mode(info: CheckpointInfo, can: Abilities, tokens: Tokens | None, settings: ModelSettings) -> ChatMode:
+    """Return the way in which texts are asked for: as chats where the model's own files have a template, or, where they
+    are not known here, the server has chats."""
+    known = tokens is not None and tokens.remote is None
+    template = can.chat and (tokens.template if known and tokens is not None else True)
+    if settings.chat == "on" and not can.chat:
+        raise CheckpointError(
+            f"{info.source}: --eval-chat on, but the server answers no chats; use --eval-chat off"
+        )
+    chat = settings.chat == "on" or (settings.chat == "auto" and (template or not can.completions))
+    return ChatMode(chat=chat, only_chat=settings.chat == "on", max_new_tokens=settings.max_new_tokens)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request whose calls have not all ended."""
+
+    made: Plan | Prompted
+    left: int
+    parts: dict[int, Any]
+    said: list[int]
+
+
+class Planned:
+    """The calls of some requests, and the answers that can be made so far."""
+
+    def __init__(self, made: Sequence[Made], asking: Asking) -> None:
+        self._ready: dict[int, Refusal] = {}
+        self._open: dict[int, _Open] = {}
+        self._asking = asking
+        self._scores: list[tuple[int, int]] = []
+        self._asked: list[ScoreCall | TextCall] = []
+        self._of_text: dict[int, tuple[int, int]] = {}
+        self._begin(made)
+
+    @property
+    def calls(self) -> list[Call[Any]]:
+        """The calls to be asked, in the order of the requests that they are for."""
+        return [one.call for one in self._asked]
+
+    @property
+    def to_score(self) -> int:
+        """The number of sequences to be scored."""
+        return len(self._scores)
+
+    def scores_of(self, number: int) -> int:
+        """Return the number of sequences that a call scores."""
+        one = self._asked[number]
+        return len(one.works) if isinstance(one, ScoreCall) else 0
+
+    def ready(self) -> Iterator[tuple[int, Refusal]]:
+        """Yield the requests that are answered without a call."""
+        yield from self._ready.items()
+
+    def take(self, number: int, ended: Reply[Any] | Failure) -> Iterator[tuple[int, Answer | Refusal]]:
+        """Yield the requests that the end of a call answers, each with its answer."""
+        one = self._asked[number]
+        works = () if isinstance(one, TextCall) else one.works
+        places = [self._scores[work] for work in works] or [self._of_text[number]]
+        for place, (request, part) in enumerate(places):
+            state = self._open.get(request)
+            if state is None:
+                continue
+            if isinstance(ended, Failure):
+                del self._open[request]
+                yield request, Refusal(ended.reason)
+                continue
+            state.parts[part] = ended.value[works[place]] if works else ended.value
+            if (said := ended.usage.get("prompt_tokens")) is not None:
+                state.said.append(said)
+            if len(state.parts) == state.left:
+                del self._open[request]
+                yield request, _answer(state)
+
+    def _begin(self, made: Sequence[Made]) -> None:
+        works: list[TokenWork] = []
+        owners: list[int] = []
+        for number, one in enumerate(made):
+            if isinstance(one, Plan):
+                self._open[number] = _Open(one, len(one.work), {}, [])
+                self._scores += [(number, part) for part in range(len(one.work))]
+                works += one.work
+                owners += [number] * len(one.work)
+        self._asked += score_calls(works, owners, self._asking.asked)
+        for number, one in enumerate(made):
+            if isinstance(one, Refusal):
+                self._ready[number] = one
+            elif isinstance(one, Prompted):
+                self._ask_texts(number, one)
+
+    def _ask_texts(self, number: int, one: Prompted) -> None:
+        calls = text_calls(one, number, self._asking)
+        for part, call in enumerate(calls):
+            self._of_text[len(self._asked)] = number, part
+            self._asked.append(call)
+        self._open[number] = _Open(one, len(calls), {}, [])
+
+
+def _answer(state: _Open) -> Answer | Refusal:
+    parts = [state.parts[part] for part in range(state.left)]
+    if isinstance(state.made, Prompted):
+        texts: list[list[Generated]] = parts
+        return answer_of(state.made, texts, state.said)
+    scores: list[Score] = parts
+    return state.made.answer(scores)

@@ -1,0 +1,104 @@
+"""The parts of a reply that every reader needs, each checked: a reply is what was asked for, or ``Malformed``.
+
+Servers are believed in nothing: a list may be short, a number may be text, and another model may answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pytest_touchstone.engines.http.calls import Malformed
+
+Json = Mapping[str, Any]
+
+_ABOVE_ZERO: Final = 1e-3
+"""The most that rounding puts a log-probability above 0."""
+
+
+def choices(data: Any, count: int) -> list[Json]:
+    """Return the choices of a reply, in order."""
+    found = data.get("choices") if isinstance(data, Mapping) else None
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise Malformed("the reply has no list of choices")
+    if len(found) != count:
+        raise Malformed(f"the reply has {len(found)} choices where {count} were asked for")
+    places = [one.get("index", number) for number, one in enumerate(found)]
+    if sorted(map(str, places)) != sorted(map(str, range(count))):
+        raise Malformed(f"the choices are numbered {places}")
+    return [found[place] for place in sorted(range(count), key=lambda number: int(places[number]))]
+
+
+def check_model(data: Any, answers_as: Sequence[str]) -> None:
+    """Raise ``Malformed`` where another model answers than the one that was probed."""
+    said = data.get("model") if isinstance(data, Mapping) else None
+    if answers_as and isinstance(said, str) and said not in answers_as:
+        raise Malformed(f"the model {said!r} answered, and not {answers_as[0]!r}")
+
+
+def check_prompt(data: Any, tokens: int) -> None:
+    """Raise ``Malformed`` where the server counts another number of tokens than it was sent."""
+    usage = data.get("usage") if isinstance(data, Mapping) else None
+    said = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
+    if isinstance(said, int) and said != tokens:
+        raise Malformed(f"the server counts {said} tokens in a prompt of {tokens}")
+
+
+def logprob(value: Any, what: str) -> float:
+    """Return a log-probability; ``what`` names its place."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        raise Malformed(f"{what} has the log-probability {value!r}")
+    if value > _ABOVE_ZERO:
+        raise Malformed(f"{what} has the log-probability {value:g}, which is above 0")
+    return min(0.0, float(value))
+
+
+def check_not_all_zero(values: list[float], most: int = 1) -> None:
+    """Raise ``Malformed`` where more than ``most`` log-probabilities are all 0: a server that computes none says so."""
+    if len(values) > most and not any(values):
+        raise Malformed(f"all {len(values)} log-probabilities are 0, so the server has not computed them")
+
+
+def token_number(text: Any) -> int | None:
+    """Return the number in ``token_id:NUMBER``, None for any other text."""
+    number = str(text).removeprefix("token_id:")
+    return int(number) if isinstance(text, str) and number != text and number.isdecimal() else None
+
+
+def model_rows(said: Any) -> list[Mapping[str, Any]]:
+    """Return the models in a list of them, those that have an id."""
+    rows = said.get("data") if isinstance(said, Mapping) else None
+    found = rows if isinstance(rows, list) else []
+    return [row for row in found if isinstance(row, Mapping) and isinstance(row.get("id"), str)]
+
+
+def limit_of(row: Mapping[str, Any]) -> int | None:
+    """Return the most tokens that a model in the list takes, None where that is not said."""
+    size = row.get("max_model_len")
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def text_of(said: Any, name: str) -> str:
+    """Return a part of a reply that is a text, an empty one where there is none."""
+    found = said.get(name) if isinstance(said, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
+def names_in(said: Any) -> tuple[str, ...]:
+    """Return the name under which a model answers, as far as it says one."""
+    return (name,) if (name := text_of(said, "model")) else ()
+
+
+def prompt_tokens(said: Any) -> int | None:
+    """Return the number of tokens that a server counts in a prompt, None where it does not."""
+    usage = said.get("usage") if isinstance(said, Mapping) else None
+    found = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
+    return found if isinstance(found, int) else None
+
+
+def choice_count(said: Any) -> int:
+    """Return the number of choices of a reply, 0 where they are none."""
+    found = said.get("choices") if isinstance(said, Mapping) else None
+    sound = isinstance(found, list) and all(isinstance(one, Mapping) for one in found)
+    return len(found) if sound and isinstance(found, list) else 0

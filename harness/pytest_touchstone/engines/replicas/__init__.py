@@ -1,0 +1,52 @@
+"""Replicas: checkpoints in several processes, on one machine or on many.
+
+units        requests -> what is sent at once
+schedule     which unit goes to which replica, and what becomes of those whose replica dies
+series       which replica holds which checkpoint, and which it loads next
+transport    what carries units to replicas and back
+driving      the schedules and a transport together
+engine       that as an engine for each checkpoint
+programs     the sandboxes of a cluster's nodes
+ray_replicas the transport of Ray; ray_actor its other side, ray_cluster what the cluster has
+target       the option
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pytest_touchstone.engines.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
+    from pytest_touchstone.engines.sandbox.settings import SandboxSettings
+    from pytest_touchstone.engines.sandbox.soundness import Checked
+
+
+def open_replicas(settings: ModelSettings) -> ReplicatedSeries:
+    """Return replicas as ``--eval-engine`` asks for them, which load whatever checkpoint is opened.
+
+    Raises ``CheckpointError`` where that cannot be.
+    """
+    from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
+    from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
+    from pytest_touchstone.engines.replicas.target import target_of
+
+    assert settings.engine is not None
+    return ReplicatedSeries(RayReplicas(settings, target_of(settings.engine)))
+
+
+def open_programs(settings: SandboxSettings, model: ModelSettings, say: Callable[[str], object]) -> Checked:
+    """Return the sandbox that programs run in: those of the cluster's nodes where replicas answer, else this machine's.
+
+    ``say`` is told of nodes that are not used. Raises ``SandboxError`` where programs cannot be run safely.
+    """
+    if model.engine is None:
+        from pytest_touchstone.engines.sandbox import open_checked
+
+        return open_checked(settings)
+    from pytest_touchstone.engines.replicas.programs import open_on_nodes
+    from pytest_touchstone.engines.replicas.target import target_of
+
+    return open_on_nodes(settings, target_of(model.engine), say)

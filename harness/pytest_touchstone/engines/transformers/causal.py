@@ -1,0 +1,374 @@
+"""The engine of causal language models: log-likelihoods of continuations and of whole texts, and generated texts.
+
+Sequences are scored with every shared prefix computed once (``shared_prefix``). A probe is tried when the model is
+loaded; if its scores differ that way, sequences are computed one per row (``padded``).
+
+Texts are generated many at once (``batch``). A second probe is tried before the first of them; if it differs, texts
+are generated one by one (``fallback``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Any, Final
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request
+from pytest_touchstone.engines.base import Done, EngineProgress
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
+from pytest_touchstone.engines.transformers.base import ModelEngine
+from pytest_touchstone.engines.transformers.compat import quiet
+from pytest_touchstone.engines.transformers.fused_steps import (
+    leave_kernels,
+    leave_steps,
+    prepare_steps,
+    steps_are_fused,
+)
+from pytest_touchstone.engines.transformers.generation.ahead import AHEAD, AheadStepper, CudaGraphs
+from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator, most_rows
+from pytest_touchstone.engines.transformers.generation.fallback import SequentialGenerator
+from pytest_touchstone.engines.transformers.generation.lookup_stepper import LookupStepper
+from pytest_touchstone.engines.transformers.generation.sequence import Ends, ends_of
+from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
+from pytest_touchstone.engines.transformers.generation.step import DecodeStep
+from pytest_touchstone.engines.transformers.half_precision import has_kernels_for_steps
+from pytest_touchstone.engines.transformers.known_ways import KnownWays, folder_for
+from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.native.library import missing
+from pytest_touchstone.engines.transformers.prompts import Prompt, chat_mode_of, prepare
+from pytest_touchstone.engines.transformers.scoring.padded import PaddedScorer
+from pytest_touchstone.engines.transformers.scoring.plan import Plan, TokenWork, WorkDone, plan, texts_of
+from pytest_touchstone.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+
+_PROBE_TOKENS: Final = 24
+
+
+class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
+    """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``."""
+
+    def __init__(
+        self,
+        info: CheckpointInfo,
+        loaded: Loaded,
+        settings: ModelSettings | None = None,
+        *,
+        together: bool = True,
+        remembers: bool = False,
+    ) -> None:
+        """Raise ``CheckpointError`` where the chat template that is asked for is missing.
+
+        Without ``together`` every sequence is scored, and every text generated, by itself. With ``remembers``, ways
+        of computing that an earlier probe admitted are not tried again.
+        """
+        settings = settings or ModelSettings()
+        super().__init__(info, loaded, self._plans, settings)
+        self._asking = chat_mode_of(info, loaded.tokenizer, settings.chat, settings.max_new_tokens)
+        self._tokenizer = TextTokenizer(loaded.tokenizer)
+        self._batch, self._speculative = settings.batch, settings.speculative
+        self._numbers: list[int] = []
+        self._generation: BatchGenerator | SequentialGenerator | None = None
+        how: dict[str, Any] = {"vocabulary": self._rows, "budget": self.budget, "batch": self._batch}
+        self._plain = PaddedScorer(loaded.model, self._needed, **how, done=self.work_done)
+        self._shared: PrefixTreeScorer | None = None
+        self._ways = KnownWays(loaded.model, folder_for(loaded.model) if remembers else None)
+        with quiet():
+            self.company = self._plain.company = self._company(self._plain.inputs, self._ways, causal=True)
+            rows = 1 if self.company.rows == "one" else 2
+            probe = [TokenWork(tuple(range(min(length, info.seq_len))), (0,)) for length in (5, 3)[:rows]]
+            inputs = self._plain.inputs(probe)
+            different = self._ways.tried("logits", lambda: self._needed.verify(inputs))
+            if different is not None:
+                self._goes_slowly("logits", different)
+            self._shared = self._verified(how) if together else None
+        self.work_done.reset()
+
+    @property
+    def shares(self) -> bool:
+        """Return whether shared prefixes are computed once."""
+        return self._shared is not None
+
+    @property
+    def continues(self) -> bool:
+        """Return whether texts at work stay there when an answer's receiver raises: where many go on at once."""
+        return isinstance(self._generation, BatchGenerator) or (self._generation is None and self.shares)
+
+    @property
+    def texts_together(self) -> int:
+        """The most texts that a step of the model continues: one where each is generated by itself."""
+        return most_rows(self._model.device.type, self._batch) if self.shares else 1
+
+    def progress(self) -> EngineProgress:
+        """Return the work so far, also while a call is under way."""
+        generation, numbers = self._generation, self._numbers
+        growing = generation.growing() if generation is not None else []
+        return self.work_done.progress(
+            (numbers[one], tokens) for one, tokens in growing if 0 <= one < len(numbers)
+        )
+
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
+        """Return one answer per request, in the order asked; a request that cannot be answered gets a ``Refusal``.
+
+        Scores are passed to ``done`` when all are there, generated texts one request after the other.
+        """
+        return self.answer_first(len(requests), requests, done)
+
+    def answer_first(
+        self, count: int, requests: Sequence[Request], done: Done | None
+    ) -> list[Answer | Refusal]:
+        """Return the same; texts of the first ``count`` requests begin before the others."""
+        found: dict[int, Answer | Refusal] = {}
+        self.work_done.begin(0, 0)
+        with closing(self._answers(self._ahead.made(requests), count)) as answers:
+            for number, answer in answers:
+                found[number] = answer
+                if done is not None:
+                    done(number, answer)
+        return [found[number] for number in range(len(requests))]
+
+    def _answers(
+        self, plans: Sequence[Plan | Prompt | Refusal], count: int
+    ) -> Generator[tuple[int, Answer | Refusal], None, None]:
+        """Yield the number of each request and its answer, as soon as it is final.
+
+        Between two answers the model is at rest, and transformers' warnings are as usual.
+        """
+        scored = {number: made for number, made in enumerate(plans) if isinstance(made, Plan)}
+        prompts = {number: made for number, made in enumerate(plans) if isinstance(made, Prompt)}
+        yield from ((number, made) for number, made in enumerate(plans) if isinstance(made, Refusal))
+        with self._quiet():
+            works = [work for made in scored.values() for work in made.work]
+            scores = iter((self._shared or self._plain).score(works))
+        for number, made in scored.items():
+            yield number, made.answer([next(scores) for _ in made.work])
+        if not prompts:
+            return
+        numbers = self._numbers = list(prompts)
+        with self._quiet():
+            first = sum(number < count for number in numbers)
+            running = self._generator().run(list(prompts.values()), first)
+        with closing(running):
+            while True:
+                with self._quiet():
+                    ended = next(running, None)
+                if ended is None:
+                    return
+                number = numbers[ended.number]
+                yield number, prompts[number].answer([sample.outcome for sample in ended.samples])
+
+    def close(self) -> None:
+        """Free the model's memory; the engine cannot answer afterwards."""
+        super().close()
+        self._shared = self._generation = None
+        del self._plain
+
+    def too_long(self, requests: Sequence[Request]) -> list[int]:
+        """Return the numbers of the requests whose contexts would be cut."""
+        plans = enumerate(self._plans(requests))
+        return [number for number, one in plans if not isinstance(one, Refusal) and one.truncated]
+
+    def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
+        how: dict[str, int] = {"seq_len": self.info.seq_len, "rows": self._rows}
+        tokenizer = self._tokenizer.with_encoded(texts_of(requests))
+        made = (
+            prepare(request, tokenizer, asking=self._asking, **how)
+            if isinstance(request, Generate)
+            else plan(request, tokenizer, **how)
+            for request in requests
+        )
+        return [self._in_memory(one) for one in made]
+
+    def _in_memory(self, made: Plan | Prompt | Refusal) -> Plan | Prompt | Refusal:
+        """Return the same, or a refusal where its keys and values do not fit into ``--eval-memory``."""
+        match made:
+            case Prompt(request, tokens):
+                longest = len(tokens) + request.max_new_tokens
+            case Plan(work):
+                longest = max((len(one.inputs) for one in work), default=0)
+            case Refusal():
+                return made
+        assert self.budget.allowance is not None
+        reason = self.budget.allowance.too_long(longest)
+        return made if reason is None else Refusal(reason)
+
+    def _verified(self, how: dict[str, Any]) -> PrefixTreeScorer | None:
+        """Return the shared way, if the model supports it and gives the same scores for a probe; else None and a
+        note."""
+        attention = attention_of(self._model) if self.company.rows == "any" else self.company.reason
+        if isinstance(attention, str):
+            self._goes_slowly("scoring", attention)
+            return None
+        shared = PrefixTreeScorer(self._model, self._needed, attention, **how, done=self.work_done)
+        works = _probe(min(_PROBE_TOKENS, self.info.seq_len), self._rows)
+        different = self._ways.tried("scores", lambda: shared.verify(works, self._plain.logits))
+        if different is not None:
+            self._goes_slowly("scoring", different)
+            return None
+        if self._model.device.type == "cpu":
+            different = self._ways.tried(
+                "split scores", lambda: shared.verify_split(works, self._plain.logits)
+            )
+            if different is None:
+                shared.split()
+            else:
+                self._note(f"scores after shared prefixes take the model's own attention: {different}")
+        return shared
+
+    def _generator(self) -> BatchGenerator | SequentialGenerator:
+        """Return the generator of texts.
+
+        It generates many at once if the model supports that and gives the same logits for a probe; else one by one,
+        with a note.
+        """
+        if self._generation is None:
+            ends = ends_of(self._model, self._tokenizer)
+            attention = attention_of(self._model)
+            if self._shared is not None and isinstance(attention, Attention):
+                self._generation = self._together(self._shared, attention, ends)
+            elif "scoring" in self._slow:
+                self._goes_slowly("generating", self._slow["scoring"])
+            self._generation = self._generation or self._one_by_one(ends)
+        return self._generation
+
+    def _one_by_one(self, ends: Ends) -> SequentialGenerator:
+        """Return the generator of one text at a time; a note says where the model's ``generate`` is not used."""
+        generator = SequentialGenerator(self._model, ends, done=self.work_done)
+        probe = _tails(min(_PROBE_TOKENS, self.info.seq_len), self._rows)[0]
+        different = self._ways.tried("generate", lambda: generator.verify(probe, self._plain.logits))
+        if different is not None:
+            generator.from_the_beginning = True
+            self._note(
+                f"each token of a text is computed from the text's beginning, since steps differ: {different}"
+            )
+        return generator
+
+    def _together(self, shared: PrefixTreeScorer, attention: Attention, ends: Ends) -> BatchGenerator | None:
+        how: dict[str, Any] = {"budget": self.budget}
+        # A model with extra heads proposes tokens ahead.
+        kind = SpeculativeStepper if getattr(self._model, "drafts", 0) else DecodeStep
+        stepper = kind(self._model, self._needed, attention, **how, done=WorkDone())
+        probe = _tails(min(_PROBE_TOKENS, self.info.seq_len), self._rows)
+        rows: dict[str, Any] = {"vocabulary": self._rows, "batch": self._batch}
+        # It has a cache of its own, so that no prefix of the probe is found among stored ones.
+        trial = PrefixTreeScorer(self._model, self._needed, attention, **rows, **how, done=WorkDone())
+
+        def generator(stepper: DecodeStep, scorer: PrefixTreeScorer = trial, **more: Any) -> BatchGenerator:
+            return BatchGenerator(self._model, stepper, scorer, ends, **how, batch=self._batch, **more)
+
+        more: dict[str, Any] = {}
+        plain = self._plain.logits
+        different = self._fused(lambda: generator(stepper).verify(probe, plain))
+        if different is not None:
+            different = self._ways.tried("texts", lambda: generator(stepper).verify(probe, plain))
+        if different is not None and self._model.device.type != "cpu":
+            more, fused = {"fused": False}, different
+            different = self._ways.tried(
+                "texts by products", lambda: generator(stepper, **more).verify(probe, plain)
+            )
+            if different is None:
+                self._note(f"attention to shared prefixes goes without torch's own operations: {fused}")
+        if different is not None:
+            self._goes_slowly("generating", different)
+            return None
+        if (
+            self._ways.tried("lanes", lambda: generator(stepper, **more).verify_lanes(probe, plain))
+            is not None
+        ):
+            more["lanes"] = 1
+        looked_up = DecodeStep
+        if kind is DecodeStep and self._model.device.type == "cpu" and self._speculative == "auto":
+            different = self._ways.tried(
+                "proposals", lambda: generator(stepper, **more).verify_several(probe, plain)
+            )
+            if different is None:
+                looked_up = LookupStepper
+            else:
+                self._note(f"no tokens are proposed from the texts themselves: {different}")
+        ahead = None
+        if kind is DecodeStep and self._model.device.type in AHEAD and len(self._devices) < 2:
+            ahead = self._in_blocks(
+                attention, lambda stepper: generator(stepper, **more).verify_ahead(probe, plain)
+            )
+        kind = looked_up if kind is DecodeStep else kind
+        stepper = ahead or kind(self._model, self._needed, attention, **how, done=self.work_done)
+        return generator(stepper, shared, **more)
+
+    def _fused(self, verify: Callable[[], str | None]) -> str | None:
+        """Have steps go by the kernels, else by fused operations, as far as the model can and a probe finds no
+        difference; return the difference where neither is so."""
+        different: str | None = "steps are not fused"
+        if prepare_steps(self._model):
+            different = self._ways.tried("steps by kernels", verify)
+            if different is not None:
+                leave_kernels(self._model)
+                self._note(f"each step goes by torch's operations: {different}")
+        elif has_kernels_for_steps(self._model) and (reason := missing()) is not None:
+            self._note(f"texts are generated more slowly than they could be: {reason}")
+        if different is not None and steps_are_fused(self._model):
+            different = self._ways.tried("fused steps", verify)
+            if different is not None:
+                leave_steps(self._model)
+                self._note(f"each step goes through the model's own code: {different}")
+        return different
+
+    def _in_blocks(
+        self, attention: Attention, verify: Callable[[AheadStepper], str | None]
+    ) -> AheadStepper | None:
+        """Return a stepper that the host does not wait for, with graphs if they work; None, and a note, where neither
+        gives the same logits."""
+        device = self._model.device
+        stepper = partial(AheadStepper, self._model, self._needed, attention, budget=self.budget)
+
+        def probe(graphs: CudaGraphs | None) -> str | None:
+            different = verify(stepper(done=WorkDone(), capture=graphs))
+            return graphs.reason if different is None and graphs is not None else different
+
+        if device.type == "cuda":
+            graphs = CudaGraphs(device)
+
+            def refused(different: str | None = None) -> None:
+                self._note(f"no graphs of steps are replayed: {different or graphs.reason}")
+
+            different = self._ways.tried("graphs", lambda: probe(graphs))
+            if different is None:
+                return stepper(done=self.work_done, capture=graphs, refused=refused)
+            refused(different)
+        different = self._ways.tried("blocks", lambda: probe(None))
+        if different is None:
+            return stepper(done=self.work_done)
+        self._note(f"the host waits for each token: {different}")
+        return None
+
+    @property
+    def _model(self) -> Any:
+        return self.loaded.model
+
+
+def _tails(length: int, vocabulary: int) -> list[tuple[int, ...]]:
+    """Return sequences of different lengths, up to ``length`` tokens, that begin alike; the first is the longest."""
+    tokens = [(11 * number + 5) % min(vocabulary, 997) for number in range(3 * length)]
+    past = length // 2
+    tails = (tokens[past:length], tokens[length : length + past // 2], tokens[2 * length :][:3])
+    return [(*tokens[:past], *tail) for tail in tails if len(tail) > 2]
+
+
+def _probe(length: int, vocabulary: int) -> list[TokenWork]:
+    """Return sequences up to ``length`` tokens: a prefix with three branches at different depths, and one of another
+    prefix."""
+    tokens = [(7 * number + 3) % min(vocabulary, 997) for number in range(2 * length)]
+    stem, half = tokens[: length // 2], length // 4
+    paths = [
+        [*stem, *tokens[length : length + half]],
+        [*stem, *tokens[length : length + half // 2], *tokens[2 : 2 + half]],
+        [*stem, *tokens[3 : 3 + half // 2]],
+        tokens[5 : 5 + half + 1],
+        stem,
+    ]
+    works = []
+    for number, path in enumerate(path for path in paths if path):
+        targets = tokens[number : number + min(3, len(path))]
+        works.append(TokenWork(tuple(path), tuple(targets)))
+    return works

@@ -1,0 +1,302 @@
+"""All workarounds for other libraries, in one place; those for importing them are in ``imports``.
+
+Each was checked with the version named; ``tests/engines/transformers/test_compat.py`` has a test per line that fails
+when the library has changed what is patched, or does by itself what the workaround is for.
+
+    name                  library, version      reason
+    quiet                 transformers 5.23     bars, logs and warnings go to the terminal, GGUF's bar past its setting
+    gguf_parsed_once      transformers 5.23     a GGUF file is parsed for config, tokenizer and weights anew
+    pages_let_go          transformers 5.23     pages of a mapped file stay in memory beside the converted model
+    MISMATCHES            transformers 5.23     tensors of other shapes are printed, and the error does not name them
+    no_length_limit       transformers 5.23     a text longer than the tokenizer's own limit causes a warning
+    layer_values          transformers 5.23     a config whose layers differ refuses to be asked for the setting of all
+    plain_generation      transformers 5.23     a model's own settings are added to those that ``generate`` is given
+    check_gguf_packages   transformers 5.23     a missing package is reported late, and in more than one line
+    check_sentencepiece   transformers 5.23     without sentencepiece its files are mistaken for tiktoken's
+    is_panic              tokenizers 0.23       a panic in Rust is no ``Exception``
+    refused_global        torch 2.13            the name that ``weights_only`` refuses is only in the message
+    is_out_of_memory      torch 2.13            main memory that runs out is a ``RuntimeError`` like any other
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging as standard_logging
+import mmap
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock, current_thread, main_thread
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.transformers.library_warnings import (
+    LIBRARIES,
+    Listener,
+    hear_python,
+    listeners,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from the terminal within the block: no progress bars, no log lines below errors, no warnings.
+
+    The log lines and warnings go to those that listen (``library_warnings.heard``). Blocks of several threads may
+    overlap: everything is restored when the last one ends. Python's warnings are left alone outside the main thread,
+    since Python has one list of filters for all threads.
+    """
+    _SILENCE.enter()
+    try:
+        with _python_warnings() if current_thread() is main_thread() else nullcontext():
+            yield
+    finally:
+        _SILENCE.leave()
+
+
+@contextmanager
+def _python_warnings() -> Iterator[None]:
+    """Give Python's warnings to those that listen."""
+    with warnings.catch_warnings(action="always" if listeners() else "ignore"):
+        warnings.showwarning = hear_python  # type: ignore[assignment]
+        yield
+
+
+class _Silence:
+    """The state that all threads share, and the number of blocks that want silence."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._undo: Callable[[], None] = lambda: None
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._undo = _silenced()
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._undo()
+
+
+_SILENCE = _Silence()
+
+
+def _silenced() -> Callable[[], None]:
+    """Silence transformers; return a function that undoes it."""
+    from transformers import modeling_gguf_pytorch_utils as gguf_loading
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    gguf_bar = gguf_loading.tqdm
+    theirs, *others = (standard_logging.getLogger(name) for name in LIBRARIES)
+    printing, propagates = list(theirs.handlers), theirs.propagate
+    listener = Listener(printing)
+
+    def undo() -> None:
+        gguf_loading.tqdm = gguf_bar
+        for each in (theirs, *others):
+            each.removeHandler(listener)
+        for handler in printing:
+            theirs.addHandler(handler)
+        theirs.propagate = propagates
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+    logging.set_verbosity_warning()
+    theirs.propagate = False
+    for handler in printing:
+        theirs.removeHandler(handler)
+    for each in (theirs, *others):
+        each.addHandler(listener)
+    logging.disable_progress_bar()
+    gguf_loading.tqdm = partial(gguf_bar, disable=True)
+    return undo
+
+
+@contextmanager
+def gguf_parsed_once() -> Iterator[None]:
+    """Make ``gguf.GGUFReader`` and ``gguf.get_tensor_name_map`` return the same object for the same arguments.
+
+    Both are pure Python, and take most of the time that a small model needs to load.
+    """
+    import gguf
+
+    reader, name_map = gguf.GGUFReader, gguf.get_tensor_name_map
+    gguf.GGUFReader = functools.cache(reader)
+    gguf.get_tensor_name_map = functools.cache(name_map)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader, gguf.get_tensor_name_map = reader, name_map
+
+
+_MADV_DONTNEED: Final = 4
+"""Linux's number on the machines that it runs on: 4 everywhere but on Alpha."""
+
+
+@contextmanager
+def pages_let_go() -> Iterator[None]:
+    """Release each tensor's pages once transformers has copied it, on Linux.
+
+    They are the file's own, so anyone who reads them again gets them from there. If transformers no longer has such a
+    function, nothing changes.
+    """
+    from transformers import core_model_loading
+
+    copy = getattr(core_model_loading, "_materialize_copy", None)
+    if copy is None or sys.platform != "linux":
+        yield
+        return
+
+    def copied(tensor: Any, device: Any = None, dtype: Any = None) -> Any:
+        source = tensor[...]
+        made = copy(source, device, dtype)
+        if made.data_ptr() != source.data_ptr() and _is_mapped(tensor):
+            let_go(source)
+        return made
+
+    core_model_loading._materialize_copy = copied
+    try:
+        yield
+    finally:
+        core_model_loading._materialize_copy = copy
+
+
+def _is_mapped(tensor: Any) -> bool:
+    """Return whether its memory is that of a file.
+
+    That is a slice of a safetensors file, which is no tensor yet, or a tensor of a mapped pickle. Memory of another
+    kind must not be released: it would be zeros afterwards.
+    """
+    import torch
+
+    return not isinstance(tensor, torch.Tensor) or MappedFiles().hold(tensor)
+
+
+class MappedFiles:
+    """The places of files in this process's memory, as they are when this is made; made once for many tensors.
+
+    It is right for tensors that exist by then, as long as they exist.
+    """
+
+    def __init__(self) -> None:
+        self._places: list[tuple[int, int]] = []
+        if sys.platform != "linux":
+            return
+        for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+            places, _, _, _, inode, *_ = line.split(maxsplit=5)
+            if inode != "0":
+                begin, end = places.split("-")
+                self._places.append((int(begin, 16), int(end, 16)))
+
+    def hold(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor's memory is that of a file."""
+        address = tensor.data_ptr()
+        return any(begin <= address < end for begin, end in self._places)
+
+    def let_go(self, tensor: torch.Tensor) -> None:
+        """Do as ``let_go`` with a tensor whose memory is that of a file, and nothing with another."""
+        if self.hold(tensor):
+            let_go(tensor)
+
+
+def let_go(tensor: torch.Tensor) -> None:
+    """Tell Linux that the pages wholly under a mapped tensor are not needed now.
+
+    On other systems they go when memory is short.
+    """
+    if sys.platform != "linux":
+        return
+    page = mmap.PAGESIZE
+    begin, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
+    first = -(-begin // page) * page
+    length = (begin + size) // page * page - first
+    if length > 0 and tensor.is_contiguous() and tensor.device.type == "cpu":
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), _MADV_DONTNEED)
+
+
+MISMATCHES: Final[dict[str, bool]] = {"ignore_mismatched_sizes": True}
+"""Options of ``from_pretrained`` with which its report names tensors of other shapes (``loading.check_report``)."""
+
+
+def no_length_limit(tokenizer: Any) -> Any:
+    """Make the tokenizer truncate nothing and warn of nothing: the engines truncate texts themselves."""
+    tokenizer.model_max_length = int(1e30)
+    return tokenizer
+
+
+def layer_values(config: Any, name: str) -> list[Any]:
+    """Return the values that the layers of a model have for a setting, each once; None where they have none."""
+    try:
+        return [getattr(config, name, None)]
+    except RuntimeError:
+        return list(dict.fromkeys(getattr(layer, name, None) for layer in config.per_layer_config))
+
+
+@contextmanager
+def plain_generation(model: Any) -> Iterator[None]:
+    """Remove the model's own generation settings, which could change logits (such as a repetition penalty)."""
+    from transformers import GenerationConfig
+
+    before = getattr(model, "generation_config", None)
+    model.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = before
+
+
+def check_gguf_packages(path: Path) -> None:
+    """Raise ``CheckpointError`` if a package is missing that transformers needs for GGUF files."""
+    if absent := [name for name in ("gguf", "accelerate") if find_spec(name) is None]:
+        raise CheckpointError(
+            f"{path}: reading GGUF needs the package {absent[0]}; run: pip install 'pytest-touchstone[gguf]'"
+        )
+
+
+def check_sentencepiece(path: Path) -> None:
+    """Raise ``CheckpointError`` if a package is missing that transformers needs for sentencepiece files."""
+    for module, package in (("sentencepiece", "sentencepiece"), ("google.protobuf", "protobuf")):
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise CheckpointError(
+                f"{path}: reading it needs the package {package}; run: pip install 'pytest-touchstone[llama]'"
+            ) from error
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether the error is a panic of the tokenizers library."""
+    return not isinstance(error, Exception) and type(error).__name__ == "PanicException"
+
+
+def refused_global(error: BaseException) -> str | None:
+    """Return the name that torch refuses to take from a pickle, since it may run code; None for another error."""
+    found = re.search(r"GLOBAL ([\w.]+)", str(error))
+    return None if found is None else found[1]
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether torch raised the error because memory ran out, on an accelerator or in main memory."""
+    import torch
+
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("t allocate memory" in text or "out of memory" in text)

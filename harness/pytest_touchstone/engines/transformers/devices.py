@@ -1,0 +1,89 @@
+"""The devices of this machine, and which of them a process computes on.
+
+Workers of xdist are spread over the GPUs, worker k on GPU k modulo their number, each with weights of its own. With
+``--eval-device-map auto`` one process spreads a model over all of them instead, layer after layer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pytest_touchstone.core.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def gpu_count() -> int:
+    """Return the number of GPUs that torch sees."""
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def worker_number(environ: Mapping[str, str] = os.environ) -> int:
+    """Return the number N of the xdist worker ``gwN`` that this process is, 0 in any other process."""
+    named = re.fullmatch(r"gw(\d+)", environ.get("PYTEST_XDIST_WORKER", ""))
+    return int(named[1]) if named else 0
+
+
+def choose_device(wanted: str, environ: Mapping[str, str] = os.environ) -> torch.device:
+    """Return the device to load onto; workers of one run are spread over the GPUs when no index is asked for.
+
+    Raises ``CheckpointError`` when the machine does not have that device.
+    """
+    import torch
+
+    gpus = gpu_count()
+    mps = torch.backends.mps.is_available()
+    if wanted == "auto":
+        wanted = "cuda" if gpus else "mps" if mps else "cpu"
+    if wanted.startswith("cuda"):
+        index = int(wanted[5:]) if wanted[5:] else worker_number(environ) % max(1, gpus)
+        if index >= gpus:
+            raise CheckpointError(
+                f"--eval-device {wanted}: torch sees {gpus} GPUs here; use cpu or a lower index"
+            )
+        return torch.device("cuda", index)
+    if wanted == "mps" and not mps:
+        raise CheckpointError("--eval-device mps: torch does not see it on this machine; use cpu or auto")
+    return torch.device(wanted)
+
+
+def neighbours(wanted: str, device: torch.device, processes: int) -> int:
+    """Return how many of the run's processes compute on the device, where ``wanted`` is ``--eval-device``."""
+    if device.type != "cuda" or wanted.startswith("cuda:"):
+        return max(1, processes)
+    return max(1, -(-processes // max(1, gpu_count())))
+
+
+def copies_notes(wanted: str, device: torch.device, processes: int) -> tuple[str, ...]:
+    """Return a note where several processes of the run compute on one GPU, each with weights of its own there."""
+    if device.type != "cuda" or (held := neighbours(wanted, device, processes)) < 2:
+        return ()
+    gpus = gpu_count()
+    return (
+        f"{held} of the run's {processes} processes compute on {device}, each with its own copy of the weights; "
+        f"-n {gpus if wanted in ('auto', 'cuda') else 0} keeps one per GPU",
+    )
+
+
+def check_device_map(device: torch.device) -> None:
+    """Raise ``CheckpointError`` where a model cannot be spread over GPUs."""
+    if device.type != "cuda":
+        raise CheckpointError(
+            f"--eval-device-map auto spreads a model over GPUs, and this run computes on {device.type}; leave it out"
+        )
+    from importlib.util import find_spec
+
+    if find_spec("accelerate") is None:
+        raise CheckpointError("--eval-device-map auto needs the package accelerate: pip install accelerate")
+
+
+def devices_of(model: Any) -> list[str]:
+    """Return the accelerators that hold a model's weights, in their order; none of a model on a CPU."""
+    parameters = getattr(model, "parameters", tuple)
+    return sorted({str(one.device) for one in parameters() if one.device.type not in ("cpu", "meta")})

@@ -1,0 +1,407 @@
+"""Decoder layers of Llama's form, or of Qwen3's, computed by fewer and larger operations.
+
+transformers computes such a layer by some sixty operations. In a pass that continues few texts, most of them take
+longer to start than to compute. Here queries, keys and values are one product, and so are gate and up of the
+feed-forward part; a norm is one operation, and a rotation four. The last layer has no feed-forward part for tokens of
+which nothing more is wanted (``Wanted``).
+
+Qwen3's layers differ in two norms, of the heads of queries and of keys. A layer is computed this way only where its
+code is that of Llama's or of Qwen3's, and where a trial with random numbers gives what that code gives, up to rounding.
+Attention is whatever the model is set to. The layer's own code stays for arithmetic in another number type
+(``in_float32``).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable
+from copy import copy
+from ctypes import ArgumentError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_touchstone.engines.transformers.compat import MappedFiles
+from pytest_touchstone.engines.transformers.native import operations
+
+if TYPE_CHECKING:
+    import torch
+
+_CLOSE: Final = {"torch.float32": 1e-5, "torch.bfloat16": 5e-2, "torch.float16": 1e-2}
+"""The difference that counts as rounding, relative to the largest number that a layer adds, by number type; layers of
+other types stay as they are."""
+
+_TRIED: Final = 5
+"""The tokens that each layer is tried with."""
+
+_QKV: Final = ("q_proj", "k_proj", "v_proj")
+
+_GATE_UP: Final = ("gate_proj", "up_proj")
+
+_NORMS: Final = ("input_layernorm", "post_attention_layernorm")
+
+_HEAD_NORMS: Final = ("q_norm", "k_norm")
+
+_ROTATION: Final = ("apply_rotary_pos_emb", "rotate_half")
+"""The functions by which a layer's module turns queries and keys."""
+
+_SWAPPED: Final = "touchstone_swapped"
+
+
+class Wanted:
+    """The places whose hidden states are all that is wanted of a last layer, which sets ``taken`` where it computes no
+    others."""
+
+    def __init__(self, rows: torch.Tensor, columns: torch.Tensor) -> None:
+        self._rows, self._columns = rows, columns
+        self.taken = False
+
+    def take(self, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return states [rows, tokens, width] at these places only [1, places, width], unless there are more places
+        than tokens."""
+        if len(self._rows) >= states[0].shape[0] * states[0].shape[1]:
+            return states
+        self.taken = True
+        return tuple(one[self._rows, self._columns].unsqueeze(0) for one in states)
+
+
+def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
+    """Make the decoder layers of a model on a CPU compute this way where they can; return how many do.
+
+    ``then`` is called with each of them before the next is made: what it frees, that one can have.
+    """
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        return 0
+    layers = [layer for layer in model.modules() if _can(layer)]
+    right = {
+        kind
+        for kind in {type(layer) for layer in layers}
+        if _right(next(x for x in layers if type(x) is kind))
+    }
+    files = MappedFiles()
+    layers = [layer for layer in layers if type(layer) in right]
+    for layer in layers:
+        _fuse(layer, files)
+        if then is not None:
+            then(layer)
+    return len(layers)
+
+
+def _can(layer: Any) -> bool:
+    """Return whether a module has the parts of one of Llama's or Qwen3's decoder layers, their code, and weights on a
+    CPU."""
+    import torch
+
+    if {name for name, _ in layer.named_children()} != {"self_attn", "mlp", *_NORMS}:
+        return False
+    attention, feed = layer.self_attn, layer.mlp
+    parts = dict(attention.named_children())
+    if parts.keys() not in ({*_QKV, "o_proj"}, {*_QKV, "o_proj", *_HEAD_NORMS}):
+        return False
+    if {name for name, _ in feed.named_children()} != {*_GATE_UP, "down_proj", "act_fn"}:
+        return False
+    linear = [*(getattr(attention, name) for name in _QKV), *(getattr(feed, name) for name in _GATE_UP)]
+    if any(
+        type(one) is not torch.nn.Linear or "forward" in vars(one) or one._forward_hooks for one in linear
+    ):
+        return False
+    kinds = {(str(one.weight.dtype), one.weight.device.type, one.in_features) for one in linear}
+    if len(kinds) > 1 or str(linear[0].weight.dtype) not in _CLOSE or linear[0].weight.device.type != "cpu":
+        return False
+    norms = operations.head_norms(attention)
+    alike = len({getattr(norm, "variance_epsilon", None) for norm in norms}) <= 1
+    return alike and _code(layer) == _known_code("Qwen3" if norms else "Llama")
+
+
+def _code(layer: Any) -> list[str | None]:
+    """Return the code of a layer's parts."""
+    attention, feed = layer.self_attn, layer.mlp
+    module = sys.modules.get(type(attention).__module__)
+    norms = [*(getattr(layer, name) for name in _NORMS), *operations.head_norms(attention)]
+    methods = [type(one).forward for one in (layer, attention, feed, *norms)]
+    kind = type(feed.act_fn).__name__
+    return [*map(body_of, methods), *(body_of(getattr(module, name, None)) for name in _ROTATION), kind]
+
+
+@functools.cache
+def _known_code(family: str) -> list[str | None]:
+    """Return the code of a family's layers, as ``_code`` does."""
+    module = import_module(f"transformers.models.{family.lower()}.modeling_{family.lower()}")
+    parts = ["DecoderLayer", "Attention", "MLP", *["RMSNorm"] * (4 if family == "Qwen3" else 2)]
+    methods = [getattr(module, f"{family}{part}").forward for part in parts]
+    found = [*map(body_of, methods), *(body_of(getattr(module, name)) for name in _ROTATION)]
+    return [*found, "SiLUActivation"] if None not in found else ["unknown"]
+
+
+@functools.cache
+def body_of(function: Any) -> str | None:
+    """Return what a function does, or None where its source is not there.
+
+    Names of types do not matter, nor does a window that is handed on: a mask says what is seen.
+    """
+    try:
+        tree: Any = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return None
+    if not isinstance(tree, ast.FunctionDef):  # a function without a name
+        return None
+    body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
+    for node in (node for part in body for node in ast.walk(part)):
+        if isinstance(node, ast.Call):
+            node.keywords = [one for one in node.keywords if one.arg != "sliding_window"]
+        if isinstance(node, ast.AnnAssign):
+            node.annotation = ast.Constant(None)
+    return "\n".join(ast.dump(part) for part in body)
+
+
+def _right(layer: Any) -> bool:
+    """Return whether a layer that computes this way gives the same numbers, by a trial."""
+    import torch
+
+    with torch.inference_mode(False), torch.no_grad():
+        inputs = _trial(layer)
+        try:
+            before = layer(**inputs)
+        except (RuntimeError, TypeError, ValueError, AttributeError):  # alone it computes nothing
+            return False
+        trial = copy(layer)
+        trial._modules = {name: copy(module) for name, module in layer._modules.items()}
+        for one in trial._modules.values():
+            one._modules = dict(one._modules)
+        _fuse(trial, None)
+        try:
+            after = trial(**inputs)
+        except (RuntimeError, TypeError, ValueError, AttributeError, ArgumentError):
+            return False
+    most = (before - inputs["hidden_states"]).float().abs().max()
+    return bool(((after - before).float().abs() <= _CLOSE[str(before.dtype)] * most + 1e-30).all())
+
+
+def _fuse(layer: Any, files: MappedFiles | None) -> None:
+    """Make a layer compute this way; with ``files``, plain weights there need no memory any more."""
+    import torch
+
+    attention, feed = layer.self_attn, layer.mlp
+    with torch.inference_mode(False), torch.no_grad():
+        layer.qkv_proj, layer.gate_up_proj = _merged(attention, _QKV), _merged(feed, _GATE_UP)
+    layer.own_type = layer.qkv_proj.weight.dtype
+    plain: Any = type(layer)
+    layer.__class__ = _fused_class(plain)
+    for parent, names, merged in ((attention, _QKV, layer.qkv_proj), (feed, _GATE_UP, layer.gate_up_proj)):
+        first = 0
+        for name in names:
+            one = getattr(parent, name)
+            setattr(parent, name, _slice_class()(merged, first, one.out_features))
+            first += one.out_features
+            if files is not None:
+                files.let_go(one.weight)
+
+
+def _merged(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
+    """Return linear layers of the same input as one, their outputs behind each other."""
+    import torch
+
+    some = [getattr(parent, name) for name in names]
+    count = sum(one.out_features for one in some)
+    merged = torch.nn.Linear(some[0].in_features, count, bias=False, device="meta")
+    merged.weight = torch.nn.Parameter(torch.cat([one.weight for one in some]), requires_grad=False)
+    if any(one.bias is not None for one in some):
+        biases = [one.weight.new_zeros(one.out_features) if one.bias is None else one.bias for one in some]
+        merged.bias = torch.nn.Parameter(torch.cat(biases), requires_grad=False)
+    merged.merges = names  # type: ignore[assignment]
+    merged.computed = None  # type: ignore[assignment] # an input, and its outputs while parts of them are asked for
+    return merged
+
+
+def _trial(layer: Any) -> dict[str, Any]:
+    """Return arguments for a layer: a few tokens of random numbers, the same for every layer."""
+    import torch
+
+    weight, width = layer.self_attn.q_proj.weight, layer.self_attn.head_dim
+    numbers = torch.Generator().manual_seed(1)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=numbers).to(weight.dtype)
+
+    seen = torch.ones(_TRIED, _TRIED).tril().bool()
+    mask = torch.zeros(1, 1, _TRIED, _TRIED, dtype=weight.dtype)
+    return {
+        "hidden_states": random(1, _TRIED, weight.shape[1]),
+        "attention_mask": mask.masked_fill(~seen, torch.finfo(weight.dtype).min),
+        "position_embeddings": (random(1, _TRIED, width), random(1, _TRIED, width)),
+    }
+
+
+@functools.cache
+def _slice_class() -> type[torch.nn.Module]:
+    """Return the class of linear layers that are a part of a larger one; made when torch is there."""
+    import torch
+
+    class LinearSlice(torch.nn.Linear):
+        """Outputs [..., ``first`` to ``first + count``] of a larger layer, which is a module elsewhere."""
+
+        def __init__(self, whole: torch.nn.Linear, first: int, count: int) -> None:
+            torch.nn.Module.__init__(self)
+            self.in_features, self.out_features = whole.in_features, count
+            self.whole, self.part = (whole,), slice(first, first + count)
+
+        @property
+        def weight(self) -> torch.Tensor:  # type: ignore[override]
+            """The weights [out, in] of this part."""
+            return self.whole[0].weight[self.part]
+
+        @property
+        def bias(self) -> torch.Tensor | None:  # type: ignore[override]
+            """The biases [out] of this part."""
+            return None if self.whole[0].bias is None else self.whole[0].bias[self.part]
+
+        def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - as torch.nn.Linear has it
+            """Return this part of the outputs, which are computed once for all parts of the same input."""
+            whole: Any = self.whole[0]
+            if whole.computed is None or whole.computed[0] is not input:
+                whole.computed = input, whole(input)
+            found: torch.Tensor = whole.computed[1][..., self.part]
+            if self.part.stop == whole.out_features:  # the last part
+                whole.computed = None
+            return found
+
+    return LinearSlice
+
+
+@functools.cache
+def _fused_class(plain: Any) -> type[Any]:
+    """Return the class of layers that compute this way, whose own code is ``plain``."""
+    import torch
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    eager = getattr(sys.modules[plain.__module__], "eager_attention_forward", None)
+    silu = torch.nn.functional.silu
+
+    def forward(
+        self: Any,
+        hidden_states: torch.Tensor,
+        *,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = False,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
+        **more: Any,
+    ) -> torch.Tensor:
+        """Return hidden states [rows, tokens, width]."""
+        if hidden_states.dtype != self.own_type or position_embeddings is None or self.training:
+            found: torch.Tensor = plain.forward(
+                self,
+                hidden_states,
+                attention_mask=attention_mask,
+                position_ids=position_ids,
+                past_key_values=past_key_values,
+                use_cache=use_cache,
+                position_embeddings=position_embeddings,
+                **more,
+            )
+            return found
+        attention, by_kernels = self.self_attn, operations.computes(hidden_states)
+        rows, length, _ = hidden_states.shape
+        hidden: torch.Tensor = norm_by(self.input_layernorm, hidden_states, by_kernels=by_kernels)
+        heads = _outputs(self.qkv_proj, attention, _QKV, hidden).view(rows, length, -1, attention.head_dim)
+        keys = heads.shape[2] // (attention.num_key_value_groups + 2)
+        if by_kernels:
+            count = heads.shape[2] - keys
+            norms = zip(operations.head_norms(attention), (count - keys, keys), strict=False)
+            operations.turn(heads, count, *position_embeddings, list(norms))
+            both = heads[:, :, :-keys].transpose(1, 2)
+        else:
+            both = turned(normed_heads(attention, heads, keys), *position_embeddings).transpose(1, 2)
+        key, value = both[:, -keys:], heads[:, :, -keys:].transpose(1, 2)
+        if past_key_values is not None:
+            key, value = past_key_values.update(key, value, attention.layer_idx)
+        attended = None
+        if by_kernels and attention.config._attn_implementation == "sdpa":
+            attended = operations.attend(both[:, :-keys], (key, value), attention_mask, attention.scaling)
+        if attended is None:
+            attend = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager)
+            attended, _ = attend(
+                attention,
+                both[:, :-keys],
+                key,
+                value,
+                attention_mask,
+                dropout=0.0,
+                scaling=attention.scaling,
+                position_ids=position_ids,
+                use_cache=use_cache,
+                **more,
+            )
+        attended = attended.reshape(rows, length, -1)
+        if self.wanted is not None:
+            attended, hidden_states = self.wanted.take(attended, hidden_states)
+        hidden = attention.o_proj(attended).add_(hidden_states)
+        between = norm_by(self.post_attention_layernorm, hidden, by_kernels=by_kernels)
+        gates_and_ups = _outputs(self.gate_up_proj, self.mlp, _GATE_UP, between)
+        if by_kernels:
+            between = operations.gated(gates_and_ups)
+        else:
+            gate, up = gates_and_ups.chunk(2, -1)
+            between = silu(gate).mul_(up)
+        hidden.add_(self.mlp.down_proj(between))
+        return hidden
+
+    return type(
+        plain.__name__, (plain,), {"forward": forward, "__module__": plain.__module__, "wanted": None}
+    )
+
+
+def _outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: torch.Tensor) -> torch.Tensor:
+    """Return a merged layer's outputs, with what hooks on its parts make of theirs: an adapter's low ranks."""
+    import torch
+
+    found: torch.Tensor = merged(hidden)
+    parts = [getattr(parent, name) for name in names]
+    if not any(part._forward_hooks for part in parts):
+        return found
+    changed = []
+    for part in parts:
+        output = found[..., part.part]
+        for hook in part._forward_hooks.values():
+            given = hook(part, (hidden,), output)
+            output = output if given is None else given
+        changed.append(output)
+    return torch.cat(changed, dim=-1)
+
+
+def norm_by(norm: Any, states: torch.Tensor, *, by_kernels: bool) -> torch.Tensor:
+    """Return states [..., width] by a norm of Llama's form; ``by_kernels``: by them where they take its weights."""
+    import torch
+
+    if by_kernels and norm.weight.dtype == states.dtype:
+        return operations.rms_norm(states, norm)
+    return torch.rms_norm(states, states.shape[-1:], norm.weight, norm.variance_epsilon)
+
+
+def normed_heads(attention: Any, heads: torch.Tensor, keys: int) -> torch.Tensor:
+    """Return the heads of queries and keys of [rows, tokens, heads, width], whose last are ``keys`` of keys and as many
+    of values, by the norms that an attention has for them."""
+    import torch
+
+    norms = operations.head_norms(attention)
+    if not norms:
+        return heads[:, :, :-keys]
+    parts = zip(norms, (heads[:, :, : -2 * keys], heads[:, :, -2 * keys : -keys]), strict=True)
+    return torch.cat([norm_by(norm, part, by_kernels=False) for norm, part in parts], dim=2)
+
+
+def turned(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Return heads [rows, tokens, heads, width] turned by rotary embeddings [rows, tokens, width]."""
+    import torch
+
+    half = cos.shape[-1] // 2
+    if (swapped := getattr(sin, _SWAPPED, None)) is None:
+        swapped = torch.cat((-sin[..., :half], sin[..., half:]), dim=-1).unsqueeze(2)
+        setattr(sin, _SWAPPED, swapped)  # the same in all layers of a pass
+    return torch.addcmul(heads * cos.unsqueeze(2), heads.roll(half, -1), swapped)

@@ -1,0 +1,290 @@
+"""Steps on an accelerator that the host does not wait for.
+
+A step's tokens are the next step's input, and stay on the device. The host gives the device a block of ``STEPS`` steps,
+one after the other, and reads the tokens of the first while the others run. So there is one wait per block, at its
+end, and stop sequences are looked for while the device computes. The tokens of a row after its end are dropped.
+
+Random numbers, token ids, and columns of a block are sent at once. A step has static shapes (``_Block``): the rows and
+the columns that they see are rounded up. Hence, where the same shapes and buffers come again, a step on a GPU is
+captured as a CUDA graph and replayed from then on, which saves the launches of its kernels. That takes as long as two
+launched steps. Elsewhere the same function runs without capture; the tests compare it with the plain step.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pytest_touchstone.engines.transformers.compat import is_out_of_memory
+from pytest_touchstone.engines.transformers.generation.sampling import (
+    SHORT,
+    SamplingParams,
+    Warps,
+    draw,
+    numbers_of,
+    warps_of,
+)
+from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence
+from pytest_touchstone.engines.transformers.generation.step import DecodeStep
+from pytest_touchstone.engines.transformers.imports import collector_paused
+from pytest_touchstone.engines.transformers.kv_cache import SlotCache, enlarged
+from pytest_touchstone.engines.transformers.transfer import Reading, to_device
+
+if TYPE_CHECKING:
+    import torch
+
+AHEAD: Final = frozenset({"cuda"})
+"""The kinds of devices that the host does not wait for."""
+
+STEPS: Final = 8
+"""The steps of a block. A row that ends computes at most so many tokens for nothing, less one."""
+
+_COLUMNS: Final = 64
+_ROWS: Final = 8
+"""Columns and rows are rounded up to multiples of these, so that shapes come again."""
+
+_BLOCKS: Final = 8
+"""The number of shapes for which buffers and graphs are kept."""
+
+Groups = Sequence[tuple[SlotCache, Sequence[GeneratedSequence]]]
+
+
+class _Shape(NamedTuple):
+    """All that is fixed in a step: the caches' buffers, the rows of each and the columns that they see, and the rows
+    that are drawn."""
+
+    stamps: tuple[Hashable, ...]
+    rows: tuple[int, ...]
+    until: tuple[int, ...]
+    warps: Warps
+    complete: bool
+
+
+class _Block:
+    """A block's buffers on the device: ``numbers`` and ``out`` [steps, rows], ``ids`` and ``columns`` [rows, 1]."""
+
+    def __init__(self, shape: _Shape, steps: int, device: torch.device) -> None:
+        import torch
+
+        self.shape, rows = shape, sum(shape.rows)
+        self.ids, self.columns = (torch.zeros((rows, 1), dtype=torch.long, device=device) for _ in range(2))
+        self.numbers = torch.zeros((steps, rows), dtype=torch.float64, device=device)
+        self.out = torch.zeros((steps, rows), dtype=torch.long, device=device)
+        self.at = torch.zeros(1, dtype=torch.long, device=device)
+        self.where = torch.arange(rows, device=device), torch.zeros(rows, dtype=torch.long, device=device)
+        self.places: dict[SamplingParams, torch.Tensor] = {
+            warp: to_device(numbers, device) for warp, numbers in shape.warps
+        }
+        self.logits: torch.Tensor | None = None
+        self.ran = False
+        self.graph: Any = None
+
+    def load(self, ids: Sequence[int], columns: Sequence[int], numbers: Sequence[Sequence[float]]) -> None:
+        """Send what a block begins with."""
+        import torch
+
+        self.ids.copy_(to_device([[one] for one in ids], self.ids.device, torch.long), non_blocking=True)
+        self.columns.copy_(
+            to_device([[one] for one in columns], self.ids.device, torch.long), non_blocking=True
+        )
+        if self.places:
+            sent = to_device(numbers, self.ids.device, torch.float64)
+            self.numbers[: len(numbers)].copy_(sent, non_blocking=True)
+        self.at.zero_()
+
+
+class AheadStepper(DecodeStep):
+    """Runs blocks of steps; ``capture`` makes a graph of one that comes again, None where steps are not captured."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        capture: Capture | None = None,
+        refused: Callable[[], None] | None = None,
+        **more: Any,
+    ) -> None:
+        """``refused`` is called where a step cannot be captured."""
+        super().__init__(*arguments, **more)
+        self._capture, self._refused = capture, refused
+        self._blocks: OrderedDict[_Shape, _Block] = OrderedDict()
+        self._complete: set[SamplingParams] = set()
+
+    def reaches(self, longest: int) -> int:
+        """Return the columns that a slot needs for the next block, where it holds ``longest`` tokens."""
+        return -(-(longest + STEPS) // _COLUMNS) * _COLUMNS
+
+    def advance_all(self, groups: Groups) -> Iterator[list[list[list[int | None]]]]:
+        """Yield the next token of each sample, step by step, while the device computes the others of a block.
+
+        No row goes beyond its most tokens.
+        """
+        samples = [sample for _, some in groups for sample in some]
+        steps = min(STEPS, *(one.prompt.request.max_new_tokens - len(one.tokens) for one in samples))
+        draws = [sample.draw for sample in samples]
+        block, rows = self._block([slots for slots, _ in groups], warps_of(draws))
+        self._load(block, groups, rows, steps)
+        readings = []
+        for at in range(steps):
+            self._run(block, [slots for slots, _ in groups])
+            readings.append(Reading(block.out[at]))
+        block.logits = None  # a vocabulary for each row
+        for reading in readings:
+            tokens = reading.numbers()
+            mine = [tokens[row] for row in rows]
+            if SHORT in mine:
+                # The whole vocabulary has to be sorted; the next block begins with this step again.
+                self._complete |= block.places.keys()
+                return
+            for slots, _ in groups:
+                slots.lengths = [length + 1 for length in slots.lengths]
+            self._done.stepped(len(rows))
+            self._done.decoded += len(rows)
+            one = iter([token if token >= 0 else None for token in mine])
+            yield [[[next(one)] for _ in some] for _, some in groups]
+
+    def logits_of(self, slots: Sequence[SlotCache], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Return what ``step_all`` returns, computed as a block's step: often enough that a graph is replayed."""
+        import torch
+
+        block, rows = self._block(slots, ())
+        ids, columns = (
+            _padded(block.shape.rows, tokens),
+            _padded(block.shape.rows, [one.lengths for one in slots]),
+        )
+        for _ in range(3):  # launched, captured, replayed
+            block.load(ids, columns, ())
+            self._run(block, slots)
+        for one in slots:
+            one.lengths = [length + 1 for length in one.lengths]
+        assert block.logits is not None, "a step has logits"
+        return block.logits[torch.tensor(rows, device=block.logits.device)].clone()
+
+    def _block(self, caches: Sequence[SlotCache], warps: Warps) -> tuple[_Block, list[int]]:
+        """Return the buffers for such a step, and the row in them of each row of the caches."""
+        until = tuple(self.reaches(max(slots.lengths)) for slots in caches)
+        for slots, end in zip(caches, until, strict=True):
+            slots.reserve(len(slots.lengths), enlarged(slots.columns, end))
+        # Rows beyond those in use compute what nobody reads; their slots are filled before they are used.
+        counts = tuple(
+            max(len(slots.lengths), min(slots.rows, -(-len(slots.lengths) // _ROWS) * _ROWS))
+            for slots in caches
+        )
+        rows = [
+            sum(counts[:number]) + row
+            for number, slots in enumerate(caches)
+            for row in range(len(slots.lengths))
+        ]
+        # Where all are drawn alike, so are the rows beyond them: the shape does not change with each row that ends.
+        alike = len(warps) == 1 and len(warps[0][1]) == len(rows)
+        placed = tuple(
+            (warp, tuple(range(sum(counts))) if alike else tuple(rows[one] for one in some))
+            for warp, some in warps
+        )
+        complete = any(warp in self._complete for warp, _ in warps)
+        shape = _Shape(tuple(slots.stamp for slots in caches), counts, until, placed, complete)
+        if (block := self._blocks.pop(shape, None)) is None:
+            block = _Block(shape, STEPS, self._model.device)
+        self._blocks[shape] = block
+        while len(self._blocks) > _BLOCKS:
+            self._blocks.popitem(last=False)
+        return block, rows
+
+    def _load(self, block: _Block, groups: Groups, rows: Sequence[int], steps: int) -> None:
+        counts = block.shape.rows
+        ids = _padded(counts, [[sample.tokens[-1] for sample in some] for _, some in groups])
+        columns = _padded(counts, [slots.lengths for slots, _ in groups])
+        numbers: list[list[float]] = []
+        if block.places:
+            draws = [sample.draw for _, some in groups for sample in some]
+            for ahead in range(steps):
+                numbers.append([0.0] * len(ids))
+                for row, number in zip(rows, numbers_of(draws, ahead), strict=True):
+                    numbers[-1][row] = number
+        block.load(ids, columns, numbers)
+
+    def _run(self, block: _Block, caches: Sequence[SlotCache]) -> None:
+        """Give the device the next step of a block."""
+        self._done.computed += len(block.ids)
+        self._done.continued += len(block.ids)
+        self._done.padded += len(block.ids) - sum(len(slots.lengths) for slots in caches)
+        self._done.logits += len(block.ids)
+        if block.ran and block.graph is None and self._capture is not None:
+            block.graph = self._capture(lambda: self._step(block, caches))
+            if block.graph is None:
+                self._capture = None
+                if self._refused is not None:
+                    self._refused()
+        block.ran = True
+        if block.graph is None:
+            self._step(block, caches)
+        else:
+            block.graph.replay()
+
+    def _step(self, block: _Block, caches: Sequence[SlotCache]) -> None:
+        """Compute a step from the block's buffers into them; nothing in it depends on numbers that are on the
+        device."""
+        import torch
+
+        shape = block.shape
+        if len(caches) == 1:
+            caches[0].aim(0, shape.rows[0], block.columns, shape.until[0])
+            inputs = self._alone(caches[0], block.ids, block.columns, shape.until[0])
+        else:
+            columns = torch.split(block.columns, list(shape.rows))
+            inputs = self._beside(caches, columns, shape.until, block.ids)
+        block.logits = logits = self._needed.logits_at(inputs, block.where)
+        numbers = block.numbers.index_select(0, block.at)[0]
+        tokens = draw(logits, block.places, numbers, complete=shape.complete)
+        block.out.index_copy_(0, block.at, tokens[None])
+        block.ids.copy_(tokens.clamp(min=0)[:, None])
+        block.columns.add_(1)
+        block.at.add_(1)
+
+
+Capture = Callable[[Callable[[], None]], Any]
+"""Records what a function gives the device to do; returns an object with ``replay``, None where that cannot be."""
+
+
+class CudaGraphs:
+    """Captures steps as CUDA graphs, which share their memory; ``reason`` says why it could not be done."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.reason: str | None = None
+        # With the last graph torch gives up the memory that they share, and takes no other one by that name. The first
+        # one stays, so that it is never the last that goes.
+        self._first: Any = None
+
+    def __call__(self, step: Callable[[], None]) -> Any:
+        """Return the graph of a step, which has run before and is not run now; None where it cannot be captured."""
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        pool = None if self._first is None else self._first.pool()
+        try:
+            # torch leaves its own stream for captures only where the end of the capture succeeds. A graph that the
+            # garbage collector frees meanwhile would end the capture.
+            with (
+                torch.cuda.stream(torch.cuda.current_stream(self._device)),
+                collector_paused(),
+                torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"),
+            ):
+                step()
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            what = str(error).partition("\n")[0]
+            self.reason = f"a step cannot be captured ({type(error).__name__}: {what})"
+            return None
+        self._first = self._first or graph
+        return graph
+
+
+def _padded(counts: Sequence[int], groups: Sequence[Sequence[int]]) -> list[int]:
+    """Return the numbers of all rows, 0 for those that only fill up."""
+    return [
+        number
+        for count, some in zip(counts, groups, strict=True)
+        for number in (*some, *[0] * (count - len(some)))
+    ]

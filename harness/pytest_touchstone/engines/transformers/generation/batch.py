@@ -1,0 +1,403 @@
+"""Continues many prompts at once: when a row is done it leaves, and a waiting one takes its place.
+
+A prefix that several prompts share (few-shot examples) is computed once and never copied (``split_attention``). The
+prompts after one prefix that have about the same length make a lane. The rows of several lanes go through the model in
+one pass, and each attends to its own lane's prefix and to itself. A prompt is computed once for all its samples. Every
+row has its own length, so nothing is padded to the longest (``kv_cache.SlotCache``).
+
+The next token depends on a row's own logits and numbers only (``sampling``), hence not on the batch. A prompt is
+handed on as soon as its own texts have ended. Those that may become longest begin first, so that few texts are left
+at the end. Where memory runs out, rows at work wait again, with the tokens they have, and fewer of them continue at
+once.
+
+Whoever has enough may leave while texts are at work. They stay where they are, and go on when their prompts are asked
+for again, among others.
+
+Transformers has continuous batching of its own (``generate_batch``), which does not serve here. It knows no stop
+sequences of text, has one seed for a whole batch instead of one for each sample, and shares prefixes only in whole
+blocks of its paged cache.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_touchstone.engines.transformers.agreement import difference
+from pytest_touchstone.engines.transformers.compat import is_out_of_memory
+from pytest_touchstone.engines.transformers.generation.ahead import AheadStepper
+from pytest_touchstone.engines.transformers.generation.grouping import by_length, group
+from pytest_touchstone.engines.transformers.generation.lane import Lane
+from pytest_touchstone.engines.transformers.generation.sequence import (
+    Ended,
+    Ends,
+    GeneratedSequence,
+    samples_of,
+)
+from pytest_touchstone.engines.transformers.generation.step import DecodeStep
+from pytest_touchstone.engines.transformers.kv_cache import KeyValues, SlotCache
+from pytest_touchstone.engines.transformers.memory import BatchBudget, release, trim_heap, useful_rows
+from pytest_touchstone.engines.transformers.prompts import Prompt
+from pytest_touchstone.engines.transformers.scoring.plan import TokenWork
+from pytest_touchstone.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
+from pytest_touchstone.engines.transformers.split_attention import splitting
+
+if TYPE_CHECKING:
+    import torch
+
+
+_MOST_ROWS: Final = {"cpu": 64, "cuda": 256, "mps": 64}
+
+_MOST_LANES: Final = 16
+"""The most lanes in one pass. Attention is computed lane by lane, which costs less than a row that stays empty."""
+
+
+def most_rows(device: str, batch: int | None) -> int:
+    """Return the most texts that go on together on a kind of device; ``batch`` is what a person has asked for."""
+    return batch or _MOST_ROWS.get(device, _MOST_ROWS["cpu"])
+
+
+class BatchGenerator:
+    """Generates all samples of many prompts."""
+
+    def __init__(
+        self,
+        model: Any,
+        stepper: DecodeStep,
+        shared: PrefixTreeScorer,
+        ends: Ends,
+        *,
+        budget: BatchBudget,
+        batch: int | None,
+        lanes: int = _MOST_LANES,
+        fused: bool = True,
+    ) -> None:
+        """``lanes`` is how many may share a pass; ``fused`` is for ``splitting``."""
+        self._fused = fused
+        self._model, self._stepper, self._shared = model, stepper, shared
+        self._ends, self._budget, self._batch = ends, budget, batch
+        self._most = most_rows(model.device.type, batch)
+        self._most_lanes = 1 if stepper.speculative else lanes
+        self._number_of: dict[GeneratedSequence, int] = {}
+        self._lanes: list[Lane] = []
+        self._waiting: deque[Lane] = deque()
+        self._begun: dict[Prompt, list[list[GeneratedSequence]]] = {}
+
+    def run(self, prompts: Sequence[Prompt], first: int | None = None) -> Generator[Ended, None, None]:
+        """Yield each prompt as soon as its samples have ended, while others go on; so many prompts begin ``first``.
+
+        Nothing is computed until the next one is asked for. Texts that are at work when the generator is closed go on
+        where the next call has their prompts.
+        """
+        samples = self._samples(prompts, len(prompts) if first is None else first)
+        number_of = {sample: number for number, some in enumerate(samples) for sample in some}
+        self._number_of = number_of
+        going = {sample for lane in (*self._lanes, *self._waiting) for sample in lane.all()}
+        open_ = [sum(sample in going for sample in some) for some in samples]
+        try:
+            yield from (Ended(number, some) for number, some in enumerate(samples) if not open_[number])
+            for sample in self._run_lanes():
+                number = number_of[sample]
+                open_[number] -= 1
+                if not open_[number]:
+                    yield Ended(number, samples[number])
+        except GeneratorExit:
+            for prompt, some, left in zip(prompts, samples, open_, strict=True):
+                if left:
+                    self._begun.setdefault(prompt, []).append(some)
+            raise
+        except BaseException:
+            self._lanes, self._waiting = [], deque()
+            raise
+
+    def _samples(self, prompts: Sequence[Prompt], first: int) -> list[list[GeneratedSequence]]:
+        """Return the samples of each prompt: those that the call before has begun, or new ones, which now wait."""
+        begun, self._begun = self._begun, {}
+        samples: list[list[GeneratedSequence]] = []
+        fresh: list[int] = []
+        for number, prompt in enumerate(prompts):
+            if of_before := begun.get(prompt):
+                samples.append(of_before.pop())
+            else:
+                samples.append(samples_of(prompt, self._ends))
+                fresh.append(number)
+        wanted = {sample for some in samples for sample in some}
+        for lane in (*self._lanes, *self._waiting):
+            lane.only(wanted)
+        old = [lane for lane in self._waiting if lane.samples]
+        self._lanes = [lane for lane in self._lanes if lane.samples]
+        self._waiting = deque(old)
+        for some in ([one for one in fresh if one < first], [one for one in fresh if one >= first]):
+            self._waiting += self._new_lanes([prompts[one] for one in some], [samples[one] for one in some])
+        return samples
+
+    def _new_lanes(
+        self, prompts: Sequence[Prompt], samples: Sequence[Sequence[GeneratedSequence]]
+    ) -> list[Lane]:
+        """Return the samples in lanes; those that may become longest come first, and in a lane neighbours begin
+        alike."""
+        groups = group([prompt.tokens for prompt in prompts])
+        if self._most_lanes > 1:
+            lengths = [len(prompt.tokens) for prompt in prompts]
+            groups = [part for one in groups for part in by_length(one, lengths)]
+        lanes = []
+        for one in groups:
+            order = sorted(
+                one.members,
+                key=lambda number: (-prompts[number].request.max_new_tokens, prompts[number].tokens),
+            )
+            shared = prompts[order[0]].tokens[: one.shared]
+            some = (sample for number in order for sample in samples[number])
+            lanes.append(Lane(shared, some, self._stepper, self._budget))
+        return sorted(lanes, key=lambda lane: -lane.longest_limit)
+
+    def growing(self) -> list[tuple[int, int]]:
+        """Return for each sample at work the number of its prompt and the tokens it has; called by another thread."""
+        numbers = self._number_of
+        at_work = [sample for lane in tuple(self._lanes) for sample in tuple(lane.at_work)]
+        return [(numbers.get(sample, -1), len(sample.tokens)) for sample in at_work]
+
+    def verify(
+        self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Feed sequences as prompts and tokens after them, and compare their logits with ``plain``, those of every
+        sequence by itself.
+
+        Return None where they agree, else the difference.
+        """
+        return self._differs(works, plain, self._fed, self._stepper.speculative)
+
+    def verify_lanes(
+        self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Feed them in two lanes; return None where the logits agree, else the difference."""
+        if self._most_lanes == 1 or len(works) == 1:
+            return "nothing goes in lanes"
+        return self._differs(works, plain, self._fed_in_lanes, False)
+
+    def verify_ahead(
+        self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Feed them by steps of a block, in one lane and in two; return None where the logits agree, else the
+        difference."""
+        stepper = self._stepper
+        assert isinstance(stepper, AheadStepper), "steps are taken ahead"
+
+        def alone(slots: SlotCache, tokens: Sequence[int]) -> torch.Tensor:
+            return stepper.logits_of([slots], [tokens])
+
+        different = self._differs(works, plain, lambda works: self._fed(works, alone), False)
+        if different is None and self._most_lanes > 1 and len(works) > 1:
+            lanes = stepper.logits_of
+            different = self._differs(works, plain, lambda works: self._fed_in_lanes(works, lanes), False)
+        return different
+
+    def verify_several(
+        self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Feed the last two tokens of each sequence at once, in one lane and in two; return None where the logits
+        agree, else the difference."""
+        different = self._differs(works, plain, lambda works: self._fed(works, at_once=True), False)
+        if different is None and self._most_lanes > 1 and len(works) > 1:
+            lanes = self._fed_in_lanes
+            different = self._differs(works, plain, lambda works: lanes(works, at_once=True), False)
+        return different
+
+    def _differs(
+        self,
+        works: Sequence[tuple[int, ...]],
+        plain: Callable[[Sequence[TokenWork]], torch.Tensor],
+        fed: Callable[[Sequence[tuple[int, ...]]], torch.Tensor],
+        twice: bool,
+    ) -> str | None:
+        import torch
+
+        # The targets do not matter: the logits after the last three tokens are asked for.
+        asked = [TokenWork(work, work[-3:]) for work in works]
+
+        def alone() -> torch.Tensor:
+            found = plain(asked).view(len(works), 3, -1).transpose(0, 1)
+            return (torch.cat((found, found[1:])) if twice else found).flatten(0, 1)
+
+        return difference(self._model, alone, lambda: fed(works))
+
+    def _fed(
+        self,
+        works: Sequence[tuple[int, ...]],
+        step: Callable[[SlotCache, Sequence[int]], torch.Tensor] | None = None,
+        *,
+        at_once: bool = False,
+    ) -> torch.Tensor:
+        """Return logits [places x works, vocabulary] after the prompts, and after each of the last two tokens.
+
+        These two are fed one after the other, or ``at_once``. Where heads propose tokens, they are fed once more, both
+        at once, for the logits after them.
+        """
+        import torch
+
+        step = step or self._stepper.step
+        past = works[0][: len(works[0]) // 2]
+        with torch.inference_mode():
+            prefix = self._shared.prefix(past)
+            with splitting(self._model, fused=self._fused):
+                slots = SlotCache(prefix)
+                found = [self._stepper.fill(slots, [work[len(past) : -2] for work in works])]
+                if at_once:
+                    both = self._stepper.several(slots, [work[-2:] for work in works])
+                    return torch.cat([*found, both[0::2], both[1::2]])
+                found += [step(slots, [work[-back] for work in works]) for back in (2, 1)]
+                if self._stepper.speculative:
+                    slots.lengths = [length - 2 for length in slots.lengths]
+                    both = self._stepper.several(slots, [work[-2:] for work in works])
+                    found += [both[0::2], both[1::2]]
+        return torch.cat(found)
+
+    def _fed_in_lanes(
+        self,
+        works: Sequence[tuple[int, ...]],
+        step: Callable[[Sequence[SlotCache], Sequence[Sequence[int]]], torch.Tensor] | None = None,
+        *,
+        at_once: bool = False,
+    ) -> torch.Tensor:
+        """Return the same logits with the last sequence in a lane of its own, after a shorter prefix."""
+        import torch
+
+        step = step or self._stepper.step_all
+        past = len(works[0]) // 2
+        parts = [(past, works[:-1]), (past // 2, works[-1:])]
+        with torch.inference_mode():
+            caches = [SlotCache(self._shared.prefix(works[0][:length])) for length, _ in parts]
+            with splitting(self._model, fused=self._fused):
+                found = [
+                    self._stepper.fill(slots, [work[length:-2] for work in some])
+                    for slots, (length, some) in zip(caches, parts, strict=True)
+                ]
+                if at_once:
+                    fed = [[work[-2:] for work in some] for _, some in parts]
+                    both = self._stepper.several_all(caches, fed, 2)
+                    return torch.cat([*found, both[0::2], both[1::2]])
+                found += [
+                    step(caches, [[work[-back] for work in some] for _, some in parts]) for back in (2, 1)
+                ]
+        return torch.cat(found)
+
+    def _run_lanes(self) -> Iterator[GeneratedSequence]:
+        """Generate all samples, and yield each when it is there."""
+        most = self._most_tokens()
+        while self._waiting or self._lanes:
+            try:
+                self._open(most)
+                with splitting(self._model, fused=self._fused):
+                    while self._lanes and not self._opens(most):
+                        self._go_on(most)
+                        yield from self._leave()
+                        self._close()
+                continue
+            except Exception as error:
+                if self._batch is not None or not is_out_of_memory(error) or not self._halve():
+                    raise
+            # Outside the handler, so that the error no longer holds the memory of its batch.
+            lanes, self._lanes = self._lanes, []
+            for lane in lanes:
+                lane.retreat()
+            self._waiting.extendleft(reversed([lane for lane in lanes if lane.samples]))
+            for lane in lanes:
+                yield from lane.leave()
+            del lanes
+            release(self._model.device)
+
+    def _close(self) -> None:
+        """Let go of the lanes that are done, and of their memory."""
+        going = [lane for lane in self._lanes if lane.samples]
+        if len(going) < len(self._lanes):
+            self._lanes = going
+            trim_heap(self._model.device)
+
+    def _leave(self) -> Iterator[GeneratedSequence]:
+        """Yield the samples that have ended."""
+        yield from [sample for lane in self._lanes for sample in lane.leave()]
+
+    def _most_tokens(self) -> int | None:
+        """Return the most tokens whose keys and values may be in memory at once; None where there is no limit."""
+        allowance = self._budget.allowance
+        if allowance is None or (self._batch is not None and allowance.asked is None):
+            return None
+        return useful_rows(self._model, allowance)
+
+    def _taken(self, rows: Callable[[Lane], int]) -> int:
+        """Return the tokens in memory with so many rows in each lane that is open; a prefix of several counts once."""
+        prefixes = {id(lane.prefix): len(lane.prefix.tokens) for lane in self._lanes}
+        return sum(prefixes.values()) + sum(lane.size(rows(lane)) for lane in self._lanes)
+
+    def _opens(self, most: int | None) -> bool:
+        """Return whether the next lane can begin: there is room for all samples of the others and one of its own."""
+        lanes = self._lanes
+        if not self._waiting or not lanes:
+            return bool(self._waiting)
+        if len(lanes) >= self._most_lanes or sum(lane.samples for lane in lanes) >= self._most:
+            return False
+        next_ = self._waiting[0]
+        prefix = 0 if self._open_prefix(next_.shared) is not None else 2 * len(next_.shared)
+        return most is None or self._taken(lambda lane: lane.samples) + prefix + next_.size(1) <= most
+
+    def _open_prefix(self, shared: tuple[int, ...]) -> KeyValues | None:
+        """Return the prefix of an open lane that begins with those tokens."""
+        for lane in self._lanes:
+            if shared and lane.prefix.tokens[: len(shared)] == shared:
+                return lane.prefix
+        return None
+
+    def _open(self, most: int | None) -> None:
+        """Compute the prefixes of the lanes that can begin."""
+        import torch
+
+        while self._opens(most):
+            lane = self._waiting[0]
+            with torch.inference_mode():
+                prefix = self._open_prefix(lane.shared)
+                lane.open(self._shared.prefix(lane.shared) if prefix is None else prefix)
+            self._lanes.append(self._waiting.popleft())
+
+    def _go_on(self, most: int | None) -> None:
+        """Put samples to work as far as there is room, and go on until some have ended."""
+        import torch
+
+        # The mode is the thread's, and whoever is told of an end should not find himself in it.
+        with torch.inference_mode():
+            while True:
+                self._put_back(most)
+                for lane in self._lanes:
+                    lane.let_in(self._room(lane, most))
+                if any(lane.ended for lane in self._lanes):
+                    return
+                working = [lane for lane in self._lanes if lane.at_work]
+                for found in self._stepper.advance_all([(lane.slots, lane.at_work) for lane in working]):
+                    for lane, chosen in zip(working, found, strict=True):
+                        lane.take(0, chosen)
+                for lane in working:
+                    lane.part()
+
+    def _put_back(self, most: int | None) -> None:
+        """Let rows wait again where all of them would grow out of the memory at the next step; one goes on."""
+        while most is not None and self._taken(lambda lane: len(lane.at_work)) > most:
+            if sum(len(lane.at_work) for lane in self._lanes) <= 1:
+                return
+            max(self._lanes, key=lambda lane: len(lane.at_work)).put_back()
+
+    def _room(self, lane: Lane, most: int | None) -> int:
+        """Return how many samples of a lane may be at work; at least one where no other lane has any."""
+        others = [one for one in self._lanes if one is not lane]
+        rows = self._most - sum(len(one.at_work) for one in others)
+        if most is not None:
+            left = most - self._taken(lambda one: 0 if one is lane else len(one.at_work))
+            rows = min(rows, left // max(1, lane.row))
+        return max(rows, not any(one.at_work for one in others))
+
+    def _halve(self) -> bool:
+        """Halve what is computed at once; return False where nothing is left to halve."""
+        fewer = self._budget.halve()
+        if self._most == 1:
+            return fewer
+        self._most //= 2
+        return True

@@ -1,0 +1,174 @@
+"""Continues prompts one by one with transformers' own ``generate``, as any causal model can.
+
+Only the choice of a token and the end of a text are ours, so that both ways of generating give the same texts.
+
+With some models (RoBERTa, XLM, XLNet) ``generate`` computes the steps after the prompt otherwise than a pass over the
+whole text. ``verify`` finds that out; then each token is computed from the whole text before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pytest_touchstone.engines.transformers.agreement import difference
+from pytest_touchstone.engines.transformers.compat import plain_generation
+from pytest_touchstone.engines.transformers.generation.grouping import by_length, group, waves
+from pytest_touchstone.engines.transformers.generation.sampling import choose
+from pytest_touchstone.engines.transformers.generation.sequence import (
+    Ended,
+    Ends,
+    GeneratedSequence,
+    samples_of,
+)
+from pytest_touchstone.engines.transformers.prompts import Prompt
+from pytest_touchstone.engines.transformers.scoring.padded import padded
+from pytest_touchstone.engines.transformers.scoring.plan import TokenWork, WorkDone
+
+if TYPE_CHECKING:
+    import torch
+
+_PROBE_STEPS: Final = 3
+
+ChooseNext: TypeAlias = "Callable[[torch.Tensor], int | None]"
+"""Takes the logits [1, vocabulary] of the next token, and returns that token; None where the text ends."""
+
+
+class SequentialGenerator:
+    """Generates every sample by itself."""
+
+    def __init__(self, model: Any, ends: Ends, *, done: WorkDone) -> None:
+        self._model, self._ends, self._done = model, ends, done
+        self.from_the_beginning = False
+        self._prefixes: set[tuple[int, ...]] = set()
+        self._at_work: tuple[int, GeneratedSequence] | None = None
+
+    def run(self, prompts: Sequence[Prompt], _first: int | None = None) -> Generator[Ended, None, None]:
+        """Yield each prompt once its samples have ended, in order, the first ones before the others."""
+        enough = self._enough(prompts)
+        for number, prompt in enumerate(prompts):
+            samples = []
+            for sample in samples_of(prompt, self._ends):
+                self._at_work = number, sample
+                samples.append(self._sample(sample))
+            self._at_work = None
+            again = sum(max(0, len(sample.tokens) - 1) for sample in samples)
+            computed = len(samples) * len(prompt.tokens)
+            self._done.slowly("generating", computed + again, enough[number] + again)
+            yield Ended(number, samples)
+
+    def growing(self) -> list[tuple[int, int]]:
+        """Return the number of the prompt whose sample is at work, and the tokens it has; called by another thread."""
+        at_work = self._at_work
+        return [] if at_work is None else [(at_work[0], len(at_work[1].tokens))]
+
+    def _enough(self, prompts: Sequence[Prompt]) -> dict[int, int]:
+        """Return the number of tokens of each prompt that batched generation would compute, by the prompt's number.
+
+        Those of a shared prefix count once, also where only some share it, and those after it once for all samples.
+        """
+        found: dict[int, int] = {}
+        lengths = [len(prompt.tokens) for prompt in prompts]
+        for one in group([prompt.tokens for prompt in prompts]):
+            shared = prompts[one.members[0]].tokens[: one.shared]
+            for part in by_length(one, lengths):
+                tails = [prompts[number].tokens[one.shared :] for number in part.members]
+                for number, source in chain.from_iterable(waves(tails)):
+                    found[part.members[number]] = len(tails[number]) - (source.shared if source else 0)
+            found[one.members[0]] += 0 if shared in self._prefixes else one.shared
+            self._prefixes.add(shared)
+        return found
+
+    def verify(
+        self, probe: tuple[int, ...], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Compare the logits of ``generate`` after a probe's beginning with ``plain``, those of passes over the whole.
+
+        Return None where they agree, else the difference.
+        """
+        import torch
+
+        least = max(1, len(probe) - _PROBE_STEPS)
+        tokens = probe[least:]
+
+        def expected() -> torch.Tensor:
+            return plain([TokenWork(probe[:length], (0,)) for length in range(least, len(probe) + 1)])
+
+        def steps() -> torch.Tensor:
+            found: list[torch.Tensor] = []
+
+            def choose_next(scores: torch.Tensor) -> int | None:
+                found.append(scores[0].float())
+                return tokens[len(found) - 1] if len(found) <= len(tokens) else None
+
+            self._generate(probe[:least], len(tokens) + 1, choose_next)
+            return torch.stack(found)
+
+        return difference(self._model, expected, steps)
+
+    def _sample(self, sample: GeneratedSequence) -> GeneratedSequence:
+        prompt = sample.prompt
+
+        def choose_next(scores: torch.Tensor) -> int | None:
+            """Return the sample's next token; None where the text ends with it."""
+            (token,) = choose(scores.float(), [sample.draw])
+            over = sample.take(token)
+            self._done.stepped(1)
+            return None if over else token or 0
+
+        generate = self._generate_from_the_beginning if self.from_the_beginning else self._generate
+        generate(prompt.tokens, prompt.request.max_new_tokens, choose_next)
+        steps = max(0, len(sample.tokens) - 1)
+        again = steps
+        if self.from_the_beginning:
+            again = sum(len(prompt.tokens) + step for step in range(1, steps + 1))
+        self._done.prefilled += len(prompt.tokens)
+        self._done.decoded += steps
+        self._done.computed += len(prompt.tokens) + again
+        self._done.continued += again
+        self._done.logits += len(sample.tokens)
+        return sample
+
+    def _generate(self, tokens: Sequence[int], most: int, choose_next: ChooseNext) -> None:
+        """Have ``generate`` continue a prompt by up to ``most`` tokens."""
+        import torch
+        from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+
+        over = False
+
+        def choice(_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            """Keep only the chosen token in the logits of the next token."""
+            nonlocal over
+            token = choose_next(scores)
+            over = token is None
+            only = torch.full_like(scores, float("-inf"))
+            only[:, token or 0] = 0.0
+            return only
+
+        def stop(ids: torch.Tensor, _scores: torch.Tensor) -> torch.Tensor:
+            """Return whether the text ends, after the token has been added."""
+            return torch.full((ids.shape[0],), over, dtype=torch.bool, device=ids.device)
+
+        ids = torch.tensor([list(tokens)], device=self._model.device)
+        with plain_generation(self._model):
+            self._model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                generation_config=GenerationConfig(max_new_tokens=most, do_sample=False, pad_token_id=0),
+                logits_processor=LogitsProcessorList([choice]),
+                stopping_criteria=StoppingCriteriaList([stop]),
+            )
+
+    def _generate_from_the_beginning(self, tokens: Sequence[int], most: int, choose_next: ChooseNext) -> None:
+        """Continue a prompt by up to ``most`` tokens, each by a pass over the whole text before it."""
+        import torch
+
+        text = list(tokens)
+        with torch.inference_mode():
+            for _ in range(most):
+                inputs = padded([tuple(text)], 0, self._model.device)
+                token = choose_next(self._model(**inputs, use_cache=False).logits[:, -1])
+                if token is None:
+                    return
+                text.append(token)

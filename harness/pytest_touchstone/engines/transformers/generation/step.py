@@ -1,0 +1,230 @@
+"""Runs the model for rows that are being generated: prompts first, then one token for each row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_touchstone.engines.transformers.attention_masks import Attention
+from pytest_touchstone.engines.transformers.generation.sampling import choose
+from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence
+from pytest_touchstone.engines.transformers.kv_cache import SlotCache, SlotCaches, slot_mask
+from pytest_touchstone.engines.transformers.logits import SelectiveLogits
+from pytest_touchstone.engines.transformers.memory import BatchBudget
+from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
+from pytest_touchstone.engines.transformers.split_attention import put_beside
+from pytest_touchstone.engines.transformers.transfer import to_device
+
+if TYPE_CHECKING:
+    import torch
+
+
+class DecodeStep:
+    """Fills slots, and predicts the token after their content.
+
+    The model attends by ``split_attention``. ``speculative`` says whether several tokens of a row may go through the
+    model at once.
+    """
+
+    speculative = False
+
+    def __init__(
+        self,
+        model: Any,
+        needed: SelectiveLogits,
+        attention: Attention,
+        *,
+        budget: BatchBudget,
+        done: WorkDone,
+    ) -> None:
+        self._model, self._needed, self._attention = model, needed, attention
+        self._budget, self._done = budget, done
+
+    def fill(
+        self, slots: SlotCache, tails: Sequence[Sequence[int]], copied: Sequence[int] = ()
+    ) -> torch.Tensor:
+        """Put tokens in the next slots, after the prefix or what a slot holds; return float32 logits [rows,
+        vocabulary] after each. Each of the slots holds so many ``copied`` tokens.
+
+        Rows are padded on the right to the longest; what is computed there is overwritten by later tokens. Long rows
+        go through the model a budget of tokens at a time.
+        """
+        import torch
+
+        first, longest = len(slots.lengths), max(map(len, tails))
+        begun = [slots.begun + one for one in copied or [0] * len(tails)]
+        held = to_device(begun, self._model.device)[:, None]
+        # Padding goes to the column after a row's last token.
+        ends = held + to_device([len(tail) for tail in tails], self._model.device)[:, None]
+        most = self._budget.within(slots.past + max(begun) + longest, 1, split=True)
+        step = min(longest, max(1, most // len(tails)))
+        found: list[torch.Tensor] = [torch.empty(0)] * len(tails)
+        for begin in range(0, longest, step):
+            end = min(longest, begin + step)
+            ids = [[*tail[begin:end], *[0] * (end - max(begin, len(tail)))] for tail in tails]
+            columns = held + torch.arange(begin, end, device=self._model.device)
+            if any(copied):
+                columns = columns.minimum(ends)
+                until = 1 + max(
+                    min(one + end - 1, one + len(tail)) for one, tail in zip(begun, tails, strict=True)
+                )
+                slots.aim(first, len(tails), columns, until)
+            else:
+                until = slots.begun + end
+                slots.aim(first, len(tails), slots.begun + begin, until)
+            ending = [
+                (row, len(tail) - 1 - begin) for row, tail in enumerate(tails) if begin < len(tail) <= end
+            ]
+            logits = self._forward(slots, ids, columns, until, ending)
+            for (row, _), part in zip(ending, logits, strict=True):
+                found[row] = part
+        slots.lengths += [one + len(tail) for one, tail in zip(begun, tails, strict=True)]
+        slots.begun = 0
+        tokens = sum(map(len, tails))
+        self._done.prefilled += tokens
+        self._done.padded += len(tails) * longest - tokens
+        return torch.stack(found)
+
+    def advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
+        """Return the next token of each sample in the slots in use, or several; None where a logit is NaN."""
+        logits = self.step(slots, [sample.tokens[-1] for sample in samples])
+        self._done.stepped(len(samples))
+        return [[token] for token in choose(logits, [sample.draw for sample in samples])]
+
+    def advance_all(
+        self, groups: Sequence[tuple[SlotCache, Sequence[GeneratedSequence]]]
+    ) -> Iterable[list[list[list[int | None]]]]:
+        """Return the same for the samples of several caches, by one pass unless tokens are proposed.
+
+        There may be several steps, one after the other. What a sample gets after its end counts for nothing.
+        """
+        if self.speculative or len(groups) == 1:
+            return [[self.advance(slots, samples) for slots, samples in groups]]
+        fed = [[sample.tokens[-1] for sample in samples] for _, samples in groups]
+        logits = self.step_all([slots for slots, _ in groups], fed)
+        self._done.stepped(sum(map(len, fed)))
+        tokens = iter(choose(logits, [sample.draw for _, samples in groups for sample in samples]))
+        return [[[[next(tokens)] for _ in samples] for _, samples in groups]]
+
+    def reaches(self, longest: int) -> int:
+        """Return the columns that a slot needs for the next step, where it holds ``longest`` tokens."""
+        return longest + 1
+
+    def ended(self, sample: GeneratedSequence) -> None:
+        """Take note of each sample that has ended."""
+
+    def step(self, slots: SlotCache, tokens: Sequence[int]) -> torch.Tensor:
+        """Put one more token in every slot in use; return float32 logits [rows, vocabulary] after each."""
+        logits = self.several(slots, [[token] for token in tokens])
+        slots.lengths = [length + 1 for length in slots.lengths]
+        self._done.decoded += len(tokens)
+        return logits
+
+    def step_all(self, caches: Sequence[SlotCache], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Put one more token in every slot in use of several caches, in one pass.
+
+        Return float32 logits [rows, vocabulary] after each.
+        """
+        logits = self.several_all(caches, [[[token] for token in some] for some in tokens], 1)
+        for slots in caches:
+            slots.lengths = [length + 1 for length in slots.lengths]
+        self._done.decoded += len(logits)
+        return logits
+
+    def several_all(
+        self, caches: Sequence[SlotCache], fed: Sequence[Sequence[Sequence[int]]], width: int
+    ) -> torch.Tensor:
+        """Put up to ``width`` tokens in every slot in use of several caches, in one pass; return float32 logits [rows x
+        width, vocabulary] after each.
+
+        Rows with fewer are filled up; what is computed there counts for nothing. The slots' lengths stay, so that the
+        next tokens overwrite what was put there.
+        """
+        import torch
+
+        device = self._model.device
+        rows = [row for some in fed for row in some]
+        ids = to_device([[*row, *[0] * (width - len(row))] for row in rows], device)
+        places = torch.arange(width, device=device)
+        columns = [to_device(slots.lengths, device)[:, None] + places for slots in caches]
+        until = [max(slots.lengths) + width for slots in caches]
+        if len(caches) == 1:
+            caches[0].aim(0, len(rows), columns[0], until[0])
+            inputs = self._alone(caches[0], ids, columns[0], until[0])
+        else:
+            inputs = self._beside(caches, columns, until, ids)
+        if width > 1:
+            # A model may have no positions beyond its length.
+            last = inputs["position_ids"][:, 0] + to_device([len(row) - 1 for row in rows], device)
+            inputs["position_ids"] = inputs["position_ids"].minimum(last[:, None])
+        logits = self._computed(inputs, [(row, place) for row in range(len(rows)) for place in range(width)])
+        self._done.continued += ids.numel()
+        return logits
+
+    def _beside(
+        self,
+        caches: Sequence[SlotCache],
+        columns: Sequence[torch.Tensor],
+        until: Sequence[int],
+        ids: torch.Tensor,
+    ) -> dict[str, Any]:
+        """Return the inputs of a pass that puts ``ids`` [rows, tokens] in the ``columns`` [rows, tokens] of several
+        caches."""
+        import torch
+
+        for slots, own, end in zip(caches, columns, until, strict=True):
+            slots.aim(0, len(own), own, end)
+
+        def masks(window: int | None) -> torch.Tensor:
+            found = [
+                slot_mask(window, own=own, past=slots.past, until=end, dtype=self._model.dtype)
+                for slots, own, end in zip(caches, columns, until, strict=True)
+            ]
+            return put_beside(found[0].new_zeros((sum(map(len, found)), 1, 1, 1)), found)
+
+        return {
+            "input_ids": ids,
+            "position_ids": torch.cat([own + slots.past for slots, own in zip(caches, columns, strict=True)]),
+            "past_key_values": SlotCaches(caches),
+            "use_cache": True,
+            "attention_mask": self._attention.masks(masks),
+        }
+
+    def several(self, slots: SlotCache, fed: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Put the same number of tokens in every slot in use, in one pass; return float32 logits [rows x tokens,
+        vocabulary] after each.
+
+        The slots' lengths stay, so that the next tokens overwrite them.
+        """
+        return self.several_all([slots], [fed], len(fed[0]))
+
+    def _forward(
+        self,
+        slots: SlotCache,
+        ids: Sequence[Sequence[int]],
+        columns: torch.Tensor,
+        until: int,
+        wanted: Sequence[tuple[int, int]],
+    ) -> torch.Tensor:
+        """Run one forward pass; return the logits at each wanted (row, place in the pass)."""
+        inputs = self._alone(slots, to_device(ids, self._model.device), columns, until)
+        return self._computed(inputs, wanted)
+
+    def _alone(
+        self, slots: SlotCache, ids: torch.Tensor, columns: torch.Tensor, until: int
+    ) -> dict[str, Any]:
+        """Return the inputs of a pass that puts ``ids`` in the ``columns`` of one cache, which is aimed there."""
+        where: dict[str, Any] = {"past": slots.past, "until": until, "dtype": self._model.dtype}
+        return {
+            "input_ids": ids,
+            "position_ids": columns + slots.past,
+            "past_key_values": slots,
+            "use_cache": True,
+            "attention_mask": self._attention.masks(lambda window: slot_mask(window, own=columns, **where)),
+        }
+
+    def _computed(self, inputs: dict[str, Any], wanted: Sequence[tuple[int, int]]) -> torch.Tensor:
+        logits = self._needed.logits(inputs, [row for row, _ in wanted], [place for _, place in wanted])
+        self._done.computed += inputs["input_ids"].numel()
+        self._done.logits += len(wanted)
+        return logits

@@ -1,0 +1,217 @@
+"""GGUF files as Transformers loads them, and what its reader leaves out: numbers of the config, tokenizers, tensors."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.formats.gguf import GgufHeader, read_gguf
+from pytest_touchstone.checkpoints.formats.gguf_keys import (
+    ROPE_FREQUENCIES,
+    check_complete,
+    config_values,
+    refusal,
+)
+from pytest_touchstone.checkpoints.formats.gguf_tokenizer import GgufTokenizer, tokenizer_of
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.text import listed
+
+_DIVISORS: Final = "gguf_rope_freqs"
+"""The name in the config for what the frequencies are divided by. Transformers knows no such value, and keeps it."""
+
+_SKIPPED: Final = re.compile(r"blk\.\d+\.attn_rot_embd(\.weight)?")
+"""Frequencies that old files hold for each layer; llama.cpp computes them from the keys, too."""
+
+_CONTROL: Final = 3
+_USER_DEFINED: Final = 4
+
+
+def gguf_config(path: Path) -> Any:
+    """Return the config that a file describes.
+
+    Raises ``CheckpointError`` naming keys and tensors that it cannot express.
+    """
+    from transformers import AutoConfig, PreTrainedConfig
+
+    header = read_gguf(path)
+    values = config_values(path, header.architecture, header.keys, header.tensors)
+    check_complete(path, header.architecture, header.keys)
+    said, _ = PreTrainedConfig.get_config_dict(path.parent, gguf_file=path.name, local_files_only=True)
+    if ROPE_FREQUENCIES in header.tensors:
+        values[_DIVISORS] = _rope_freqs(path)
+    return AutoConfig.for_model(**{"pad_token_id": None} | said | values)
+
+
+def _rope_freqs(path: Path) -> list[float]:
+    import gguf
+
+    (tensor,) = (each for each in gguf.GGUFReader(path).tensors if each.name == ROPE_FREQUENCIES)
+    divisors = [float(each) for each in gguf.dequantize(tensor.data, tensor.tensor_type).ravel()]
+    if not all(0 < each < float("inf") for each in divisors):
+        raise CheckpointError(
+            f"{path}: {ROPE_FREQUENCIES} holds numbers that are none above 0; convert it again"
+        )
+    return divisors
+
+
+def divide_frequencies(path: Path, model: Any) -> None:
+    """Divide the frequencies of all rotary modules by what the file says, if it says anything.
+
+    Raises ``CheckpointError`` where the model has not as many of them.
+    """
+    import torch
+
+    divisors = getattr(model.config, _DIVISORS, None)
+    if divisors is None:
+        return
+    modules = [
+        module for module in model.modules() if isinstance(getattr(module, "inv_freq", None), torch.Tensor)
+    ]
+    for module in modules:
+        for name in ("inv_freq", "original_inv_freq"):
+            if (frequencies := getattr(module, name, None)) is not None:
+                if len(frequencies) != len(divisors):
+                    modules = []
+                    break
+                setattr(module, name, frequencies / torch.tensor(divisors, device=frequencies.device))
+    if not modules:
+        raise refusal(path, f"holds {ROPE_FREQUENCIES} of {len(divisors)} numbers")
+
+
+def check_tensors(info: CheckpointInfo, model: Any, report: dict[str, Any]) -> None:
+    """Raise ``CheckpointError`` naming the tensors of a file that are not in the model.
+
+    Biases that the file has for some of the layers' parts are 0 in the others, and no longer missing in the report.
+    """
+    import torch
+
+    header = read_gguf(info.path)
+    if left := sorted(header.tensors - _placed(header, model)):
+        raise refusal(info.path, f"holds {listed(left, 3)}")
+    switches = [name for name in ("attention_bias", "mlp_bias") if getattr(model.config, name, False)]
+    if absent := {name for name in report["missing_keys"] if switches and name.endswith("_proj.bias")}:
+        with torch.no_grad():
+            for name in absent:
+                model.get_parameter(name).zero_()
+        report["missing_keys"] = [name for name in report["missing_keys"] if name not in absent]
+
+
+def _placed(header: GgufHeader, model: Any) -> set[str]:
+    """Return the names of the file's tensors that Transformers puts into the model, and of those that we do."""
+    from transformers import modeling_gguf_pytorch_utils as theirs
+    from transformers.integrations.gguf import is_gguf_arch_supported
+
+    if is_gguf_arch_supported(header.architecture):  # its new loader, which reports all others
+        return set(header.tensors)
+    kind = theirs.TENSOR_PROCESSORS.get(header.architecture, theirs.TensorProcessor)
+    known = theirs.get_gguf_hf_weights_map(model, kind(config={}))
+    return {
+        name
+        for name in header.tensors
+        if name in known
+        or name == ROPE_FREQUENCIES
+        or _SKIPPED.fullmatch(name)
+        or (name.endswith("_exps.weight") and name.removesuffix(".weight") in known)
+    }
+
+
+def gguf_tokenizer(path: Path) -> Any:
+    """Return the tokenizer that a file describes.
+
+    Raises ``CheckpointError`` where it is of another kind, or its tokens do not fit together.
+    """
+    from transformers import PreTrainedTokenizerFast
+    from transformers.integrations.gguf import read_gguf_metadata
+
+    header = read_gguf(path)
+    form = tokenizer_of(path, header.architecture, header.keys)
+    lists = ("tokenizer.ggml.tokens", "tokenizer.ggml.merges")
+    said, _ = read_gguf_metadata(str(path), lists)
+    content = {
+        name: said[key]
+        for name in ("tokens", "merges", "scores", "token_type")
+        if (key := f"tokenizer.ggml.{name}") in said
+    }
+    if not isinstance(tokens := content.get("tokens"), list):
+        raise CheckpointError(f"{path}: its header has no {lists[0]}; convert it again")
+    if len(set(tokens)) != len(tokens):
+        raise CheckpointError(f"{path}: has a token twice; convert it again")
+    wrong = [
+        name for name, token in form.tokens.items() if not 0 <= token < len(tokens) and name != "pad_token"
+    ]
+    if wrong:
+        raise CheckpointError(f"{path}: its {wrong[0]} is none of its {len(tokens)} tokens; convert it again")
+    named = {name: tokens[token] for name, token in form.tokens.items() if token < len(tokens)}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=(_byte_level if form.model == "gpt2" else _sentencepiece)(form, content),
+        **dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token")) | named,
+        add_bos_token=form.add_bos,
+        add_eos_token=form.add_eos,
+        chat_template=said.get("tokenizer.chat_template"),
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _byte_level(form: GgufTokenizer, content: dict[str, Any]) -> Any:
+    """Return byte-level BPE with the file's way to cut texts.
+
+    Tokens that stand for themselves are spelled in the file as in texts, and not in the alphabet of bytes.
+    """
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+
+    tokens = content["tokens"]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    merges = [tuple(merge.split(" ", 1)) for merge in content.get("merges", ())]
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=form.whole_words))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            *(pre_tokenizers.Split(Regex(split), "isolated") for split in form.splits),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    backend.decoder = decoders.ByteLevel()
+    types = content.get("token_type") or ()
+    for kind in (_CONTROL, _USER_DEFINED):
+        special = kind == _CONTROL
+        backend.add_tokens(
+            [
+                AddedToken(token, normalized=False, special=special)
+                for token, its in zip(tokens, types, strict=False)
+                if its == kind and token
+            ]
+        )
+    return backend
+
+
+def _sentencepiece(form: GgufTokenizer, content: dict[str, Any]) -> Any:
+    """Return SentencePiece's BPE as Transformers makes it of a file, with a space before texts or without.
+
+    SentencePiece and llama.cpp put that space before texts that begin with one, too.
+    """
+    from tokenizers import decoders, normalizers
+    from transformers.integrations.gguf import convert_gguf_tokenizer
+
+    kind = "gemma2" if form.gemma else "llama"
+    backend, _ = convert_gguf_tokenizer(kind, {**content, "tokenizer_type": "llama"})
+    if form.gemma:
+        return backend
+    spaces = normalizers.Replace(" ", "▁")
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), spaces]) if form.space else spaces
+    backend.pre_tokenizer = None
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    backend.decoder = decoders.Sequence([*parts, decoders.Strip(" ", left=1)] if form.space else parts)
+    backend.model.unk_token = content["tokens"][form.tokens["unk_token"]]
+    return _stripping(backend) if form.phi3 else backend
+
+
+def _stripping(backend: Any) -> Any:
+    """Return a tokenizer whose special tokens take the space after them, as Phi-3's do; its files cannot say it."""
+    from tokenizers import Tokenizer
+
+    said = json.loads(backend.to_str())
+    for token in said["added_tokens"]:
+        token["rstrip"] = token["special"] and token["content"] not in ("<unk>", "<s>", "<|endoftext|>")
+    return Tokenizer.from_str(json.dumps(said))

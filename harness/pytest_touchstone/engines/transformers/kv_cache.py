@@ -1,0 +1,449 @@
+"""Keys and values of prefixes and of rows that are being generated.
+
+``SharedPast`` stands where a model expects transformers' ``Cache``, and has the keys and values of a prefix that the
+rows of a batch share. It stores nothing unless asked to, so that no copy of the prefix outlives a layer.
+``PrefixCache`` keeps prefixes from call to call.
+
+``SlotCache`` has the keys and values of rows that are being generated, each row in a slot of preallocated buffers.
+The prefix that all rows share is not in the slots (``split_attention``). A row's keys are written where they stay;
+nothing is copied from step to step. The slots in use are the first ones, without gaps: when a row leaves, the last
+one takes its slot. ``SlotCaches`` are several of them in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_touchstone.engines.transformers.agreement import UnsupportedError
+from pytest_touchstone.engines.transformers.half_precision import stored_type
+from pytest_touchstone.engines.transformers.pages import can_be_apart, give_back, zeros_apart
+from pytest_touchstone.engines.transformers.scoring.prefix_tree import common
+from pytest_touchstone.engines.transformers.split_attention import put_behind, put_beside
+
+if TYPE_CHECKING:
+    import torch
+
+
+MOST_PREFIXES: Final = 4
+"""The number of prefixes kept from call to call: the few-shot examples of the last few benchmarks or subjects."""
+
+WORTH_KEEPING: Final = 32
+"""The number of tokens from which a prefix is worth keeping."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValues:
+    """Keys and values [1, heads, tokens, width] of every layer, for a text's first tokens."""
+
+    tokens: tuple[int, ...] = ()
+    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
+
+    def cropped(self, length: int) -> KeyValues:
+        """Return the keys and values of the first ``length`` tokens."""
+        layers = tuple((key[:, :, :length], value[:, :, :length]) for key, value in self.layers)
+        return KeyValues(self.tokens[:length], layers if length else ())
+
+    def widened(self) -> KeyValues:
+        """Return them in the type in which they are multiplied."""
+        if not self.layers:
+            return self
+        dtype = stored_type(self.layers[0][0].dtype, self.layers[0][0].device)
+        return KeyValues(self.tokens, tuple((key.to(dtype), value.to(dtype)) for key, value in self.layers))
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of memory they take."""
+        return sum(part.numel() * part.element_size() for layer in self.layers for part in layer)
+
+
+class _Cache:
+    """Stands where a model expects transformers' ``Cache``, after a prefix.
+
+    Models with more state than keys and values ask ``keeps`` whether that state stays.
+    """
+
+    is_compileable = False
+
+    def __init__(self, prefix: KeyValues, *, keeps: bool) -> None:
+        self.prefix, self.keeps = prefix, keeps
+
+    @property
+    def past(self) -> int:
+        """The number of tokens of the prefix."""
+        return len(self.prefix.tokens)
+
+    def get_seq_length(self, *_: Any) -> int:
+        """Return the number of earlier tokens; models call it to count positions."""
+        return self.past
+
+    def get_query_offset(self, *_: Any) -> int:
+        """Return the position of the first query; the code that makes masks calls it."""
+        return self.past
+
+    def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
+        """Return the number of keys, and which key is the first; the code that makes masks calls it."""
+        return self.past + query_length, 0
+
+
+class SharedPast(_Cache):
+    """The cache that a model's layers use: their keys and values after those of the prompt prefix.
+
+    With ``record``, the resulting keys and values are kept in ``made``. ``split``: the layers attend by
+    ``split_attention``, so that the prefix is not copied for the rows.
+    """
+
+    def __init__(self, prefix: KeyValues, *, record: bool = False, split: bool = False) -> None:
+        super().__init__(prefix, keeps=record)
+        self._split = split
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Take what a layer computed for the batch; return the keys and values that it must attend to."""
+        import torch
+
+        own = keys, values
+        if self.prefix.layers and (self.keeps or not self._split):
+            rows = keys.shape[0]
+            keys, values = (
+                torch.cat((past.expand(rows, -1, -1, -1), new), dim=2)
+                for past, new in zip(self.prefix.layers[layer_idx], own, strict=True)
+            )
+        if self.keeps:
+            # Views would keep all that the layer computed, and products with rows that lie apart are slow.
+            keys, values = keys.contiguous(), values.contiguous()
+            self._made[layer_idx] = (keys, values)
+        if self._split and self.prefix.layers:
+            return put_behind(own[0], self.prefix.layers[layer_idx]), own[1]
+        return keys, values
+
+    def made(self, tokens: tuple[int, ...]) -> KeyValues:
+        """Return the keys and values of the prefix and of what was computed after it: ``tokens`` in all."""
+        if sorted(self._made) != list(range(len(self._made))) or not self._made:
+            raise UnsupportedError("the model's layers do not hand over their keys and values one by one")
+        layers = tuple(self._made[layer] for layer in range(len(self._made)))
+        if any(part.dim() != 4 or part.shape[2] != len(tokens) for layer in layers for part in layer):
+            raise UnsupportedError("the model's keys and values are not laid out by token")
+        return KeyValues(tokens, layers)
+
+
+class PrefixCache:
+    """A few prefixes, of ``most_bytes`` in all; the one unused for longest goes first."""
+
+    def __init__(self, most_bytes: int, most: int = MOST_PREFIXES) -> None:
+        self._most_bytes, self._most = most_bytes, most
+        self._entries: list[KeyValues] = []
+        self._last: tuple[int, ...] = ()
+
+    def find(self, tokens: Sequence[int]) -> KeyValues:
+        """Return the longest stored prefix of ``tokens``, perhaps nothing."""
+        best, length = None, 0
+        for entry in self._entries:
+            if (shared := common(entry.tokens, tokens)) > length:
+                best, length = entry, shared
+        if best is None:
+            return KeyValues()
+        self._entries.remove(best)
+        self._entries.append(best)
+        return best.cropped(length)
+
+    def keep(self, made: KeyValues) -> None:
+        """Keep a prefix, and drop those that it contains and those there is no more room for."""
+        if len(made.tokens) < WORTH_KEEPING or made.bytes > self._most_bytes:
+            return
+        self._entries = [
+            entry for entry in self._entries if common(entry.tokens, made.tokens) < len(entry.tokens)
+        ]
+        self._entries.append(made)
+        while len(self._entries) > self._most or sum(one.bytes for one in self._entries) > self._most_bytes:
+            del self._entries[0]
+
+    def hints(self, sequences: Sequence[tuple[int, ...]]) -> set[tuple[int, ...]]:
+        """Return prefixes of ``sequences`` that are stored, or that the call before had too and that are likely to
+        come again."""
+        found = set()
+        for seen in (self._last, *(entry.tokens for entry in self._entries)):
+            length = min(max(common(seen, one) for one in sequences), len(seen))
+            if length >= WORTH_KEEPING:
+                found.add(seen[:length])
+        self._last = _usual_prefix(sequences)
+        return found
+
+    def clear(self) -> None:
+        """Free the memory."""
+        self._entries.clear()
+
+
+def _usual_prefix(sequences: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the prefix that half of the sequences share, those in the middle of their order; perhaps nothing."""
+    order = sorted(sequences)
+    middle = order[len(order) // 2]
+    return middle[: min(common(middle, order[len(order) * part // 4]) for part in (1, 3))]
+
+
+_MORE_COLUMNS: Final = 64
+"""The least number of columns that buffers have beyond those asked for; when enlarged, they also grow by a
+quarter."""
+
+_SPARE: Final = 2
+"""A buffer is laid out for so many times the rows and columns asked for, where unused ones take no memory."""
+
+_DENSE: Final = 4
+"""The bytes of a number from which rows of a buffer may lie apart: products of smaller ones copy such rows."""
+
+Held = list[tuple["torch.Tensor", "torch.Tensor"]]
+"""Keys and values [heads, tokens, width] of one slot, by layer."""
+
+
+class SlotCache(_Cache):
+    """A cache of slots; positions and masks are given to the model.
+
+    ``lengths`` counts the tokens in each slot in use, without the prefix's. ``begun`` counts the tokens that the next
+    slot holds already. ``stamp`` is another object whenever the buffers are others. Numbers that the processor does
+    not multiply are held as float32 ones (``half_precision``), since each step multiplies all of them.
+    """
+
+    def __init__(self, prefix: KeyValues) -> None:
+        super().__init__(prefix.widened(), keeps=True)
+        self.lengths: list[int] = []
+        self.begun = 0
+        self.stamp = object()
+        self.rows = self.columns = 0
+        self._room = (0, 0)
+        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._first = self.count = self._until = 0
+        self._written = 0  # no column from there on holds a token
+        self._at: int | torch.Tensor = 0
+        self._lines: dict[tuple[int, int], torch.Tensor] = {}
+
+    def own(self) -> None:
+        """Move the prefix to the first slot: for a row that shares it with none, split attention costs more than the
+        copy."""
+        prefix, self.prefix = self.prefix, KeyValues()
+        self.begun = len(prefix.tokens)
+        self.aim(0, 1, 0, self.begun)
+        for layer, parts in enumerate(prefix.layers):
+            key, value = (self._empty(part) for part in parts)
+            self._layers[layer] = (key, value)
+            self.store(*parts, layer)
+
+    def aim(self, first: int, count: int, at: int | torch.Tensor, until: int) -> None:
+        """Direct what the next forward pass computes to ``count`` slots from ``first`` on.
+
+        ``at`` is the column of its first token, for all rows, or the columns [rows, length] of all tokens. The rows
+        attend to columns up to ``until``.
+        """
+        self._first, self.count, self._at, self._until = first, count, at, until
+        self._lines = {}
+        self.reserve(first + count, enlarged(self.columns, until))
+        self._written = max(self._written, until)
+
+    def reserve(self, rows: int, columns: int = 0) -> None:
+        """Make room for ``rows`` rows of ``columns`` tokens, where there is less."""
+        if rows > self.rows or columns > self.columns:
+            self._resize(max(rows, self.rows), max(columns, self.columns))
+
+    def trim(self) -> None:
+        """Free the memory of slots that are not in use."""
+        self._resize(len(self.lengths), self.columns)
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Take what a layer computed for the rows; return what they attend to, or what stands for it.
+
+        A model may do more with it than attend, so it has the model's own number type. Where another is stored, that
+        travels with the keys, and only ``split_attention`` finds it.
+        """
+        stored = self.store(keys, values, layer_idx)
+        return stored if stored[0].dtype == keys.dtype else (put_beside(keys, [stored]), values)
+
+    def store(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Take what a layer computed for the rows; return what they attend to, in the type that is stored."""
+        if layer_idx not in self._layers:
+            self._layers[layer_idx] = (self._empty(keys), self._empty(values))
+        for buffer, new in zip(self._layers[layer_idx], (keys, values), strict=True):
+            self._write(buffer, new)
+        return self.seen(layer_idx)
+
+    @property
+    def first(self) -> int:
+        """The first slot that a pass is aimed at."""
+        return self._first
+
+    @property
+    def until(self) -> int:
+        """The column up to which the rows of a pass attend."""
+        return self._until
+
+    def aimed(self, length: int) -> torch.Tensor:
+        """Return the columns [rows, length] that a pass is aimed at."""
+        import torch
+
+        if isinstance(self._at, int):
+            return torch.arange(self._at, self._at + length).repeat(self.count, 1)
+        return self._at.contiguous()
+
+    def make_buffers(self, layers: int, heads: int, width: int, like: torch.Tensor) -> None:
+        """Make the buffers of all layers where they are missing, for a pass that writes into them itself."""
+        if len(self._layers) < layers:
+            for layer in range(layers):
+                if layer not in self._layers:
+                    key, value = (self._empty(like.new_empty((0, heads, 0, width))) for _ in range(2))
+                    self._layers[layer] = (key, value)
+
+    def buffer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the keys and values [slots, heads, columns, width] of a layer, with all that there is room for."""
+        return self._layers[layer]
+
+    def _write(self, buffer: torch.Tensor, new: torch.Tensor) -> None:
+        """Put ``new`` [rows, heads, length, width] in the columns that are aimed at."""
+        part = buffer[self._first : self._first + self.count]
+        if isinstance(self._at, int):
+            part[:, :, self._at : self._at + new.shape[2]] = new
+        elif new.device.type == "cpu":
+            # ``scatter_`` takes numbers one by one there, a hundred times as long in bfloat16.
+            heads, width = new.shape[1], new.shape[3]
+            table = buffer.view(buffer.shape[0] * heads * buffer.shape[2], width)  # no copy, else it raises
+            lines = new.flatten(0, 2).to(buffer.dtype)
+            table.index_copy_(0, self._lines_of(heads, buffer.shape[2]), lines)
+        else:
+            at = self._at.to(new.device)  # of a model on several devices
+            part.scatter_(2, at[:, None, :, None].expand(-1, new.shape[1], -1, new.shape[3]), new)
+
+    def _lines_of(self, heads: int, columns: int) -> torch.Tensor:
+        """Return the lines of a buffer, taken as a table [rows x heads x columns, width], that are aimed at."""
+        import torch
+
+        if (found := self._lines.get((heads, columns))) is None:
+            assert not isinstance(self._at, int), "each row has columns of its own"
+            slots = torch.arange(self._first, self._first + self.count)[:, None] * heads + torch.arange(heads)
+            found = (slots[:, :, None] * columns + self._at[:, None, :]).flatten()
+            self._lines[heads, columns] = found
+        return found
+
+    def seen(self, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the keys and values that the selected rows attend to in a layer."""
+        end = self._first + self.count
+        keys, values = (part[self._first : end, :, : self._until] for part in self._layers[layer_idx])
+        return put_behind(keys, self.prefix.layers[layer_idx] if self.past else None), values
+
+    def look(self, slot: int, length: int) -> Held:
+        """Return the first tokens of a slot; they change with it."""
+        return [
+            (key[slot, :, :length], value[slot, :, :length])
+            for key, value in (self._layers[layer] for layer in sorted(self._layers))
+        ]
+
+    def take(self, slot: int, length: int | None = None) -> Held:
+        """Return a copy of what a slot holds, or of its first tokens."""
+        seen = self.look(slot, self.lengths[slot] if length is None else length)
+        return [(key.clone(), value.clone()) for key, value in seen]
+
+    def put(self, slot: int, held: Held) -> None:
+        """Write such tokens into a slot that is not in use."""
+        length = held[0][0].shape[1]
+        self.reserve(slot + 1, enlarged(self.columns, length))
+        self._written = max(self._written, length)
+        for layer, (key, value) in zip(sorted(self._layers), held, strict=True):
+            self._layers[layer][0][slot, :, :length] = key
+            self._layers[layer][1][slot, :, :length] = value
+
+    def add(self, held: Held) -> None:
+        """Put such a copy in the next slot."""
+        self.put(len(self.lengths), held)
+        self.lengths.append(held[0][0].shape[1])
+
+    def drop(self, slot: int) -> None:
+        """Free a slot; the last row moves there."""
+        last = len(self.lengths) - 1
+        length = self.lengths.pop()
+        if slot == last:
+            return
+        for parts in self._layers.values():
+            for part in parts:
+                part[slot, :, :length] = part[last, :, :length]
+        self.lengths[slot] = length
+
+    def _empty(self, like: torch.Tensor) -> torch.Tensor:
+        # Zeros: what a mask hides is multiplied by 0, and leftover memory may hold NaN.
+        rows, columns = self._room if can_be_apart(like.device) else (self.rows, self.columns)
+        dtype = stored_type(like.dtype, like.device)
+        if dtype.itemsize < _DENSE:
+            columns = self.columns
+        return zeros_apart(like.new_empty(0, dtype=dtype), (rows, like.shape[1], columns, like.shape[3]))
+
+    def _resize(self, rows: int, columns: int) -> None:
+        """Make the buffers larger or smaller: where they lie if there is room, else elsewhere, with what fits."""
+        kept, fewer = min(rows, self.rows), rows < self.rows
+        self.rows, self.columns, self.stamp, self._lines = rows, columns, object(), {}
+        room = self._room
+        if rows > room[0] or columns > room[1]:
+            self._room = max(room[0], _SPARE * rows), max(room[1], _SPARE * columns)
+        for layer, parts in self._layers.items():
+            key, value = (self._resized(part, kept, fewer=fewer) for part in parts)
+            self._layers[layer] = (key, value)
+
+    def _resized(self, part: torch.Tensor, kept: int, *, fewer: bool) -> torch.Tensor:
+        if can_be_apart(part.device) and self.rows <= part.shape[0] and self.columns <= part.shape[2]:
+            if fewer:
+                give_back(part, self.rows)
+            return part
+        larger = self._empty(part)
+        # Not the columns to spare: what is written there takes memory.
+        larger[:kept, :, : self._written] = part[:kept, :, : self._written]
+        return larger
+
+
+def enlarged(columns: int, until: int) -> int:
+    """Return the columns that buffers have once ``until`` are needed."""
+    return columns if until <= columns else until + max(_MORE_COLUMNS, until // 4)
+
+
+class SlotCaches(_Cache):
+    """Several slot caches that one pass fills; the rows of the first one come first."""
+
+    def __init__(self, caches: Sequence[SlotCache]) -> None:
+        super().__init__(KeyValues(), keeps=True)
+        self.caches = caches
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Take what a layer computed for all rows; what they attend to travels with the keys that this returns."""
+        import torch
+
+        counts = [cache.count for cache in self.caches]
+        parts = zip(self.caches, torch.split(keys, counts), torch.split(values, counts), strict=True)
+        return put_beside(keys, [cache.store(key, value, layer_idx) for cache, key, value in parts]), values
+
+
+def slot_mask(
+    attention_window: int | None,
+    *,
+    own: torch.Tensor,
+    past: int,
+    until: int,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """Return a mask [rows, 1, length, keys]: 0 where a token sees a key, else the lowest number of the type.
+
+    ``own`` [rows, length] has the tokens' columns; a token sees those up to its own. Keys are the columns up to
+    ``until``. With a window that does not reach back to the first token, the prefix's keys come first.
+    """
+    import torch
+
+    column = torch.arange(until, device=own.device)
+    seen = column <= own[:, :, None]
+    if attention_window is not None:
+        seen &= own[:, :, None] - column < attention_window
+        if past and past + until > attention_window:
+            before = torch.arange(past, device=own.device)
+            seen = torch.cat((own[:, :, None] + past - before < attention_window, seen), dim=2)
+    mask = torch.zeros(seen.shape, dtype=dtype, device=own.device)
+    return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]

@@ -1,0 +1,405 @@
+"""Loads model and tokenizer with transformers, quietly and strictly, and chooses device, number type and threads.
+
+Strictly means that every tensor of the model comes from the file, and every tensor of the file goes into the model.
+Two rules make exceptions, so that honest checkpoints load. Tied tensors count as present, since transformers ties
+them. Tensors in ``_LEFT_OVER`` may be in the file without being used: heads of other training objectives and constant
+buffers.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.formats.weights import (
+    PICKLED,
+    PICKLED_INDEX,
+    check_types,
+    weights_of,
+    wrappers_of,
+)
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.compat import (
+    MISMATCHES,
+    check_gguf_packages,
+    gguf_parsed_once,
+    is_panic,
+    no_length_limit,
+    pages_let_go,
+    quiet,
+    refused_global,
+)
+from pytest_touchstone.engines.transformers.devices import check_device_map, choose_device
+from pytest_touchstone.engines.transformers.gguf import (
+    check_tensors,
+    divide_frequencies,
+    gguf_config,
+    gguf_tokenizer,
+)
+from pytest_touchstone.engines.transformers.library_warnings import heard
+from pytest_touchstone.engines.transformers.tokenizer_files import tokenizer_of
+from pytest_touchstone.engines.transformers.unpacked import UnpackedModels
+
+if TYPE_CHECKING:
+    import torch
+
+
+_LOG: Final = logging.getLogger(__name__)
+
+_LEFT_OVER: Final = re.compile(
+    r"""
+      (^|\.)pooler\.                     # sentence pooler: language-model heads do not read it
+    | (^|\.)seq_relationship\.           # next-sentence head of BertForPreTraining
+    | (^|\.)sop_classifier\.             # sentence-order head of AlbertForPreTraining
+    | (^|\.)mask_predictions\.           # DeBERTa's second pre-training head
+    | (^|\.)(position_ids|token_type_ids)$            # counting buffers that older versions saved
+    | (^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$   # computed from the config
+    | (^|\.)attn\.(masked_)?bias$ | (^|\.)attention\.(masked_)?bias$   # causal masks saved as buffers
+    """,
+    re.VERBOSE,
+)
+
+MAKE_ROOM: Final = "free memory there, or choose another --eval-device or a smaller --eval-dtype"
+
+_MOST_LARGER: Final = 2
+_SMALL: Final = 1 << 27
+"""A model may have ``_MOST_LARGER`` times the numbers of its file, and this many more for tables of positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model in evaluation mode on its device, and its tokenizer.
+
+    Both are transformers' objects, or have the same interface. ``notes`` say what of the checkpoint is not used, or is
+    read otherwise than its config says, and what libraries warned of when it was loaded.
+    """
+
+    model: Any
+    tokenizer: Any
+    notes: tuple[str, ...] = ()
+
+
+def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+    """Return the loaded checkpoint, on its device.
+
+    A GGUF file that was unpacked before is loaded from the user's cache. Raises ``CheckpointError`` when the checkpoint
+    cannot be loaded exactly as it is.
+    """
+    import torch
+
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    device = choose_device(settings.device)
+    dtype = choose_dtype(info, settings, device)
+    if settings.device_map is not None:
+        check_device_map(device)
+        return _loaded(info, dtype, device, device_map=settings.device_map)
+    if not _is_gguf(info):
+        return _loaded(info, dtype, device)
+    check_gguf_packages(info.path)
+    unpacked = UnpackedModels(dtype)
+    if (known := unpacked.find(info)) is not None:
+        try:
+            return _loaded(known, dtype, device, unpacked=True)
+        except CheckpointError as error:
+            _LOG.info("%s; it is unpacked again", error)
+            unpacked.drop(known)
+    with heard() as warnings:
+        found = _loaded(info, dtype, device)
+    if not warnings:  # what is unpacked would not be warned of again
+        with quiet():
+            unpacked.keep(info, found.model, found.tokenizer)
+    return found
+
+
+def _loaded(
+    info: CheckpointInfo,
+    dtype: torch.dtype | str,
+    device: torch.device,
+    *,
+    device_map: str | None = None,
+    unpacked: bool = False,
+) -> Loaded:
+    """Return a loaded checkpoint; ``unpacked``: its config was written for a model that had been loaded."""
+    with quiet(), _parsed_once(info):
+        config = _config(info)
+        tokenizer, notes = read_tokenizer(info)  # first, since it is the smaller part that may be broken
+        again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
+        quantized = getattr(config, "quantization_config", None) is not None
+        if quantized:
+            again = "give the checkpoint from before its quantization, or a machine that has what it takes"
+        with (
+            one_line_errors(f"{info.path}: cannot be loaded", again),
+            known_rope(info, config),
+            pages_let_go(),
+        ):
+            if not unpacked and not _is_gguf(info):
+                _check_room(info, config)
+            model, report = _model(info, config, dtype, device_map)
+        if _is_gguf(info):
+            check_tensors(info, model, report)
+        check_report(info, report)
+        if unpacked or _is_gguf(info):
+            divide_frequencies(info.path, model)
+        if quantized and getattr(model, "hf_quantizer", None) is None:
+            # Transformers passes over kinds that it does not know.
+            check_types(info.path, weights_of(info.path))
+        check_vocabulary(info, model, tokenizer)
+        model = place(info, model, device) if device_map is None else model
+        return Loaded(model.eval(), tokenizer, (*notes, *_notes(info)))
+
+
+def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
+    """Return the model on its device.
+
+    Raises ``CheckpointError`` where it does not fit there, mostly for lack of memory.
+    """
+    import torch
+
+    with one_line_errors(f"{info.path}: cannot be put on {device}", MAKE_ROOM):
+        if device.type == "cuda":  # where streams, events and graphs of this process belong
+            torch.cuda.set_device(device)
+        return model.to(device)
+
+
+def load_tokenizer(info: CheckpointInfo) -> Any:
+    """Return the checkpoint's tokenizer. Raises ``CheckpointError`` where it cannot be loaded."""
+    return read_tokenizer(info)[0]
+
+
+def read_tokenizer(info: CheckpointInfo) -> tuple[Any, tuple[str, ...]]:
+    """Return the checkpoint's tokenizer, and what to say of it.
+
+    Raises ``CheckpointError`` where it cannot be loaded.
+    """
+    if _is_gguf(info):
+        with quiet(), one_line_errors(f"{info.path}: its tokenizer cannot be loaded", "convert it again"):
+            return no_length_limit(gguf_tokenizer(info.path)), ()
+    folder, how = _source(info)
+    if info.base is not None and not _is_gguf(info.base):
+        how["config"] = _config(info.base)  # an adapter's folder has none, and it decides how files are read
+    return _read(folder, info.path, how)
+
+
+def tokenizer_at(place: Path | str, **how: Any) -> Any:
+    """Return the tokenizer of a folder or Hub id. Raises ``CheckpointError`` where it cannot be loaded."""
+    return _read(place, place, how)[0]
+
+
+def _read(place: Path | str, who: Path | str, how: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    what = f"{who}: its tokenizer cannot be loaded"
+    with quiet(), one_line_errors(what, "copy it from the model that was trained"):
+        tokenizer, notes = tokenizer_of(place, how)
+        return no_length_limit(tokenizer), notes
+
+
+@contextmanager
+def one_line_errors(what: str, remedy: str) -> Iterator[None]:
+    """Turn any exception within the block into a ``CheckpointError`` of one line."""
+    try:
+        yield
+    except (CheckpointError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # transformers raises whatever its parts raise.
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        remedy = "install what is missing" if isinstance(error, ImportError) else remedy
+        raise CheckpointError(f"{what} ({_one_line(error)}); {remedy}") from error
+
+
+@contextmanager
+def known_rope(info: CheckpointInfo, config: Any) -> Iterator[None]:
+    """Raise ``CheckpointError`` that names the config's ``rope_type`` where the block fails for not knowing it."""
+    try:
+        yield
+    except KeyError as error:
+        rope = getattr(config, "rope_parameters", None) or {}
+        parts = [rope, *(part for part in rope.values() if isinstance(part, dict))]
+        if error.args[0] not in [part.get("rope_type") for part in parts]:
+            raise
+        raise CheckpointError(
+            f"{info.path / 'config.json'}: rope_type is {error.args[0]!r}, which Transformers does not know; write the "
+            "type that stands in the newest config of this model"
+        ) from error
+
+
+def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
+    """Raise ``CheckpointError`` listing the tensors that do not fit, are missing, or are left over."""
+    if mismatched := sorted(report["mismatched_keys"]):
+        named = [
+            f"{name} {list(file)} in the file, {list(model)} by the config"
+            for name, file, model in mismatched
+        ]
+        raise CheckpointError(
+            f"{info.path}: shape mismatch: {listed(named, 5)}; save the checkpoint again with its own config"
+        )
+    if missing := sorted(report["missing_keys"]):
+        raise CheckpointError(
+            f"{info.path}: {count(len(missing), 'tensor')} of {info.architecture} missing from the weights: "
+            f"{listed(missing, 5)}; save the whole model, with its language-model head"
+        )
+    if unexpected := sorted(key for key in report["unexpected_keys"] if not _LEFT_OVER.search(key)):
+        raise CheckpointError(
+            f"{info.path}: {count(len(unexpected), 'tensor')} in the weights without a place in {info.architecture}: "
+            f"{listed(unexpected, 5)}; save the checkpoint again with its own config"
+        )
+
+
+def check_vocabulary(info: CheckpointInfo, model: Any, tokenizer: Any) -> None:
+    """Raise ``CheckpointError`` when the tokenizer's own tokens go beyond the model's embeddings.
+
+    Tokens added later (mostly a padding token) may go beyond. They do no harm as long as no text holds them, and the
+    engine refuses a text that does.
+    """
+    what = f"{info.path}: {info.architecture} has no plain table of embeddings"
+    with one_line_errors(what, "only models that read tokens can be scored"):
+        rows = model.get_input_embeddings().weight.shape[0]
+    added = set(tokenizer.added_tokens_decoder)
+    highest = max((token for token in tokenizer.get_vocab().values() if token not in added), default=-1)
+    if highest >= rows:
+        raise CheckpointError(
+            f"{info.path}: the tokenizer has token id {highest}, the model only {rows} embeddings; "
+            "copy the tokenizer that the model was trained with"
+        )
+
+
+def _is_gguf(info: CheckpointInfo) -> bool:
+    """Return whether transformers is to read a single file, which only a GGUF checkpoint is."""
+    return info.path.suffix == ".gguf"
+
+
+def _source(info: CheckpointInfo) -> tuple[Path, dict[str, Any]]:
+    """Return the folder that transformers is to read, and the options; a GGUF file is named in the options."""
+    how = {"local_files_only": True, "trust_remote_code": info.trust_remote_code}
+    if _is_gguf(info):
+        return info.path.parent, {**how, "gguf_file": info.path.name}
+    return info.path, how
+
+
+def _config(info: CheckpointInfo) -> Any:
+    """Return the config of a folder or GGUF file.
+
+    Sizes that the weights contradict are corrected in it, so that no mismatch needs to be ignored.
+    """
+    from transformers import AutoConfig
+
+    if _is_gguf(info):
+        with one_line_errors(f"{info.path}: no config of {info.architecture}", "convert it again"):
+            return gguf_config(info.path)
+    where = info.path / "config.json"
+    with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
+        folder, how = _source(info)
+        return AutoConfig.from_pretrained(folder, **how, **info.overrides, return_dict=True)
+
+
+def _model(
+    info: CheckpointInfo, config: Any, dtype: Any, device_map: str | None
+) -> tuple[Any, dict[str, Any]]:
+    folder, options = _source(info)
+    if not _is_gguf(info):
+        pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
+        options["use_safetensors"] = None if pickled else True
+        options["key_mapping"] = dict.fromkeys(wrappers_of(info.path), "") or None
+    options |= {
+        "config": config,
+        "dtype": dtype,
+        "output_loading_info": True,
+        "weights_only": True,
+        **MISMATCHES,
+    }
+    if device_map is not None:
+        options["device_map"] = device_map
+    model, report = _auto_class(info).from_pretrained(folder, **options)
+    return model, report
+
+
+def _notes(info: CheckpointInfo) -> tuple[str, ...]:
+    """Return what of the checkpoint is not taken as it stands."""
+    if _is_gguf(info) or not wrappers_of(info.path):
+        return ()
+    return (
+        f"{info.path}: what a wrapper (torch.compile, FSDP ...) put into the names of tensors is left out",
+    )
+
+
+def _auto_class(info: CheckpointInfo) -> Any:
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    return AutoModelForMaskedLM if info.kind == "masked" else AutoModelForCausalLM
+
+
+def _check_room(info: CheckpointInfo, config: Any) -> None:
+    """Raise ``CheckpointError`` where the config describes a model far larger than the weights, before memory is
+    taken.
+
+    Quantized weights are packed, and not compared.
+    """
+    import torch
+
+    if info.parameters is None or getattr(config, "quantization_config", None) is not None:
+        return
+    with torch.device("meta"):
+        model = _auto_class(info).from_config(copy.deepcopy(config), trust_remote_code=info.trust_remote_code)
+    wanted = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+    if wanted > _MOST_LARGER * info.parameters + _SMALL:
+        raise CheckpointError(
+            f"{info.path / 'config.json'}: describes a model of {wanted:,} numbers, but the weights have "
+            f"{info.parameters:,}; save the checkpoint again with its own config"
+        )
+
+
+def _parsed_once(info: CheckpointInfo) -> AbstractContextManager[None]:
+    return gguf_parsed_once() if _is_gguf(info) else nullcontext()
+
+
+def _one_line(error: BaseException) -> str:
+    if (name := refused_global(error)) is not None:
+        return f"its pickle wants {name}, which may run code"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):
+        lines[0] += f" {lines[1]}"
+    if lines and "during automatic conversion" in lines[0]:  # whose reason is a report in the log
+        return "tensors that are one in the model, such as those of its experts, are not all there or not of one shape"
+    return f"{type(error).__name__}: {lines[0]}"[:300] if lines else type(error).__name__
+
+
+_SHORT: Final = {
+    **{"fp32": "float32", "float": "float32", "bf16": "bfloat16"},
+    **{"fp16": "float16", "half": "float16"},
+}
+"""Other names of number types."""
+
+
+def choose_dtype(info: CheckpointInfo, settings: ModelSettings, device: torch.device) -> torch.dtype | str:
+    """Return the type of the weights; "auto" stands for the type that the checkpoint is stored in.
+
+    On an accelerator the default is the type that the config in a ``.pt`` file names for its model, if it names one.
+    A GGUF file's quantized weights have no such type; they become float32. Raises ``CheckpointError`` for a name in a
+    config that is no type of weights.
+    """
+    import torch
+
+    types = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if settings.dtype != "auto":
+        return types[settings.dtype]
+    if device.type == "cpu" or _is_gguf(info):
+        return torch.float32
+    if info.config_dtype is None or info.config_dtype == "auto":
+        return "auto"
+    named = info.config_dtype.strip().lower().removeprefix("torch.")
+    if (found := _SHORT.get(named, named)) not in types:
+        raise CheckpointError(
+            f"{info.path}: its config says model.dtype={info.config_dtype[:40]!r}, which is none of "
+            f"{', '.join(types)}; choose one with --eval-dtype"
+        )
+    return types[found]

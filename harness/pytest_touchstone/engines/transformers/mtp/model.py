@@ -1,0 +1,351 @@
+"""Multi-token prediction (Gloeckle et al. 2024) in plain PyTorch: a Llama trunk, and heads that are one block each.
+
+The trunk is all of ``layers`` but the last. Head 0 is the last of ``layers``, head i is ``extra_heads[i - 1]``, each
+applied to the same trunk; then come ``norm`` and ``output``. Head i at position t predicts token t + 1 + i. Rotary
+positions rotate adjacent numbers as complex pairs, as Llama's reference code does.
+
+To the engines ``MtpModel`` looks like a causal model of transformers; its answers are head 0's. With extra heads
+(``drafts``) it also leaves in caches that keep state what those heads need later. First come the keys and values of
+all extra heads side by side, as one layer after head 0's; then the trunk itself, which ``draft`` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_touchstone.engines.transformers.mtp.config import MtpConfig
+from pytest_touchstone.engines.transformers.split_attention import NAME, split_attention
+
+if TYPE_CHECKING:
+    import torch
+
+Put = Callable[[str, "torch.Tensor"], None]
+"""Copies the numbers of the named tensor into another tensor."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""The shape of every tensor by its name."""
+
+
+@dataclass(slots=True)
+class Sizes:
+    """The fields that engines read in transformers' configs, under the same names."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    _attn_implementation: str = "sdpa"
+
+    def get_text_config(self) -> Sizes:
+        """Return the part that concerns text: everything."""
+        return self
+
+
+class Output(NamedTuple):
+    """Logits [rows, length, vocabulary] of head 0."""
+
+    logits: torch.Tensor
+
+
+class _Block(NamedTuple):
+    """The weights of a block [out, in].
+
+    Queries, keys and values are one table, gate and input of the feed-forward part another. Several blocks side by
+    side have [blocks, out, in].
+    """
+
+    attention_norm: torch.Tensor
+    wqkv: torch.Tensor
+    wo: torch.Tensor
+    ffn_norm: torch.Tensor
+    w13: torch.Tensor
+    w2: torch.Tensor
+
+
+_PARTS = {
+    "attention_norm": ("attention_norm",),
+    "wqkv": ("attention.wq", "attention.wk", "attention.wv"),
+    "wo": ("attention.wo",),
+    "ffn_norm": ("ffn_norm",),
+    "w13": ("feed_forward.w1", "feed_forward.w3"),
+    "w2": ("feed_forward.w2",),
+}
+
+
+class _Pass(NamedTuple):
+    """The data that all layers of a forward pass share.
+
+    These are the rotations [rows, length, 1, width / 2] of the positions, an additive mask or None, and a cache or
+    None.
+    """
+
+    turns: torch.Tensor
+    mask: torch.Tensor | None
+    cache: Any
+
+
+class MtpModel:
+    """The model. ``drafts``: how many extra heads it was given."""
+
+    def __init__(
+        self, config: MtpConfig, vocabulary: int, put: Put, *, drafts: bool, dtype: Any, device: Any
+    ) -> None:
+        """``put`` is called once for every tensor, but not for those of the extra heads without ``drafts``."""
+        import torch
+
+        self.dtype, self.device = dtype, device
+        self.drafts = config.extra_heads if drafts else 0
+        self._made = config
+        shapes, to = config.shapes(vocabulary), {"dtype": dtype, "device": device}
+
+        def made(name: str) -> torch.Tensor:
+            tensor = torch.empty(shapes[name], **to)
+            put(name, tensor)
+            return tensor
+
+        def blocks(*names: str) -> _Block:
+            return _fill(_empty_blocks(shapes, names, **to), put, shapes, names)
+
+        # On the device "meta" a layer is made without numbers, which are put in here.
+        self._embeddings = torch.nn.Embedding(vocabulary, config.dim, device="meta")
+        self._embeddings.weight = torch.nn.Parameter(made("tok_embeddings.weight"), requires_grad=False)
+        self._layers = [
+            _Block(*(part[0] for part in blocks(f"layers.{number}"))) for number in range(config.blocks)
+        ]
+        heads = blocks(*(f"extra_heads.{number}" for number in range(self.drafts)))
+        # The norms [heads, rows, dim] have a dimension for rows.
+        self._heads = heads._replace(
+            attention_norm=heads.attention_norm.unsqueeze(-2), ffn_norm=heads.ffn_norm.unsqueeze(-2)
+        )
+        self._norm = made("norm.weight")
+        self._output = torch.nn.Linear(config.dim, vocabulary, bias=False, device="meta")
+        self._output.weight = torch.nn.Parameter(made("output.weight"), requires_grad=False)
+        steps = torch.arange(0, config.head_dim, 2, dtype=torch.float32, device=device) / config.head_dim
+        self._frequencies = 1.0 / config.rope_theta**steps
+        # The trunk itself, kept for the extra heads, counts as one layer.
+        layers = config.blocks + (self.drafts + 1 if self.drafts else 0)
+        self.config = Sizes(
+            hidden_size=config.dim,
+            intermediate_size=config.hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=config.n_heads,
+            num_key_value_heads=config.n_kv_heads,
+            head_dim=config.head_dim,
+        )
+
+    def __call__(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool = False,
+    ) -> Output:
+        """Return the logits of head 0.
+
+        Without an additive mask [rows, 1, length, keys] every token sees those to its left; padding, which a mask of
+        two dimensions may name, must be on the right.
+        """
+        import torch
+
+        del use_cache  # with a cache it is used
+        cache = past_key_values
+        past = 0 if cache is None else cache.get_seq_length()
+        if position_ids is None:
+            position_ids = past + torch.arange(input_ids.shape[1], device=self.device)[None]
+        mask = attention_mask if attention_mask is not None and attention_mask.dim() == 4 else None
+        if mask is None and past and input_ids.shape[1] > 1:
+            raise RuntimeError("several tokens behind others need an additive mask")
+        now = _Pass(self._turns(position_ids), mask, cache)
+        hidden = self._embeddings(input_ids)
+        for number, layer in enumerate(self._layers[:-1]):
+            hidden = self._block(layer, hidden, now, number)
+        if self.drafts and getattr(cache, "keeps", False):
+            self._keep_for_drafts(hidden, now)
+        hidden = self._block(self._layers[-1], hidden, now, len(self._layers) - 1)
+        return Output(self._output(self._normed(hidden, self._norm)))
+
+    def draft(
+        self, cache: Any, mask: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor
+    ) -> torch.Tensor:
+        """Return logits [rows, extra heads, vocabulary] of the extra heads, at one column of each row of a cache that
+        this model has filled.
+
+        The mask says which columns it sees.
+        """
+        import torch
+
+        heads, made = self._heads, self._made
+        trunk = cache.seen(len(self._layers) + 1)[0][rows, 0, columns].to(heads.wqkv.dtype)
+        turns = self._turns((columns + cache.past)[:, None])[:, 0]
+        normed = self._normed(trunk, heads.attention_norm)  # [heads, rows, dim]
+        queries = torch.bmm(normed, heads.wqkv[:, : made.dim].transpose(1, 2))
+        queries = queries.view(self.drafts, len(trunk), made.n_heads, made.head_dim)
+        query = _turned(queries, turns).transpose(0, 1).reshape(len(trunk), -1, 1, made.head_dim)
+        key, value = cache.seen(len(self._layers))
+        found, _ = split_attention(None, query, key, value, mask)
+        found = found.reshape(len(trunk), self.drafts, -1).transpose(0, 1)
+        hidden = trunk + torch.bmm(found, heads.wo.transpose(1, 2))
+        inner = torch.bmm(self._normed(hidden, heads.ffn_norm), heads.w13.transpose(1, 2))
+        hidden = hidden + torch.bmm(_gated(inner), heads.w2.transpose(1, 2))
+        logits: torch.Tensor = self._output(self._normed(hidden, self._norm))
+        return logits.transpose(0, 1)
+
+    def head(self, number: int, input_ids: torch.Tensor) -> torch.Tensor:
+        """Return logits [rows, length, vocabulary] of one head, 0 or an extra one, over whole texts."""
+        import torch
+
+        positions = torch.arange(input_ids.shape[1], device=self.device)[None]
+        now = _Pass(self._turns(positions), None, None)
+        hidden = self._embeddings(input_ids)
+        for layer in self._layers[:-1]:
+            hidden = self._block(layer, hidden, now, 0)
+        last = _Block(*(part[number - 1].squeeze(0) for part in self._heads)) if number else self._layers[-1]
+        logits: torch.Tensor = self._output(self._normed(self._block(last, hidden, now, 0), self._norm))
+        return logits
+
+    def generate(
+        self,
+        ids: torch.Tensor,
+        *,
+        generation_config: Any,
+        logits_processor: Any,
+        stopping_criteria: Any,
+        **_: Any,
+    ) -> torch.Tensor:
+        """Generate a text by itself, as transformers' method does."""
+        import torch
+        from transformers import DynamicCache
+
+        cache, fed = DynamicCache(), ids
+        with torch.inference_mode():
+            for _step in range(generation_config.max_new_tokens):
+                logits = self(input_ids=fed, past_key_values=cache).logits[:, -1]
+                fed = logits_processor(ids, logits).argmax(dim=-1, keepdim=True)
+                ids = torch.cat((ids, fed), dim=1)
+                if bool(stopping_criteria(ids, logits).all()):
+                    break
+        return ids
+
+    def get_input_embeddings(self) -> Any:
+        """Return the layer that the first layer reads from."""
+        return self._embeddings
+
+    def get_output_embeddings(self) -> Any:
+        """Return the layer whose results are logits."""
+        return self._output
+
+    def set_attn_implementation(self, name: str) -> None:
+        """Set the attention: ``sdpa``, or the name of ``split_attention``."""
+        if name not in ("sdpa", NAME):
+            raise ValueError(f"{name!r} is no attention of this model")
+        self.config._attn_implementation = name
+
+    def _block(self, block: _Block, hidden: torch.Tensor, now: _Pass, number: int) -> torch.Tensor:
+        from torch.nn import functional
+
+        made = self._made
+        rows, length, _ = hidden.shape
+        mixed = functional.linear(self._normed(hidden, block.attention_norm), block.wqkv)
+        mixed = mixed.view(rows, length, -1, made.head_dim)
+        turning = made.n_heads + made.n_kv_heads
+        turned = _turned(mixed[:, :, :turning], now.turns).transpose(1, 2)
+        query, key = turned[:, : made.n_heads], turned[:, made.n_heads :]
+        value = mixed[:, :, turning:].transpose(1, 2)
+        if now.cache is not None:
+            key, value = now.cache.update(key, value, number)
+        found = self._attended(query, key, value, now.mask).reshape(rows, length, made.dim)
+        hidden = hidden + functional.linear(found, block.wo)
+        inner = functional.linear(self._normed(hidden, block.ffn_norm), block.w13)
+        return hidden + functional.linear(_gated(inner), block.w2)
+
+    def _attended(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """[rows, length, heads, width]"""
+        from torch.nn import functional
+
+        if self.config._attn_implementation == NAME:
+            return split_attention(None, query, key, value, mask)[0]
+        if (group := self._made.n_heads // self._made.n_kv_heads) > 1:
+            key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
+        causal = mask is None and query.shape[2] > 1
+        found = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
+        return found.transpose(1, 2)
+
+    def _keep_for_drafts(self, trunk: torch.Tensor, now: _Pass) -> None:
+        """Leave in the cache what ``draft`` reads."""
+        import torch
+
+        made = self._made
+        rows, length, _ = trunk.shape
+        normed = self._normed(trunk.reshape(-1, made.dim), self._heads.attention_norm)
+        mixed = torch.bmm(normed, self._heads.wqkv[:, made.dim :].transpose(1, 2))
+        mixed = mixed.view(self.drafts, rows, length, 2 * made.n_kv_heads, made.head_dim)
+        keys, values = mixed[..., : made.n_kv_heads, :], mixed[..., made.n_kv_heads :, :]
+        # [heads, rows, length, keys, width] -> [rows, heads x keys, length, width]
+        found = [
+            part.permute(1, 0, 3, 2, 4).reshape(rows, -1, length, made.head_dim)
+            for part in (_turned(keys, now.turns), values)
+        ]
+        now.cache.update(found[0], found[1], len(self._layers))
+        itself = trunk[:, None]
+        now.cache.update(itself, itself[..., :0], len(self._layers) + 1)
+
+    def _normed(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Apply RMSNorm, in float32 up to the weight as in the reference code."""
+        import torch
+
+        wide = hidden.float()
+        wide = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self._made.norm_eps)
+        return wide.to(hidden.dtype) * weight
+
+    def _turns(self, positions: torch.Tensor) -> torch.Tensor:
+        """Return positions [rows, length] as complex numbers on the unit circle."""
+        import torch
+
+        angles = (positions[..., None].float() * self._frequencies)[:, :, None]
+        return torch.polar(torch.ones_like(angles), angles)
+
+
+def _empty_blocks(shapes: Shapes, names: Sequence[str], **to: Any) -> _Block:
+    """Return room for blocks side by side, each part with the number of blocks as first dimension."""
+    import torch
+
+    found = {}
+    for part, of in _PARTS.items():
+        rows = sum(shapes[f"{names[0]}.{one}.weight"][0] for one in of) if names else 0
+        width = shapes[f"{names[0]}.{of[0]}.weight"][1:] if names else ()
+        found[part] = torch.empty((len(names), rows, *width), **to)
+    return _Block(**found)
+
+
+def _fill(blocks: _Block, put: Put, shapes: Shapes, names: Sequence[str]) -> _Block:
+    """Return the same blocks, with every tensor in its place."""
+    for part, of in _PARTS.items():
+        for number, name in enumerate(names):
+            tensors = [f"{name}.{one}.weight" for one in of]
+            places = getattr(blocks, part)[number].split([shapes[one][0] for one in tensors])
+            for one, place in zip(tensors, places, strict=True):
+                put(one, place)
+    return blocks
+
+
+def _turned(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
+    """Return queries or keys [..., length, heads, width] rotated by their positions, adjacent numbers as a pair."""
+    import torch
+
+    pairs = torch.view_as_complex(heads.float().view(*heads.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turns).flatten(-2).to(heads.dtype)
+
+
+def _gated(inner: torch.Tensor) -> torch.Tensor:
+    """Return SwiGLU of gate and input, which lie side by side."""
+    from torch.nn import functional
+
+    gate, up = inner.chunk(2, dim=-1)
+    return functional.silu(gate) * up

@@ -1,0 +1,374 @@
+"""Tokens of texts, and texts of tokens.
+
+``TextTokenizer`` finds where a continuation begins among the tokens of context and continuation joined. Both are
+tokenized together, as the model would meet them in text. White space at the end of the context belongs to the
+continuation, since that is where tokenizers put it. The continuation's tokens are those that end after the join; a
+token that spans the join belongs to the continuation and is reported.
+
+Suppose that no token spans the join, and that the context's tokens are those it has alone. Then this is the cut that
+lm-evaluation-harness makes, at the length of the context tokenized alone.
+
+Special tokens that the tokenizer adds at the start stay before the context. Those it would add at the end are left
+out, since a text that is scored does not end there.
+
+``Vocabulary`` says what tokens stand for: bytes of the text, or plain words without marks. Trying tells three ways of
+writing tokens apart: byte-level (GPT-2: every byte is one visible character), sentencepiece (``▁`` is a space,
+``<0xEA>`` a byte), and all others. The others (such as WordPiece) say too little about spaces to be turned back into
+text.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from pytest_touchstone.core.requests import Refusal, Turn
+from pytest_touchstone.engines.transformers.templates import bound_templates, limited
+
+_AT_ONCE: Final = 2**20
+"""The characters that are tokenized at once: a token takes about a hundred bytes meanwhile."""
+
+_LONGEST_ERROR: Final = 200
+"""The most characters of a template's own error that are repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Token ids of a context (at least one) and of its continuation (at least one)."""
+
+    context: tuple[int, ...]
+    continuation: tuple[int, ...]
+    spans_join: bool
+
+
+class TextTokenizer:
+    """Tokenizes texts for scoring with a causal language model."""
+
+    def __init__(self, tokenizer: Any, vocabulary: Vocabulary | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._vocabulary = vocabulary or Vocabulary(tokenizer)
+        self._front, _ = frame(tokenizer)
+        self._encoded: dict[str, list[int]] = {}
+
+    def with_encoded(self, texts: Iterable[str]) -> TextTokenizer:
+        """Return the same tokenizer with the tokens of these texts at hand.
+
+        They are tokenized many at once, by all cores, while other threads go on.
+        """
+        if not getattr(self._tokenizer, "is_fast", False):
+            return self
+        # Where nobody has decided, tokenizers 0.21 and 0.22 print a warning in each fork of this process afterwards.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+        ready = copy.copy(self)
+        ready._encoded = {}
+        for some in _parts(text for text in dict.fromkeys(texts) if not_text(text) is None):
+            lean = {"return_attention_mask": False, "return_token_type_ids": False}
+            found = self._tokenizer(some, add_special_tokens=False, **lean)
+            ready._encoded.update(zip(some, found["input_ids"], strict=True))
+        return ready
+
+    @property
+    def start(self) -> int | None:
+        """The token that stands in for an empty context: BOS, else EOS, else None."""
+        bos, eos = self._tokenizer.bos_token_id, self._tokenizer.eos_token_id
+        found = bos if bos is not None else eos
+        return None if found is None else int(found)
+
+    def pair(self, context: str, continuation: str) -> Pair | Refusal:
+        """Return the tokens of both; a ``Refusal`` when there is nothing to score or nothing to start from."""
+        if not continuation:
+            return Refusal("the continuation is empty; there is nothing to score")
+        bare = context.rstrip()
+        text = context + continuation
+        if (fault := not_text(text)) is not None:
+            return fault
+        ids = self._encode(text)
+        cut, spans = self._cut(ids, text, len(bare))
+        before = (*self._front_of(text), *ids[:cut])
+        after = tuple(ids[cut:])
+        if not before:
+            if self.start is None:
+                return Refusal(
+                    "the context is empty, and the tokenizer has neither a BOS nor an EOS token to start from"
+                )
+            if after and after[0] == self.start:
+                before, after = after[:1], after[1:]
+            else:
+                before = (self.start,)
+        if not after:
+            return Refusal(
+                f"the continuation {continuation!r} has no tokens in this vocabulary; "
+                "there is nothing to score"
+            )
+        return Pair(before, after, spans)
+
+    def text(self, text: str) -> tuple[int, ...] | Refusal:
+        """Return the tokens of a text that is scored from its first token on, without special tokens around it."""
+        if self.start is None:
+            return Refusal("the tokenizer has neither a BOS nor an EOS token to start from")
+        if (fault := not_text(text)) is not None:
+            return fault
+        ids = tuple(self._encode(text))
+        return ids or Refusal("the text has no tokens; there is nothing to score")
+
+    def conversation(self, turns: Sequence[Turn]) -> str | Refusal:
+        """Return the turns as the checkpoint's chat template writes them, up to where the assistant begins.
+
+        Where the last turn is the assistant's, the text ends with its last character: the answer goes on from there.
+        """
+        messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+        begun = turns[-1].role == "assistant"
+        bound_templates()
+        how = {"add_generation_prompt": not begun, "continue_final_message": begun}
+        try:
+            text: str = limited(lambda: self._tokenizer.apply_chat_template(messages, tokenize=False, **how))
+        except Exception as error:  # a template is a program, which may fail in any way
+            said = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_ERROR]
+            return Refusal(f"the chat template fails ({said}); use --eval-chat off, or mend the template")
+        # A template may strip what it is given; the start of a code block would lose its line break.
+        end = turns[-1].text[len(turns[-1].text.rstrip()) :] if begun else ""
+        return text if text.endswith(end) else text.rstrip() + end
+
+    def chat(self, turns: Sequence[Turn]) -> tuple[int, ...] | Refusal:
+        """Return the tokens of the turns, at least one, as the chat template writes them.
+
+        The template writes the special tokens too, so none are added.
+        """
+        text = self.conversation(turns)
+        if isinstance(text, Refusal):
+            return text
+        if (fault := not_text(text)) is not None:
+            return fault
+        ids = tuple(self._encode(text))
+        if self._begins_twice(ids):
+            return Refusal(
+                f"the chat template begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in "
+                "training; take one out of it"
+            )
+        return ids or Refusal("the chat template writes nothing; use --eval-chat off, or mend the template")
+
+    def prompt(self, text: str) -> tuple[int, ...] | Refusal:
+        """Return the tokens of a text to be continued, at least one, with the special tokens before it."""
+        if (fault := not_text(text)) is not None:
+            return fault
+        ids = (*self._front_of(text), *self._encode(text))
+        if self._begins_twice(ids):
+            return Refusal(
+                f"the prompt begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in "
+                "training; take one out of it"
+            )
+        if ids or self.start is None:
+            return ids or Refusal(
+                "the prompt is empty, and the tokenizer has neither a BOS nor an EOS token to start from"
+            )
+        return (self.start,)
+
+    def begins(self, ids: Sequence[int]) -> bool:
+        """Return whether tokens begin with BOS."""
+        bos = self._tokenizer.bos_token_id
+        return bos is not None and bool(ids) and ids[0] == bos
+
+    def readable(self, ids: Sequence[int]) -> str:
+        """Return the text of generated tokens, without special tokens."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    @property
+    def special(self) -> frozenset[int]:
+        """The tokens that ``readable`` leaves out."""
+        return frozenset(self._tokenizer.all_special_ids)
+
+    @property
+    def end(self) -> int | None:
+        """The token that ends a text, EOS."""
+        found = self._tokenizer.eos_token_id
+        return None if found is None else int(found)
+
+    def _begins_twice(self, ids: Sequence[int]) -> bool:
+        return self.begins(ids) and self.begins(ids[1:])
+
+    def _encode(self, text: str) -> list[int]:
+        if (found := self._encoded.get(text)) is not None:
+            return found
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def _front_of(self, text: str) -> tuple[int, ...]:
+        """Return the tokens that the tokenizer adds at the start, but none where the text itself begins with BOS."""
+        bos = self._tokenizer.bos_token
+        return () if bos and text.startswith(bos) else self._front
+
+    def _cut(self, ids: Sequence[int], text: str, join: int) -> tuple[int, bool]:
+        """Return the index of the first token that ends after character ``join``, and whether it begins before it."""
+        if join == 0:
+            return 0, False
+        ends = self._byte_ends(ids, text)
+        if ends is not None:
+            place = len(text[:join].encode("utf-8", "surrogatepass"))
+            first = bisect_right(ends, place)
+            return first, first < len(ends) and (ends[first - 1] if first else 0) < place
+        if getattr(self._tokenizer, "is_fast", False):
+            return _first_after(self._character_spans(text), join)
+        # Without offsets: as far as the tokens are those of the context alone.
+        alone = self._encode(text[:join])
+        same = len(list(takewhile(lambda two: two[0] == two[1], zip(alone, ids, strict=False))))
+        return same, same < len(alone)
+
+    def _byte_ends(self, ids: Sequence[int], text: str) -> list[int] | None:
+        """Return after how many bytes each token ends, where the tokens spell out the text (offsets may be trimmed)."""
+        pieces = self._vocabulary.joined(ids, text)
+        if pieces is None:
+            return None
+        ends = list(accumulate(map(len, pieces)))
+        shift = len(text.encode("utf-8", "surrogatepass")) - (ends[-1] if ends else 0)
+        return [end + shift for end in ends] if shift else ends
+
+    def _character_spans(self, text: str) -> list[tuple[int, int]]:
+        encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        return [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
+
+
+def not_text(text: str) -> Refusal | None:
+    """Return the refusal of a string that is no text, since half of a character is in it; None for a text."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(text[error.start]):04X} at character {error.start + 1}"
+        return Refusal(f"the text has half of a character ({half}), which has no tokens; mend the data")
+    return None
+
+
+def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Return texts in lists of up to ``_AT_ONCE`` characters, or of one text; none is empty."""
+    part: list[str] = []
+    size = 0
+    for text in texts:
+        if part and size + len(text) > _AT_ONCE:
+            yield part
+            part, size = [], 0
+        part.append(text)
+        size += len(text)
+    if part:
+        yield part
+
+
+def _first_after(spans: Sequence[tuple[int, int]], join: int) -> tuple[int, bool]:
+    for index, (start, end) in enumerate(spans):
+        if end > join:
+            return index, start < join
+    return len(spans), False
+
+
+def frame(tokenizer: Any, text: str = "a") -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the special tokens that the tokenizer by itself puts before and after every text."""
+    bare, framed = tokenizer.encode(text, add_special_tokens=False), tokenizer.encode(text)
+    for start in range(len(framed) - len(bare) + 1):
+        if framed[start : start + len(bare)] == bare:
+            return tuple(framed[:start]), tuple(framed[start + len(bare) :])
+    return (), ()
+
+
+Spelling: TypeAlias = Literal["bytes", "pieces", "words"]
+
+_SPACE: Final = "▁"
+
+
+class Vocabulary:
+    """Tokens of one tokenizer, as bytes and as plain text."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._special = set(tokenizer.all_special_ids)
+        self._added = set(tokenizer.added_tokens_decoder)
+        self._bytes: dict[int, bytes | None] = {}
+        self.spelling: Spelling = "words"
+        self.spelling = self._find_spelling()
+
+    def joined(self, ids: Sequence[int], text: str) -> list[bytes] | None:
+        """Return the bytes of every token, if they make up the text exactly (or after one additional space); else
+        None.
+
+        It is None where the tokenizer changed the text (case, accents, unknown characters) or does not spell out
+        spaces.
+        """
+        try:
+            spelt = [self._bytes[token] for token in ids]  # known by now, but for the first texts
+        except KeyError:
+            spelt = [self.token_bytes(token) for token in ids]
+        if None in spelt:
+            return None
+        pieces = cast("list[bytes]", spelt)
+        encoded = text.encode("utf-8", "surrogatepass")
+        return pieces if b"".join(pieces) in (encoded, b" " + encoded) else None
+
+    def plain(self, token_id: int) -> str:
+        """Return the token as a person would write it, without marks for a word's start or continuation."""
+        raw = self.token(token_id)
+        if token_id in self._special:
+            return raw
+        if self.spelling == "bytes":
+            spelt = self.token_bytes(token_id)
+            return raw if spelt is None else spelt.decode("utf-8", "replace").strip()
+        if self.spelling == "words" and raw.startswith("##") and len(raw) > 2:
+            return raw[2:]
+        return raw.removeprefix(_SPACE) or raw
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """Return the bytes of text that the token stands for, spaces included; None where it does not say."""
+        if token_id not in self._bytes:
+            self._bytes[token_id] = self._spell(token_id)
+        return self._bytes[token_id]
+
+    def token(self, token_id: int) -> str:
+        """Return the token as it is in the vocabulary."""
+        return str(self._tokenizer.convert_ids_to_tokens(token_id))
+
+    def by_plain_text(self) -> dict[str, list[int]]:
+        """Return plain text -> the ids of all tokens that read so, special tokens left out."""
+        found: dict[str, list[int]] = {}
+        for token_id in sorted(set(self._tokenizer.get_vocab().values()) - self._special):
+            found.setdefault(self.plain(token_id), []).append(token_id)
+        return found
+
+    def _find_spelling(self) -> Spelling:
+        probe = "a b"
+        ids = self._tokenizer.encode(probe, add_special_tokens=False)
+        for spelling in ("bytes", "pieces"):
+            self.spelling, self._bytes = spelling, {}
+            if self.joined(ids, probe) is not None:
+                return spelling
+        self._bytes = {}
+        return "words"
+
+    def _spell(self, token_id: int) -> bytes | None:
+        token = self.token(token_id)
+        if token_id in self._added:
+            return token.encode("utf-8", "surrogatepass")
+        if self.spelling == "bytes":
+            codes = [_BYTE_OF.get(character) for character in token]
+            return None if None in codes else bytes(code for code in codes if code is not None)
+        if self.spelling == "pieces":
+            if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+                return bytes([int(token[3:5], 16)])
+            return token.replace(_SPACE, " ").encode("utf-8", "surrogatepass")
+        return None
+
+
+def _byte_characters() -> dict[str, int]:
+    """Return the visible character that byte-level tokenizers write for each byte.
+
+    Printable Latin-1 characters stand for themselves; the other bytes get the characters from U+0100 on, in order.
+    """
+    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {chr(byte): byte for byte in visible}
+    others = [byte for byte in range(256) if byte not in set(visible)]
+    table.update({chr(0x100 + number): byte for number, byte in enumerate(others)})
+    return table
+
+
+_BYTE_OF: Final = _byte_characters()

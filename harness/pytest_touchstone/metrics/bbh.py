@@ -1,0 +1,204 @@
+"""BIG-Bench Hard: what each of the 27 tasks is about, and the answers in texts with and without a chain of thought.
+
+Without examples a model writes freely, and each task's form of an answer is looked for, as lm-evaluation-harness 0.4.13
+does (tasks bbh_zeroshot_TASK, filter flexible-extract). One rule is narrower here: of numbers in words only those below
+a hundred are read.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from string import ascii_uppercase
+from typing import Any, Final, TypeAlias
+
+from typing_extensions import TypedDict
+
+from pytest_touchstone.core.requests import Generate
+
+DESCRIPTIONS: Final = {
+    "boolean_expressions": "Evaluate the result of a random Boolean expression.",
+    "causal_judgement": "Answer questions about causal attribution.",
+    "date_understanding": "Infer the date from context.",
+    "disambiguation_qa": "Clarify the meaning of sentences with ambiguous pronouns.",
+    "dyck_languages": "Correctly close a Dyck-n word.",
+    "formal_fallacies": "Distinguish deductively valid arguments from formal fallacies.",
+    "geometric_shapes": "Name geometric shapes from their SVG paths.",
+    "hyperbaton": "Order adjectives correctly in English sentences.",
+    **dict.fromkeys(
+        (f"logical_deduction_{count}_objects" for count in ("five", "seven", "three")),
+        "A logical deduction task which requires deducing the order of a sequence of objects.",
+    ),
+    "movie_recommendation": "Recommend movies similar to the given list of movies.",
+    "multistep_arithmetic_two": "Solve multi-step arithmetic problems.",
+    "navigate": "Given a series of navigation instructions, determine whether one would end up back at the starting "
+    "point.",
+    "object_counting": "Questions that involve enumerating objects and asking the model to count them.",
+    "penguins_in_a_table": "Answer questions about a table of penguins and their attributes.",
+    "reasoning_about_colored_objects": "Answer extremely simple questions about the colors of objects on a surface.",
+    "ruin_names": "Select the humorous edit that 'ruins' the input movie or musical artist name.",
+    "salient_translation_error_detection": "Detect the type of error in an English translation of a German source "
+    "sentence.",
+    "snarks": "Determine which of two sentences is sarcastic.\n\nAccording to Cambridge University Dictionary, sarcasm "
+    "is \"the use of remarks that clearly mean the opposite of what they say, made in order to hurt someone's feelings "
+    'or to criticize something in a humorous way." Sarcastic sentences often contain satirical or ironic utterances, '
+    "hyperboles, ambivalent or witty remarks.",
+    "sports_understanding": "Determine whether an artificially constructed sentence relating to sports is plausible "
+    "or not.",
+    "temporal_sequences": "Task description: Answer questions about which times certain events could have occurred.",
+    **dict.fromkeys(
+        (f"tracking_shuffled_objects_{count}_objects" for count in ("five", "seven", "three")),
+        "A task requiring determining the final positions of a set of objects given their initial positions and a "
+        "description of a sequence of swaps.",
+    ),
+    "web_of_lies": "Evaluate a random boolean function expressed as a word problem.",
+    "word_sorting": "Sort a list of words.",
+}
+"""The first lines of the authors' prompts, by task."""
+
+ROWS: Final = {
+    name: {"causal_judgement": 187, "penguins_in_a_table": 146, "snarks": 178}.get(name, 250)
+    for name in DESCRIPTIONS
+}
+"""The number of examples of each task, 6511 in all."""
+
+
+def answer_of(text: str) -> str | None:
+    """The answer of a chain of thought: what follows the first "the answer is " of a line, but for the last character
+    of the line, which is a full stop in the authors' examples; None where there is none."""
+    found = re.search(r"(?<=the answer is )(.*)(?=.)", text)
+    return found[1].strip() if found else None
+
+
+# Texts without a chain of thought
+
+
+def flexible_answer(task: str, asked: str, text: str) -> str | None:
+    """The first answer in a text that has the form of the task's answers, for a question; None where none has."""
+    return _FORMS.get(task, _choice)(asked, text)
+
+
+def same(answer: str, target: str) -> bool:
+    """Return whether two texts are equal but for case, a full stop at the end, and all commas, line ends, backslashes
+    and quotes."""
+    return _folded(answer) == _folded(target)
+
+
+def _folded(text: str) -> str:
+    return re.sub(r'[,\n\\"]', "", re.sub(r"\.$", "", text)).lower()
+
+
+def _first(pattern: str, text: str) -> str | None:
+    """Return the first match, or the first part of it that is not empty, stripped."""
+    found = re.search(pattern, text)
+    if found is None:
+        return None
+    return next((part for part in found.groups() if part), found[0]).strip() or None
+
+
+def _plain(text: str) -> str:
+    return "".join(sign for sign in text.lower() if not unicodedata.category(sign).startswith("P"))
+
+
+def _choice(asked: str, text: str) -> str | None:
+    """A letter in brackets, else an option's text, else a letter after a colon."""
+    if found := _first(r"(\([A-Z]\))", text):
+        return found
+    options = [_plain(option.strip()) for option in re.findall(r"\([A-Z]\)([^\n^(]*)", asked)]
+    letters = dict(zip(options, ascii_uppercase, strict=False))
+    forms = "|".join(re.escape(option) for option in sorted(options, key=len, reverse=True))
+    if found := _first(f"({forms})", _plain(text)):
+        return f"({letters[found]})" if found in letters else found
+    letter = _first(rf":[\s]*({'|'.join(ascii_uppercase[: len(options)])})", text)
+    return f"({letter})" if letter else None
+
+
+_ONES: Final = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
+_WORDS: Final = {word: number for number, word in enumerate(_ONES.split())} | {
+    word: 10 * number for number, word in enumerate(_TENS.split(), start=2)
+}
+
+
+def _number(_: str, text: str) -> str | None:
+    """Digits and hyphens, even a hyphen alone; else a number in words."""
+    if found := _first(r"([-0-9]+)", text):
+        return found
+    longest = "|".join(sorted(_WORDS, key=len, reverse=True))
+    words = re.search(rf"({longest})(?:\s+({longest}))?", text.lower())
+    if words is None:
+        return None
+    first, more = _WORDS[words[1]], _WORDS.get(words[2] or "", 0)
+    return str(first + more if first >= 20 and more < 10 else first)
+
+
+def _words_in_order(asked: str, text: str) -> str:
+    """The listed words in the order of their last mention."""
+    listed = asked.split("List:")[1].split()
+    found = re.findall("|".join(rf"\b{word}\b" for word in listed), text)
+    return " ".join(reversed(dict.fromkeys(reversed(found))))
+
+
+_Form: TypeAlias = Callable[[str, str], str | None]
+
+
+def _matching(pattern: str) -> _Form:
+    return lambda _, text: _first(pattern, text)
+
+
+def _yes_or_no(no: str, yes: str) -> _Form:
+    """Return what reads words that mean no or yes, in any case."""
+
+    def read(_: str, text: str) -> str | None:
+        found = re.search(rf"\b({no})\b|\b({yes})\b", text.lower())
+        return None if found is None else "no" if found[1] else "yes"
+
+    return read
+
+
+_FORMS: Final[Mapping[str, _Form]] = {
+    "boolean_expressions": _matching(r"\b(True|False)\b"),
+    "causal_judgement": _matching(r"\b(Yes|No|yes|no)\b"),
+    "navigate": _matching(r"\b(Yes|No|yes|no)\b"),
+    "formal_fallacies": _matching(r"\b(valid|invalid)\b"),
+    "dyck_languages": _matching(r"(?<= )([\" \[\(<{}>\)\]]+)|([\" \[\(<{}>\)\]]+)"),
+    "multistep_arithmetic_two": _number,
+    "object_counting": _number,
+    "sports_understanding": _yes_or_no("no|not plausible", "yes|plausible"),
+    "web_of_lies": _yes_or_no(
+        "no|does not tell the truth|is not telling the truth", "yes|tells the truth|is telling the truth"
+    ),
+    "word_sorting": _words_in_order,
+}
+"""The forms of answers; of all other tasks the answer is the letter of an option."""
+
+
+class BbhRow(TypedDict):
+    """A question, its answer, and the name of its file, which is that of the task."""
+
+    input: str
+    target: str
+    file: str
+
+
+BBH_HUB: Final = ("SaylorTwift/bbh", tuple(ROWS))
+"""The set on the Hub, and its 27 configurations."""
+
+BBH: Final[dict[str, Any]] = {
+    "version": 1,
+    "published_rows": ROWS,
+    "row": BbhRow,
+    "asks": Generate,
+    "group": "file",
+    "paper": "Suzgun et al. 2022, arXiv 2210.09261",
+}
+"""The part of a declaration that its forms share."""
+
+
+def bbh_header(row: BbhRow) -> str:
+    """The first lines of a prompt: the description of the row's task."""
+    return f"{DESCRIPTIONS[row['file']]}\n\n"

@@ -1,0 +1,349 @@
+"""Tests as they are published, made into a script that runs them.
+
+Some texts of tests only define tests, and leave it to a framework to call them. Each form has a convention:
+
+    def check(candidate)              HumanEval: called with the entry point
+    def test_add(), class TestAdd     pytest: every function and method that begins with "test", each method on a
+                                      fresh object
+    class Adds(unittest.TestCase)     unittest: each test method, with setUp and tearDown
+    if __name__ == "__main__":        a script's: the block is run
+    assert candidate(1, 2) == 3       a check without its head: ``candidate`` is the entry point
+
+Tests that the text calls itself are not called again. Tests that would ask nothing of a program are refused: every
+program would pass.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+from pytest_touchstone.metrics.code.digits import any_digits
+
+CHECK: Final = "check"
+"""The function that tests of HumanEval's form define."""
+
+CANDIDATE: Final = "candidate"
+"""The name by which tests of that form call the program's function."""
+
+_TEST: Final = "test"
+"""The beginning of the names of tests (pytest and unittest, their defaults)."""
+
+_TAKES_PROGRAM: Final = (CANDIDATE, "solution", "program", "function", "func", "fn", "f")
+"""Names of a test function's only parameter that mean the entry point."""
+
+_DYNAMIC: Final = ("exec", "eval", "globals", "locals", "vars", "compile", "__import__")
+"""Names by which a text may use names that exist only once it runs."""
+
+_DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def script(tests: str, entry_point: str = "", own: Iterable[str] = ()) -> str:
+    """The text of tests, followed by the calls that run them; the text itself if it runs them.
+
+    ``entry_point`` is the name of the tested object, or an expression such as ``Solution().add``. ``own`` are names
+    of Python's that the program is known to define. Raises ``ValueError`` for tests that cannot be read, that need an
+    argument nobody gives, or that ask nothing of a program.
+    """
+    with any_digits():
+        return _script(tests, entry_point, tuple(own))
+
+
+def base_name(entry_point: str) -> str:
+    """The name that an entry point begins with: ``Solution`` of ``Solution().add``."""
+    if not entry_point:
+        return ""
+    try:
+        node: ast.AST = ast.parse(entry_point, mode="eval").body
+    except (SyntaxError, ValueError):
+        node = ast.Constant(0)
+    while isinstance(node, (ast.Attribute, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if not isinstance(node, ast.Name):
+        raise ValueError(f"entry_point is {entry_point[:60]!r}; it must be the name of a function or class")
+    return node.id
+
+
+def likely_entry_point(program: str, tests: str = "") -> str:
+    """The likely entry point of a right program, for tasks that name none; empty if several are as likely.
+
+    It is the one definition that the tests use, else the program's only one, else the one that no other uses.
+    """
+    try:
+        body = _parsed(program).body
+    except ValueError:
+        return ""
+    defined = {node.name: node for node in body if isinstance(node, _DEFINITIONS)}
+    try:
+        used = _names(_parsed(tests))
+    except ValueError:
+        used = set()
+    among = [name for name in defined if name in used] or list(defined)
+    inner = {name for key in defined for name in _names(defined[key]) if name != key}
+    alone = among if len(among) == 1 else [name for name in among if name not in inner]
+    return alone[0] if len(alone) == 1 else ""
+
+
+def asked_names(tests: str, trusted: str = "") -> list[str]:
+    """The program's names in the tests: those that they use and that neither they, nor ``trusted``, nor Python
+    define. None where the tests cannot be read."""
+    try:
+        module, defined = _parsed(tests), set(_bound(_parsed(trusted)))
+    except ValueError:
+        return []
+    known = {*_bound(module), *defined, *dir(builtins), *sys.stdlib_module_names}
+    return sorted(_names(module) - known)
+
+
+def defined_classes(program: str) -> set[str]:
+    """The classes that a program defines; none where it cannot be read."""
+    try:
+        body = _parsed(program).body
+    except ValueError:
+        return set()
+    return {node.name for node in body if isinstance(node, ast.ClassDef)}
+
+
+@functools.lru_cache(maxsize=2048)  # one task has many programs
+def _script(tests: str, entry_point: str, own: tuple[str, ...]) -> str:
+    module = _parsed(tests)
+    more = [ast.unparse(node) for node in _guarded(module) if not _is_main(node)]
+    more += dict.fromkeys(_calls(module, entry_point))
+    found, kept = tests, [node for node in module.body if not _is_main(node)]
+    if len(kept) < len(module.body):
+        found = ast.unparse(ast.Module(kept, []))
+    headless = CANDIDATE in _names(module) - set(_bound(module))
+    if headless and base_name(entry_point) not in ("", CANDIDATE):
+        found = f"{CANDIDATE} = {entry_point}\n{found}"
+        kept = [*_parsed(found).body[:1], *kept]
+    tail = "".join(f"{one}\n" for one in more)
+    _refuse_idle(ast.Module([*kept, *_parsed(tail).body], []), {*own, base_name(entry_point)} - {""})
+    return f"{found}\n{tail}" if more else found
+
+
+def _calls(module: ast.Module, entry_point: str) -> Iterator[str]:
+    """The calls of those tests that nothing in the module calls."""
+    used = _names(ast.Module(_executed(module), []))
+    for node in module.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name not in used:
+            if node.name == CHECK or node.name.startswith(_TEST):
+                yield _call(node, entry_point)
+        elif isinstance(node, ast.ClassDef):
+            yield from _class_calls(node, module, called=node.name in used)
+
+
+def _call(node: _Function, entry_point: str) -> str:
+    """The call of a test function."""
+    wanted = _wanted(node)
+    given = ""
+    if len(wanted) == 1 and (node.name == CHECK or wanted[0] in _TAKES_PROGRAM):
+        if not entry_point:
+            raise ValueError(
+                f"its tests define {node.name}({wanted[0]}), and nothing says what to give it; name the "
+                "function in entry_point"
+            )
+        given = entry_point
+    elif wanted:
+        raise ValueError(
+            f"its tests define {node.name}({', '.join(wanted)}), and nothing gives it {wanted[-1]!r}; a test "
+            "that is to be called takes no argument, or the function"
+        )
+    return _run(f"{node.name}({given})", node)
+
+
+def _class_calls(node: ast.ClassDef, module: ast.Module, *, called: bool) -> Iterator[str]:
+    """The calls of a class's test methods; a runner of unittest's that the module calls itself raises nothing."""
+    kinds = _family(node, module)
+    methods = {
+        one.name: one
+        for kind in reversed(kinds)
+        for one in kind.body
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and one.name.startswith(_TEST)
+    }
+    if any(name.endswith("TestCase") for kind in kinds for name in _bases(kind)):
+        if methods:
+            loader = '__import__("unittest").defaultTestLoader'
+            yield f"{loader}.loadTestsFromTestCase({node.name}).debug()"
+    elif node.name.startswith(_TEST.title()) and not called:
+        names = {one.name for kind in kinds for one in kind.body if isinstance(one, ast.FunctionDef)}
+        for method in methods.values():
+            if len(wanted := _wanted(method)) > 1:
+                raise ValueError(
+                    f"its tests define {node.name}.{method.name}({', '.join(wanted)}), and nothing gives it "
+                    f"{wanted[-1]!r}; a test that is to be called takes no argument"
+                )
+            if "setup_method" in names:
+                yield f"_made = {node.name}(); _made.setup_method(); {_run(f'_made.{method.name}()', method)}"
+            else:
+                yield _run(f"{node.name}().{method.name}()", method)
+
+
+def _run(call: str, node: _Function) -> str:
+    return f'__import__("asyncio").run({call})' if isinstance(node, ast.AsyncFunctionDef) else call
+
+
+def _wanted(node: _Function) -> list[str]:
+    """The parameters that a call must give."""
+    positional = [*node.args.posonlyargs, *node.args.args]
+    first = positional[: len(positional) - len(node.args.defaults)]
+    keywords = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    return [one.arg for one in first] + [one.arg for one, default in keywords if default is None]
+
+
+def _family(node: ast.ClassDef, module: ast.Module) -> list[ast.ClassDef]:
+    """The class and its bases in the module."""
+    known = {one.name: one for one in module.body if isinstance(one, ast.ClassDef)}
+    found, waiting = [], [node]
+    while waiting:
+        one = waiting.pop(0)
+        if one not in found:
+            found.append(one)
+            waiting += [known[name] for name in _bases(one) if name in known]
+    return found
+
+
+def _bases(node: ast.ClassDef) -> list[str]:
+    return [
+        base.attr if isinstance(base, ast.Attribute) else base.id
+        for base in node.bases
+        if isinstance(base, (ast.Attribute, ast.Name))
+    ]
+
+
+def _guarded(module: ast.Module) -> list[ast.stmt]:
+    """The statements under ``if __name__ == "__main__":``."""
+    return [one for node in module.body if _is_guard(node) and isinstance(node, ast.If) for one in node.body]
+
+
+def _is_guard(node: ast.stmt) -> bool:
+    if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare) or len(node.test.ops) != 1:
+        return False
+    sides = [ast.unparse(side) for side in (node.test.left, *node.test.comparators)]
+    return isinstance(node.test.ops[0], ast.Eq) and sorted(sides) == ["'__main__'", "__name__"]
+
+
+def _is_main(node: ast.stmt) -> bool:
+    """Return whether a statement makes a framework search the script for tests (here the script is no file)."""
+    return isinstance(node, ast.Expr) and any(
+        isinstance(one, ast.Call) and ast.unparse(one.func) in ("unittest.main", "pytest.main")
+        for one in ast.walk(node)
+    )
+
+
+# Names that tests ask of a program
+
+
+def _refuse_idle(module: ast.Module, own: set[str]) -> None:
+    """Raises ``ValueError`` for tests that use no name but their own and Python's, or that call and assert nothing."""
+    reached = list(_reached(module))
+    used = {name for node in reached for name in _names(node)}
+    acts = any(
+        isinstance(one, (ast.Assert, ast.Call, ast.Raise)) for node in reached for one in ast.walk(node)
+    )
+    free = used - set(_bound(module)) - (set(dir(builtins)) - own)
+    if acts and (free or used & set(_DYNAMIC)):
+        return
+    defined = [node.name for node in module.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    if defined:
+        raise ValueError(
+            f"its tests define {', '.join(defined[:3])}, and nothing in them asks anything of the program; they "
+            f"would pass every program: define check(candidate) with an entry_point, or functions test_...()"
+        )
+    raise ValueError("its tests ask nothing of the program; they would pass every program")
+
+
+def _executed(module: ast.Module) -> list[ast.stmt]:
+    """The statements of the module's level that are run, those of definitions left out."""
+    found: list[ast.stmt] = []
+    for node in module.body:
+        if _is_guard(node):
+            found += _guarded(ast.Module([node], []))
+        elif not isinstance(node, _DEFINITIONS):
+            found.append(node)
+    return found
+
+
+def _reached(module: ast.Module) -> Iterator[ast.AST]:
+    """The nodes that run at the module's level, the definitions whose names are used there, and so on."""
+    waiting: list[ast.AST] = []
+    defined: dict[str, list[ast.AST]] = {}
+    for node in module.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            defined.setdefault(node.name, []).append(node)
+            waiting += node.decorator_list
+        elif isinstance(node, ast.ClassDef):
+            defined.setdefault(node.name, []).append(node)
+            waiting += [*node.decorator_list, *node.bases]
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    defined.setdefault(target.id, []).append(node.value)
+        elif not _is_guard(node):
+            waiting.append(node)
+    while waiting:
+        reached = waiting.pop()
+        yield reached
+        for name in _names(reached):
+            waiting += defined.pop(name, [])
+
+
+def _names(node: ast.AST) -> set[str]:
+    """The names that a node reads, without the local names of functions in it."""
+    found: set[str] = set()
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
+            found.add(one.id)
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            inner = ast.Module(one.body, []) if isinstance(one.body, list) else one.body
+            found |= _names(inner) - _own(one)
+            waiting += [*_outside(one.args), *getattr(one, "decorator_list", ())]
+        else:
+            waiting += ast.iter_child_nodes(one)
+    return found
+
+
+def _outside(arguments: ast.arguments) -> list[ast.expr]:
+    """The defaults of parameters, which are read where a function is defined."""
+    return [*arguments.defaults, *(one for one in arguments.kw_defaults if one is not None)]
+
+
+def _own(node: _Function | ast.Lambda) -> set[str]:
+    """A function's local names: its parameters, and what it sets without declaring it global."""
+    inside = list(ast.walk(node))
+    shared = {name for one in inside if isinstance(one, (ast.Global, ast.Nonlocal)) for name in one.names}
+    found = {one.arg for one in inside if isinstance(one, ast.arg)}
+    found |= {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return found - shared
+
+
+def _bound(module: ast.Module) -> Iterator[str]:
+    """The names that a module binds at its top level."""
+    for node in module.body:
+        for one in [node] if isinstance(node, _DEFINITIONS) else ast.walk(node):
+            if isinstance(one, _DEFINITIONS):
+                yield one.name
+            elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                yield one.id
+            elif isinstance(one, (ast.Import, ast.ImportFrom)):
+                yield from ((alias.asname or alias.name).partition(".")[0] for alias in one.names)
+
+
+def _parsed(text: str) -> ast.Module:
+    """The text as Python; raises ``ValueError`` where it is none."""
+    try:
+        with any_digits(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in a task's texts
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise ValueError(f"its tests are no Python: {error.msg} (line {error.lineno})") from None
+    except RecursionError:
+        raise ValueError("its tests are nested too deep") from None

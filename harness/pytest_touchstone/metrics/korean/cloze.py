@@ -1,0 +1,131 @@
+"""Real@k: the accuracy of a masked language model at the masked second mention of a noun.
+
+The rules, in the order in which they are applied:
+
+1. The text is clipped to 200 characters on each side of its mask, times max(1, seq_len / 512).
+2. The model's 50 most probable tokens at the mask are stripped of their continuation marks. Those that are
+   nouns stay, in order of probability: the candidates. A word that the vocabulary holds twice (with and
+   without the mark) counts twice.
+3. **Lenient** hit at k: among the first k candidates one equals the target, contains it or is contained in
+   it. **Strict** hit at k: one of them equals it. No candidate is a miss.
+
+Lenient is what published tables use. Containment lets a one-syllable candidate count for every longer noun
+that has the syllable, so the strict score always stands beside it. The **copy baseline** answers, without a
+model, the most frequent repeated noun of the visible text; Real@k is to be read against it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.core.requests import MASK, FillMaskAnswer
+
+CLIP: Final = 200
+CLIP_SEQ_LEN: Final = 512
+TOP_K: Final = 50
+
+REAL_METRICS: Final = (
+    *("real@1", "real@5", "real@1_strict", "real@5_strict"),
+    *("reachable", "copy_baseline", "copy_baseline_strict"),
+)
+"""The names of the scores of ``real_scores``."""
+
+
+def clip_around_mask(text: str, seq_len: int) -> str:
+    """The text within 200 * max(1, seq_len / 512) characters (rounded down) of its mask, on each side.
+
+    Raises ``DataError`` unless the text has exactly one mask.
+    """
+    before, after = _sides(text)
+    width = int(CLIP * max(1.0, seq_len / CLIP_SEQ_LEN))
+    return before[max(0, len(before) - width) :] + MASK + after[:width]
+
+
+def visible(text: str) -> str:
+    """The text without its mask: one space in its place, so that its neighbours do not grow together."""
+    before, after = _sides(text)
+    return f"{before} {after}"
+
+
+def noun_candidates(tokens: Iterable[str], is_noun: Callable[[str], bool]) -> tuple[str, ...]:
+    """The plain tokens that are nouns, most probable first as they came."""
+    stripped = (token.strip() for token in tokens)
+    return tuple(token for token in stripped if token and is_noun(token))
+
+
+def is_lenient_hit(target: str, candidate: str) -> bool:
+    """Return whether one of the two contains the other; an empty candidate is no hit."""
+    return bool(candidate) and (candidate in target or target in candidate)
+
+
+def lenient_at(k: int, target: str, candidates: Sequence[str]) -> float:
+    """1 if one of the first ``k`` candidates is a lenient hit, else 0."""
+    return float(any(is_lenient_hit(target, candidate) for candidate in candidates[:k]))
+
+
+def strict_at(k: int, target: str, candidates: Sequence[str]) -> float:
+    """1 if one of the first ``k`` candidates is the target itself, else 0."""
+    return float(target in candidates[:k])
+
+
+def hits(name: str, target: str, candidates: Sequence[str], ks: Iterable[int]) -> dict[str, float]:
+    """``NAME@K`` (lenient) and ``NAME@K_strict`` for each k."""
+    scores: dict[str, float] = {}
+    for k in ks:
+        scores[f"{name}@{k}"] = lenient_at(k, target, candidates)
+        scores[f"{name}@{k}_strict"] = strict_at(k, target, candidates)
+    return scores
+
+
+def copied_noun(nouns: Sequence[str]) -> tuple[str, ...]:
+    """The copy baseline's answer: the most frequent of the nouns that occur at least twice, if any does.
+
+    ``nouns`` are those of the visible text, in its order; of equally frequent ones the first is taken.
+    """
+    repeated = [(noun, times) for noun, times in Counter(nouns).most_common(1) if times >= 2]
+    return tuple(noun for noun, _ in repeated)
+
+
+def copy_baseline(target: str, nouns: Sequence[str]) -> dict[str, float]:
+    """``copy_baseline`` (lenient) and ``copy_baseline_strict`` of one item."""
+    answer = copied_noun(nouns)
+    return {
+        "copy_baseline": lenient_at(1, target, answer),
+        "copy_baseline_strict": strict_at(1, target, answer),
+    }
+
+
+def real_scores(
+    target: str, answer: FillMaskAnswer, is_noun: Callable[[str], bool], shown: Sequence[str]
+) -> dict[str, float]:
+    """Real@1 and Real@5 of one item, whether it can be reached, and the copy baseline; ``shown`` are the nouns of the
+    visible text."""
+    candidates = noun_candidates((candidate.text for candidate in answer.candidates), is_noun)
+    reachable = {"reachable": float(bool(answer.reachable))}
+    return {**hits("real", target, candidates, (1, 5)), **reachable, **copy_baseline(target, shown)}
+
+
+def mask_target(text: str, target: str) -> str:
+    """Ko-LAMBADA's rule: the text with its target masked.
+
+    If the text, less white space at its end, ends with the target, the end is masked; else the first
+    occurrence; else a mask is appended after a space. A text that has a mask already is left as it is.
+    """
+    if MASK in text:
+        return text
+    trimmed = text.rstrip()
+    if target and trimmed.endswith(target):
+        return trimmed[: -len(target)] + MASK
+    if target and target in text:
+        return text.replace(target, MASK, 1)
+    return f"{trimmed} {MASK}"
+
+
+def _sides(text: str) -> tuple[str, str]:
+    if (found := text.count(MASK)) != 1:
+        raise DataError(f"a text with {found} masks, but exactly one {MASK} is wanted: {text[:60]!r}")
+    before, _, after = text.partition(MASK)
+    return before, after

@@ -1,0 +1,134 @@
+"""The three verdicts on an output, and the process that two of them need.
+
+``hendrycks_exact`` is a pure function of two texts. The others ask a ``MathJudge``; one that exceeds its time
+is wrong and says ``timed_out``, as in the reference, where a comparison that takes too long is wrong as well.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import sys
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pytest_touchstone.metrics.math import hendrycks, minerva
+from pytest_touchstone.metrics.math.hendrycks import boxed_answer
+from pytest_touchstone.metrics.subprocess_worker import Reply, TimeLimitedWorker
+
+COMMAND: Final = (sys.executable, "-P", "-W", "ignore", "-m", "pytest_touchstone.metrics.math.worker")
+"""Modules of the working folder are not found by it."""
+
+VERDICTS: Final = ("hendrycks_exact", "minerva_exact", "math_verify")
+
+LIMIT_S: Final = 5.0
+"""Seconds of processor time for one question to the judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class MathVerdict:
+    """The verdict of one rule on an output, and the answer read out of it (None: nothing)."""
+
+    correct: bool
+    answer: str | None
+    timed_out: bool = False
+    error: str | None = None
+
+    @property
+    def parsed(self) -> bool:
+        """Return whether an answer was found in the output; one that took too long was."""
+        return self.answer is not None or self.timed_out
+
+
+@dataclass(frozen=True, slots=True)
+class MathGrade:
+    """The verdicts of all three rules, and the gold answer they were compared with (None: no box)."""
+
+    gold: str | None
+    hendrycks_exact: MathVerdict
+    minerva_exact: MathVerdict
+    math_verify: MathVerdict
+
+    @property
+    def no_answer(self) -> bool:
+        """Return whether math-verify found no answer in the output."""
+        return not self.math_verify.parsed
+
+    @property
+    def extracted(self) -> dict[str, str | None]:
+        """The three answers by rule."""
+        return {name: getattr(self, name).answer for name in VERDICTS}
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The three verdicts as numbers, by name."""
+        return {name: float(getattr(self, name).correct) for name in VERDICTS}
+
+
+class MathJudge:
+    """A judge that asks SymPy and math-verify, in a process that is started when it is first needed."""
+
+    def __init__(self, limit_s: float = LIMIT_S) -> None:
+        self.limit_s = limit_s
+        self.worker = TimeLimitedWorker(COMMAND)
+
+    def ask(self, rule: str, gold: str, output: str) -> Reply:
+        """The reply of the process, None for its value when it exceeded the limit or failed."""
+        return self.worker.ask([rule, gold, output], self.limit_s)
+
+    def close(self) -> None:
+        """Ends the process, if there is one."""
+        self.worker.close()
+
+
+@functools.cache
+def shared_judge() -> MathJudge:
+    """The one judge of this process, closed when Python ends: starting takes a second, so all items share it."""
+    judge = MathJudge()
+    atexit.register(judge.close)
+    return judge
+
+
+def hendrycks_exact(solution: str, output: str) -> MathVerdict:
+    """Hendrycks's verdict; an output is always an answer, but a blank one counts as none."""
+    gold, answer = boxed_answer(solution), hendrycks.prediction(output)
+    return MathVerdict(
+        gold is not None and hendrycks.same_text(answer, gold), answer if answer.strip() else None
+    )
+
+
+def minerva_exact(solution: str, output: str, judge: MathJudge) -> MathVerdict:
+    """Minerva's verdict; ``answer`` is the normalised one. The judge is asked only if the texts differ."""
+    gold, found = boxed_answer(solution), minerva.prediction(output)
+    if found is None:
+        return MathVerdict(False, None)
+    answer = minerva.normalized(found)
+    if gold is None:
+        return MathVerdict(False, answer)
+    wanted = minerva.normalized(gold)
+    if not answer or not wanted or answer == wanted:
+        return MathVerdict(bool(answer) and answer == wanted, answer)
+    reply = judge.ask("minerva", answer, wanted)
+    # SymPy's errors are the rule's way of saying that two answers cannot be compared.
+    return MathVerdict(reply.value is True, answer, reply.timed_out)
+
+
+def math_verify(solution: str, output: str, judge: MathJudge) -> MathVerdict:
+    """The verdict of the math-verify library."""
+    reply = judge.ask("math_verify", solution, output)
+    value: dict[str, Any] = reply.value or {"correct": False, "answer": None}
+    return MathVerdict(value["correct"], value["answer"], reply.timed_out, reply.error)
+
+
+def grade_math(solution: str, output: str, judge: MathJudge | None = None) -> MathGrade:
+    """All three verdicts on one output; ``solution`` is the gold solution with its boxed answer.
+
+    Without a judge the shared one is asked. Raises ``BenchmarkError`` where SymPy or math-verify is missing.
+    """
+    judge = judge or shared_judge()
+    return MathGrade(
+        gold=boxed_answer(solution),
+        hendrycks_exact=hendrycks_exact(solution, output),
+        minerva_exact=minerva_exact(solution, output, judge),
+        math_verify=math_verify(solution, output, judge),
+    )

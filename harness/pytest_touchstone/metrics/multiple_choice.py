@@ -1,0 +1,117 @@
+"""The answer that a model prefers among several, from the summed log-probabilities of each.
+
+Four rules, which differ in what the sum is divided by before the highest is taken:
+
+    ==============  =======================================================================================
+    score           divided by
+    ==============  =======================================================================================
+    ``acc``         nothing
+    ``acc_norm``    characters of the choice (Python ``len``: code points), as lm-evaluation-harness does
+    ``acc_bytes``   bytes of the choice in UTF-8 (Gao 2021, "Multiple Choice Normalization in LM Evaluation")
+    ``acc_tokens``  tokens that were scored (Brown et al. 2020, section 2.4)
+    ==============  =======================================================================================
+
+The choice is taken without the delimiter that stands before it in the prompt, so characters and bytes do not count
+the leading space. The token count is that of the whole continuation, delimiter included, because tokens cannot be
+split. For scripts of more than one byte per character (Korean) the four can disagree about every single item: never
+compare one with another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pytest_touchstone.core.aggregation import mean
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.requests import LoglikelihoodAnswer
+
+
+class ChoiceScores(dict[str, float]):
+    """Scores of a choice, and the number of the choice that is right, from 0: no score, but shown beside the item.
+    ``chosen`` is that of the preferred one, for metrics that need it (``macro_f1``)."""
+
+    def __init__(self, scores: Mapping[str, float], right: int, chosen: int | None = None) -> None:
+        super().__init__(scores)
+        self.right = right
+        self.chosen = chosen
+
+
+CHOICE_METRICS: Final = ("acc", "acc_norm", "acc_bytes", "acc_tokens")
+"""The names of the four scores."""
+
+
+def argmax(values: Sequence[float]) -> int:
+    """The index of the highest value, the lowest one on a tie (as ``numpy.argmax``)."""
+    if not values:
+        raise BenchmarkError("no choices: the highest of nothing cannot be taken")
+    return max(range(len(values)), key=values.__getitem__)
+
+
+def score_choices(answers: Sequence[LoglikelihoodAnswer], choices: Sequence[str], gold: int) -> ChoiceScores:
+    """``choice_scores`` of the answers to one request per choice."""
+    return choice_scores([one.logprob for one in answers], choices, [one.tokens for one in answers], gold)
+
+
+BITS_PER_BYTE: Final = "bits_per_byte"
+
+BITS: Final = {BITS_PER_BYTE: mean(BITS_PER_BYTE, higher_is_better=False, unit="bits")}
+"""The metric as ``aggregate`` of a benchmark takes it."""
+
+
+def bits_per_byte(logprob: float, text: str) -> float:
+    """The bits that a log-probability (nats) costs per byte of its text in UTF-8, without the delimiter before it.
+
+    The right answer's are compared among small models, whose choices are hardly better than chance. Lower is better.
+    Raises ``BenchmarkError`` for a text without bytes.
+    """
+    if not text:
+        raise BenchmarkError("the right answer is empty: it has no bytes to count its bits by")
+    return -logprob / math.log(2) / len(text.encode("utf-8", "surrogatepass"))
+
+
+def with_bits(
+    scores: ChoiceScores, answers: Sequence[LoglikelihoodAnswer], choices: Sequence[str]
+) -> ChoiceScores:
+    """The scores, with the bits per byte of the right choice among them."""
+    bits = bits_per_byte(answers[scores.right].logprob, choices[scores.right])
+    return ChoiceScores({**scores, BITS_PER_BYTE: bits}, scores.right, scores.chosen)
+
+
+def choice_scores(
+    logprobs: Sequence[float], choices: Sequence[str], tokens: Sequence[int], gold: int
+) -> ChoiceScores:
+    """1.0 for each of the four rules under which choice number ``gold`` is preferred, 0.0 for the others.
+
+    A choice of length zero has no mean log-probability. It counts as minus infinity, so it is preferred only when
+    every choice is empty (then the first is). Dividing a negative sum by zero in floating point gives the same,
+    without the special case 0/0. Any text is allowed, lone surrogates too (three bytes each). Raises
+    ``BenchmarkError`` when the numbers of values differ, ``gold`` names no choice, or a log-probability is not a
+    number.
+    """
+    if not len(logprobs) == len(choices) == len(tokens):
+        raise BenchmarkError(
+            f"{len(choices)} choices, but {len(logprobs)} log-probabilities and {len(tokens)} token counts"
+        )
+    if not 0 <= gold < len(choices):
+        raise BenchmarkError(
+            f"the right answer is number {gold}, but there are {len(choices)} choices (counted from 0)"
+        )
+    if any(math.isnan(logprob) for logprob in logprobs):
+        raise BenchmarkError(
+            f"log-probabilities {list(logprobs)}: one is not a number, so none is the highest"
+        )
+    scores = {name: float(preferred(name, logprobs, choices, tokens) == gold) for name in CHOICE_METRICS}
+    return ChoiceScores(scores, gold)
+
+
+def preferred(metric: str, logprobs: Sequence[float], choices: Sequence[str], tokens: Sequence[int]) -> int:
+    """Return the number of the choice that the rule of a score prefers; a score of another name divides by nothing."""
+    if metric == "acc_norm":
+        lengths: Sequence[int] = [len(choice) for choice in choices]
+    elif metric == "acc_bytes":
+        lengths = [len(choice.encode("utf-8", "surrogatepass")) for choice in choices]
+    else:
+        lengths = tokens if metric == "acc_tokens" else [1] * len(choices)
+    return argmax([logprob / n if n > 0 else -math.inf for logprob, n in zip(logprobs, lengths, strict=True)])

@@ -1,0 +1,300 @@
+"""The pytest plugin: the part that a session without a benchmark sees.
+
+Everything is imported inside the hooks, and only when needed. The rest of the package is imported when the first
+benchmark is collected, or an ordinary test asks for ``checkpoint`` or ``model_engine``. From then on
+``plugin.pytest_hooks`` has the hooks of the run, and ``plugin.session`` its life cycle.
+
+PYTEST_DONT_REWRITE: no assert in here needs rewriting, and start-up time counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import functools
+import os
+import time
+import tomllib
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_touchstone.checkpoints import CheckpointInfo
+    from pytest_touchstone.engines.base import Engine
+    from pytest_touchstone.plugin.session import EvalSession
+
+TABLE: Final = Path(__file__).parents[1] / "core" / "settings.toml"
+ACTIONS: Final = {"value": "store", "append": "append", "switch": "store_true"}
+PROJECT_FILE: Final = "pyproject.toml"
+SHIPPED: Final = {Path(__file__).resolve().parents[level] / "evals" for level in (1, 3)}
+"""The folders of the shipped benchmarks, in a wheel and in a checkout."""
+_OURS: Final = "--eval-"
+MEETING: Final = pytest.StashKey[dict[str, Any]]()
+
+
+# Options: the long names are ours. Another plugin may have the short and former ones too: they are added when
+# all plugins and the first conftests have been loaded.
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Register the options of the table; argparse takes every value as text."""
+    for name, row in _options().items():
+        kind: dict[str, Any] = {"action": ACTIONS[row.get("action", "value")], "default": None}
+        kind |= {"metavar": row["metavar"]} if "metavar" in row else {}
+        _group(parser).addoption(_long(name), dest=f"eval_{name}", help=row["help"], **kind)
+    if any(name.endswith("conftest.py") for name, _ in pluginmanager.list_name_plugin()):
+        _add_other_names(parser)  # this plugin is loaded by a conftest, later than the next hook
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None, object, object]:
+    """Keep the values of names that are added only later from being taken for paths of tests."""
+    long = {other: _long(name) for name, row in _options().items() for other in _others(row)}
+    if any(arg.partition("=")[0] in long for arg in args):
+        told = [long.get(arg.partition("=")[0], arg) if "=" not in arg else arg for arg in args]
+        known = parser.parse_known_args(told, namespace=copy.copy(early_config.option))
+        known.confcutdir = early_config.known_args_namespace.confcutdir
+        early_config.known_args_namespace = known
+    found = yield
+    _add_other_names(parser)
+    _refuse_misspelt(parser, early_config, args)
+    return found
+
+
+def _refuse_misspelt(parser: pytest.Parser, config: pytest.Config, args: list[str]) -> None:
+    """Raise ``pytest.UsageError`` for an unknown option that is meant for us; pytest refuses others itself."""
+    if not any(arg.startswith("--") for arg in args):
+        return
+    _, unknown = parser.parse_known_and_unknown_args(args, namespace=copy.copy(config.option))
+    for name in (arg.partition("=")[0] for arg in unknown if arg.startswith("--")):
+        from pytest_touchstone.core.text import alike
+
+        ours = [flag for key, row in _options().items() for flag in (row.get("short", ""), _long(key))]
+        if name.startswith(_OURS):  # what all of them begin with says nothing of which is meant
+            rest = [flag.removeprefix(_OURS) for flag in ours if flag.startswith(_OURS)]
+            near = [f"{_OURS}{one}" for one in alike(name.removeprefix(_OURS), rest)]
+        else:
+            near = alike(name, filter(None, ours), cutoff=0.75)
+        if near:
+            raise pytest.UsageError(f"unknown option {name}: did you mean {near[0]}?")
+        if name.startswith(_OURS):
+            raise pytest.UsageError(
+                f"unknown option {name}; `pytest --help` has ours under 'benchmarks of language models'"
+            )
+
+
+def _options() -> dict[str, dict[str, Any]]:
+    """Return the rows of the table that are options, by name."""
+    return _options_of(TABLE)
+
+
+@functools.cache
+def _options_of(table: Path) -> dict[str, dict[str, Any]]:
+    sections = tomllib.loads(table.read_text(encoding="utf-8"))
+    rows = {name: row for section in sections.values() for name, row in section.items()}
+    return {
+        name: {**row, "help": " ".join(row["help"].split())}
+        for name, row in rows.items()
+        if row.get("option", True)
+    }
+
+
+def _group(parser: pytest.Parser) -> pytest.OptionGroup:
+    return parser.getgroup("touchstone", "benchmarks of language models")
+
+
+def _long(name: str) -> str:
+    return f"--eval-{name.replace('_', '-')}"
+
+
+def _others(row: dict[str, Any]) -> Sequence[str]:
+    """Return the short and the former names of an option."""
+    return [*([row["short"]] if "short" in row else []), *row.get("formerly", ())]
+
+
+def _add_other_names(parser: pytest.Parser) -> None:
+    """Add the short and former names that nobody else has; ``--help`` says which short ones somebody has."""
+    options = {option.dest: option for option in _group(parser).options}
+    for name, row in _options().items():
+        action = {"action": ACTIONS[row.get("action", "value")], "default": None}
+        for other in _others(row):
+            short, word = other == row.get("short"), other.partition("=")[2]
+            kind = {"action": "store_const", "const": word, "default": None} if word else action
+            kind |= {"metavar": row["metavar"]} if "metavar" in row and not word else {}
+            text = f"short for {_long(name)}" if short else argparse.SUPPRESS
+            try:
+                _group(parser).addoption(other, dest=f"eval_{name}" if short else other, help=text, **kind)
+            except (ValueError, argparse.ArgumentError):
+                if short:
+                    options[f"eval_{name}"].attrs()["help"] += f" ({other} is another plugin's here)"
+
+
+# Waking up
+
+
+def _session(config: pytest.Config) -> EvalSession:
+    from pytest_touchstone.plugin.pytest_hooks import session_of
+
+    told = getattr(config, "workerinput", {}).get("touchstone") or config.stash.get(MEETING, {})
+    return session_of(config, told)
+
+
+def _given(config: pytest.Config, word: str = "") -> bool:
+    """Return whether an option of ours whose name contains the word was given, also by the environment.
+
+    ``TOUCHSTONE_DATA`` does not count: it is set for a whole machine, and every process reads it for itself.
+    """
+    given = [
+        name for name, value in vars(config.option).items() if value and name.startswith(("eval_", "--"))
+    ]
+    given += [name for name in _options() if name != "data" and os.environ.get(f"TOUCHSTONE_{name.upper()}")]
+    return any(word in name for name in given)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fail a gate that was asked for where no benchmark is found."""
+    if _given(config, "gate"):
+        _session(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Provide our fixtures, except for names that anybody else has, and our hooks where somebody implements one."""
+    named = (
+        session._fixturemanager.getfixturedefs
+    )  # private: nothing public tells whether a fixture has a name
+    for function in (checkpoint, model_engine):
+        if not named(function.__name__, session):
+            session.config.pluginmanager.register(_holder(function), f"touchstone-{function.__name__}")
+    if any(name.startswith("pytest_touchstone_") for name in vars(session.config.hook)):
+        from pytest_touchstone.core.hooks import add_specifications
+
+        add_specifications(session.config.pluginmanager)
+
+
+def pytest_exception_interact(node: Any, call: Any, report: object) -> None:
+    """Make one line, with the place in the user's file, of a declaration that is refused while a file is imported."""
+    if not isinstance(report, pytest.CollectReport) or node.config.option.continue_on_collection_errors:
+        return
+    from pytest_touchstone.core.errors import HarnessError
+
+    error = call.excinfo.value
+    if isinstance(error, HarnessError):
+        from pytest_touchstone.plugin.item_errors import declared_wrongly
+
+        session = _session(node.config)
+        session.fault = session.fault or declared_wrongly(error, node.path)
+        if session.worker:  # its controller ends the run with that one line
+            report.outcome, report.longrepr = "passed", None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, obj: object) -> None:
+    if _benchmark(obj):
+        _session(collector.config)
+
+
+@pytest.hookimpl(specname="pytest_pycollect_makeitem", wrapper=True, tryfirst=True)
+def pytest_pycollect_makeitem_of_rows(obj: object) -> Generator[None, object, object]:
+    """Make the items of a benchmark's rows of the one that pytest has made for all of them."""
+    found = yield
+    if not found or not _benchmark(obj):
+        return found
+    from pytest_touchstone.plugin.benchmark_items import one_per_row
+
+    return one_per_row(found)
+
+
+def _benchmark(obj: object) -> bool:
+    # By exact type: objects of other people's modules may do anything when an attribute is read.
+    return type(obj) in (FunctionType, staticmethod) and "__touchstone_benchmark__" in vars(obj)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "touchstone_checkpoint" in metafunc.fixturenames:
+        _session(metafunc.config).give_checkpoints(metafunc)
+
+
+# Fixtures of ordinary tests
+
+
+def checkpoint(touchstone_checkpoint: CheckpointInfo) -> CheckpointInfo:
+    """The checkpoint under test, one of those that --checkpoint names: the test runs once per checkpoint."""
+    return touchstone_checkpoint
+
+
+def model_engine(touchstone_checkpoint: CheckpointInfo, pytestconfig: pytest.Config) -> Engine:
+    """The loaded model of the checkpoint under test: the test runs once per --checkpoint."""
+    return _session(pytestconfig).engine(touchstone_checkpoint)
+
+
+def _holder(function: Callable[..., Any]) -> ModuleType:
+    """Return a plugin with this one fixture.
+
+    Functions of a module are no methods, which pytest deprecates as fixtures.
+    """
+    holder = ModuleType(f"touchstone_{function.__name__}")
+    setattr(holder, function.__name__, pytest.fixture(scope="session")(function))
+    return holder
+
+
+@pytest.fixture(scope="session")
+def touchstone_checkpoint() -> None:
+    """The parameter of benchmarks and of both fixtures."""
+    pytest.skip("no checkpoint; give --checkpoint PATH")
+
+
+# xdist: its workers collect, so they know first
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Make workers agree on the run's folder, and on the checkpoints that options name."""
+    node.workerinput["touchstone"] = _meeting(node.config)
+
+
+def _meeting(config: pytest.Config) -> dict[str, Any]:
+    """Return what every worker is told: what the session says, or if there is none yet, where to begin one."""
+    if _given(config) or _configured(project_file(config)):
+        return _session(config).for_workers()
+    run = f"{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
+    return config.stash.setdefault(MEETING, {"run": str(config.invocation_params.dir / "results" / run)})
+
+
+def project_file(config: pytest.Config) -> Path:
+    """Return the nearest pyproject.toml above what is run, or above the current folder; it need not exist.
+
+    Shipped benchmarks belong to no project. pytest's root folder counts only where ``--rootdir`` or ``-c`` is given.
+    Else pytest finds it from values of options too, such as ``--checkpoint PATH``: a checkpoint elsewhere moves it.
+    """
+    if config.option.rootdir or config.option.inifilename:
+        return config.rootpath / PROJECT_FILE
+    here = config.invocation_params.dir
+    given = [(here / argument.partition("::")[0]).resolve() for argument in config.args]
+    own = [path for path in given if path.exists() and not SHIPPED & {path, *path.parents}]
+    found = (folder / PROJECT_FILE for start in (*own, here) for folder in (start, *start.parents))
+    return next((path for path in found if path.is_file()), config.rootpath / PROJECT_FILE)
+
+
+def _configured(project: Path) -> bool:
+    """Return whether a project's file has settings of ours."""
+    return project.is_file() and b"[tool.touchstone]" in project.read_bytes()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any) -> None:
+    if Path(_meeting(node.config)["run"], "collected.json").is_file():
+        _session(node.config).workers_collected()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    if told := getattr(node, "workeroutput", {}).get("touchstone"):  # one that died has no output
+        _session(node.config).worker_ended(told)

@@ -1,0 +1,138 @@
+"""A finished run, for Python and notebooks."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_touchstone.core.text import count
+from pytest_touchstone.plugin.api.frame import frame
+from pytest_touchstone.plugin.api.items import Items
+from pytest_touchstone.reports.formatting import interval, number, of_all, of_parts, own_rows
+from pytest_touchstone.results.rows import COLUMNS, ResultRow, result_rows
+from pytest_touchstone.results.run_directory import find_run
+from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
+
+if TYPE_CHECKING:
+    import pandas
+
+SHOWN: Final = ("checkpoint", "benchmark", "metric", "value", "95 % interval", "items", "")
+"""The columns of the table that a notebook shows."""
+
+
+class FinishedRun:
+    """The results of a run: ``results``, ``items``, ``problems``, and data frames of them.
+
+    ``directory`` is the run's folder; ``output`` the text that pytest wrote, empty for a run that was loaded;
+    ``exit_code`` that of pytest, None for such a run.
+    """
+
+    def __init__(self, directory: Path, *, output: str = "", exit_code: int | None = None) -> None:
+        """Read the run; raise ``HarnessError`` where it has not ended."""
+        self.directory = directory
+        self.output = output
+        self.exit_code = exit_code
+        self.summary: Summary = load_summary(directory)
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run."""
+        return self.summary.run_id
+
+    @cached_property
+    def results(self) -> tuple[ResultRow, ...]:
+        """Every number of the run, as in ``results.csv``: a row per checkpoint, benchmark, group and metric."""
+        return tuple(result_rows(self.summary))
+
+    @cached_property
+    def items(self) -> Items:
+        """The items, each read from the journal when it is asked for."""
+        return Items(self.directory, self.summary.declarations)
+
+    @property
+    def valid(self) -> bool:
+        """True where every checkpoint could be used and nothing is known against any result."""
+        return (
+            not self.summary.failed_to_load and bool(self.results) and all(row.valid for row in self.results)
+        )
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The benchmarks and checkpoints that were left out, with their reasons."""
+        return tuple(self.summary.deselected)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """A line per checkpoint that could not be used, result that is not valid, and item that failed."""
+        broken = [f"{one['name']} failed to load: {one['message']}" for one in self.summary.failed_to_load]
+        invalid = [
+            f"{one.name} of {one.checkpoint} is not valid: {one.invalid}"
+            for one in self.summary.results
+            if one.invalid
+        ]
+        faults = [f"{one['status']}: {one['item']}: {one['message']}" for one in self.summary.faults]
+        return (*broken, *invalid, *faults)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return ``results`` as a data frame; raise ``HarnessError`` without pandas."""
+        return frame([asdict(row) for row in self.results], COLUMNS)
+
+    def __repr__(self) -> str:
+        table = [SHOWN, *self._table()]
+        widths = [max(len(row[column]) for row in table) for column in range(len(SHOWN))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table
+        ]
+        return "\n".join(line.rstrip() for line in [self._title(), *lines, *self._told()])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in SHOWN)
+        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._table()]
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        told = "".join(f"<p>{html.escape(line)}</p>" for line in self._told())
+        return f"<p>{html.escape(self._title())}</p><table><tr>{head}</tr>{body}</table>{told}"
+
+    def _title(self) -> str:
+        return f"run {self.run_id} in {self.directory}{'' if self.valid else ': NOT VALID'}"
+
+    def _table(self) -> list[tuple[str, ...]]:
+        """Return a row per checkpoint and benchmark with the primary metric, then one per composite."""
+        rows: list[tuple[str, ...]] = []
+        own = own_rows(self.summary)
+        for one in wholes(self.summary):
+            metric = one.metrics[one.primary]
+            bad = "not valid" if one.invalid or one.faults else ""
+            value = (
+                number(metric.value),
+                interval(metric.low, metric.high),
+                of_all(one, own=one.benchmark in own),
+            )
+            rows.append((one.checkpoint, one.name, one.primary, *value, bad))
+        for composite in self.summary.composites:
+            value = (
+                number(composite["value"]),
+                interval(composite["low"], composite["high"]),
+                of_parts(composite),
+            )
+            rows.append((composite["checkpoint"], composite["name"], "composite", *value, ""))
+        return rows
+
+    def _told(self) -> list[str]:
+        problems = self.problems
+        said = (
+            [f"{count(len(problems), 'problem')}, in .problems: {problems[0].splitlines()[0]}"]
+            if problems
+            else []
+        )
+        return said + ([f"left out, in .left_out: {self.left_out[0]}"] if self.left_out else [])
+
+
+def load(run: str | Path, *, output: str | Path = "results") -> FinishedRun:
+    """Return a finished run by its folder or its id; ``last`` is the newest in ``output``, the results folder.
+
+    Raises ``HarnessError`` where there is none of that name.
+    """
+    return FinishedRun(find_run(run, Path(output), SUMMARY))

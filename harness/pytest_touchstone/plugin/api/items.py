@@ -1,0 +1,181 @@
+"""The items of a finished run, for Python: read from the journal as they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from pytest_touchstone.core.aggregation import aggregation_of
+from pytest_touchstone.core.requests import Answer, Refusal, answer_from_plain
+from pytest_touchstone.plugin.api.frame import frame
+from pytest_touchstone.plugin.replay import Replay, Replayed
+from pytest_touchstone.results.asked import is_right
+from pytest_touchstone.results.journal import Place, places, read_at
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.summary import Declaration, base_name
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One example of one benchmark for one checkpoint: what was asked, what was answered, and its scores.
+
+    ``record`` is the line of the journal, whose fields docs/results.md explains. Of long prompts it has the end only.
+    """
+
+    record: Record
+    primary: str | None
+    _replay: Callable[[], Replay] = field(repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {score:g}" for name, score in self.scores.items())
+        return f"<Item {self.example} of {self.checkpoint}: {self.status}{f', {scores}' if scores else ''}>"
+
+    @property
+    def example(self) -> str:
+        """The id of the row: ``arc_easy/17``."""
+        return self.record.example
+
+    @property
+    def benchmark(self) -> str:
+        """The name of the benchmark."""
+        return self.record.benchmark
+
+    @property
+    def checkpoint(self) -> str:
+        """The name of the checkpoint."""
+        return self.record.checkpoint
+
+    @property
+    def group(self) -> str | None:
+        """The group of the benchmark that it belongs to."""
+        return self.record.group
+
+    @property
+    def status(self) -> str:
+        """``scored``, ``skipped``, ``error``, ``timeout`` or ``lost``."""
+        return self.record.status
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores by name; none unless it was scored."""
+        return self.record.scores
+
+    @property
+    def message(self) -> str | None:
+        """The reason why there are no scores."""
+        return self.record.message
+
+    @property
+    def prompts(self) -> list[str]:
+        """The text of each request: its context and continuation, its prompt, or the program."""
+        return [prompt_of(one["request"]) for one in self.record.exchanges]
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests as plain values."""
+        return [one["request"] for one in self.record.exchanges]
+
+    @property
+    def answers(self) -> list[Answer | Refusal]:
+        """The answers, in the order of the requests."""
+        return [answer_from_plain(one["kind"], _said(one["answer"])) for one in self.record.exchanges]
+
+    @property
+    def right(self) -> bool | None:
+        """True where the primary score is 1, False below; None where it is no share of 1, or there is none."""
+        return is_right(self.scores.get(self.primary or ""))
+
+    @property
+    def invalid(self) -> bool:
+        """True where a text of it ended at the limit of tokens, or held no answer."""
+        return bool(self.record.at_limit or self.record.no_answer)
+
+    @property
+    def failed(self) -> bool:
+        """True where it should have been scored and was not."""
+        return self.status in ("error", "timeout", "lost")
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """The row of the dataset, found by its id and the hash of its content.
+
+        Raises ``HarnessError`` where the data or the benchmark's file have changed, or are elsewhere.
+        """
+        return self._replay().job(self.record).example.row
+
+    def again(self, exchanges: Sequence[Mapping[str, Any]] | None = None) -> Replayed:
+        """Return what the benchmark makes of its answers today, or of others; raises ``HarnessError`` as ``row``."""
+        return self._replay().run(self.record, exchanges)
+
+
+class Items(Sequence[Item]):
+    """The items of a run in the order in which they were collected, each read when it is asked for."""
+
+    def __init__(
+        self, directory: Path, declarations: Sequence[Declaration], replay: Replay | None = None
+    ) -> None:
+        """``replay`` starts items again; without it they are started as in their run."""
+        self._directory = directory
+        self._given = replay
+        hows = {one.name: aggregation_of(one.aggregate, one.primary) for one in declarations}
+        self._primary = {name: how.of for name, how in hows.items() if how.higher_score_is_better}
+
+    @cached_property
+    def _places(self) -> list[Place]:
+        found = places(self._directory)
+        collected, _, _ = RunDirectory(self._directory).read_collected()
+        order = {one.item: number for number, one in enumerate(collected)}
+        return [found[item] for item in sorted(found, key=lambda item: order.get(item, len(order)))]
+
+    @cached_property
+    def _replay(self) -> Replay:
+        return self._given or Replay(self._directory)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        if isinstance(index, slice):
+            return [self._item(read_at(place)) for place in self._places[index]]
+        return self._item(read_at(self._places[index]))
+
+    def __iter__(self) -> Iterator[Item]:
+        for place in self._places:
+            yield self._item(read_at(place))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} items of {self._directory}>"
+
+    def _item(self, record: Record) -> Item:
+        primary = self._primary.get(record.benchmark) or self._primary.get(base_name(record.benchmark))
+        return Item(record, primary, lambda: self._replay)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a data frame with a row per item and a column per score; raises ``HarnessError`` without pandas."""
+        about = ("checkpoint", "benchmark", "group", "example", "status", "right", "message")
+        rows = ({**{name: getattr(item, name) for name in about}, **item.scores} for item in self)
+        return frame(list(rows), about)
+
+
+def prompt_of(request: Mapping[str, Any]) -> str:
+    """Return the text of a request."""
+    if "context" in request:
+        return f"{request['context']}{request['continuation']}"
+    return str(next((request[name] for name in ("prompt", "text", "program") if name in request), ""))
+
+
+def _said(answer: Mapping[str, Any]) -> dict[str, Any]:
+    return {"reason": answer["error"]} if set(answer) == {"error"} else dict(answer)

@@ -1,0 +1,107 @@
+"""Items as people read them: records of the journal, and what the benchmark itself tells of them.
+
+The journal has requests, answers and scores, and what the benchmark told when it scored: the right choice, the gold
+answer, and what was read out of a text. Records of former versions, and benchmarks that tell nothing, have it not. Then
+the benchmark is started again, with the dataset's row and answers in which each choice in turn is the likeliest. The
+right one is the one for which it gives its primary score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.grade import told_by
+from pytest_touchstone.plugin.api.items import Item
+from pytest_touchstone.results.asked import asked_of, rest_of_row
+from pytest_touchstone.results.item_view import Asked, ItemView
+
+UNLIKELY: Final = -1e6
+"""The log-probability of the choices that a probe does not prefer."""
+
+
+def view_of(item: Item) -> ItemView:
+    """Return the item as a person reads it."""
+    notes: list[str] = []
+    asked = asked_of(item.record, item.primary, item.right, partial(_rights, item), notes)
+    extracted, gold, row = _told(item, asked, notes)
+    return ItemView(
+        example=item.example,
+        benchmark=item.benchmark,
+        checkpoint=item.checkpoint,
+        group=item.group,
+        status=item.status,
+        scores=item.scores,
+        right=item.right,
+        message=item.message,
+        asked=asked,
+        extracted=extracted,
+        gold=gold,
+        row=row,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def told_again(item: Item) -> dict[str, Any]:
+    """Return what the benchmark tells of an item when it is started again, in the form of ``Record.told``.
+
+    Raises ``HarnessError`` where that cannot be: the data or the benchmark have changed.
+    """
+    notes: list[str] = []
+    kinds = {one["kind"] for one in item.record.exchanges}
+    if kinds == {"Loglikelihood"} and len(item.record.exchanges) > 1 and item.right is not None:
+        rights = _rights(item, len(item.record.exchanges), notes)
+        if rights is None:
+            raise HarnessError(notes[-1])
+        return {"right": rights}
+    return told_by(item.again().returned) if "Generate" in kinds else {}
+
+
+def _rights(item: Item, count: int, notes: list[str]) -> list[int] | None:
+    """Return the choices for which the benchmark gives its primary score; None where that cannot be found out."""
+    if item.record.told and "right" in item.record.told:
+        return list(item.record.told["right"])
+    found = []
+    try:
+        for preferred_one in range(count):
+            exchanges = [
+                {**one, "answer": {**one["answer"], "logprob": -1.0 if place == preferred_one else UNLIKELY}}
+                for place, one in enumerate(item.record.exchanges)
+            ]
+            record = item.again(exchanges).record
+            if record.status != "scored":
+                raise HarnessError(record.message or record.status)
+            if record.scores.get(item.primary or "") == 1:
+                found.append(preferred_one)
+    except HarnessError as error:
+        notes.append(f"which choice is right is not known: {error}")
+        return None
+    return found
+
+
+# What the benchmark tells
+
+
+def _told(
+    item: Item, asked: Sequence[Asked], notes: list[str]
+) -> tuple[dict[str, str | None], str | None, dict[str, Any]]:
+    """Return what was read out of the texts, the gold answer, and the fields of the row that were not asked."""
+    shown = {one.kind for one in asked}
+    if not asked or shown <= {"choices", "FillMask", "RollingLoglikelihood", "PseudoLoglikelihood"}:
+        return {}, None, {}
+    try:
+        row = dict(item.row)
+    except HarnessError as error:
+        notes.append(f"the row is not known: {error}")
+        return {}, None, {}
+    others = rest_of_row(asked, row)
+    if item.failed or "Generate" not in shown:
+        return {}, None, others
+    try:
+        told = item.record.told or told_by(item.again().returned)
+    except HarnessError as error:
+        notes.append(f"what was read out of the text is not known: {error}")
+        return {}, None, others
+    return dict(told.get("extracted", {})), told.get("gold"), others

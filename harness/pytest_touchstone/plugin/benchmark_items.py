@@ -1,0 +1,419 @@
+"""Items of benchmarks that cost little while they wait, and when they have run: a run may have a million of them.
+
+pytest makes one item for all rows of a function, a checkpoint and other parameters. Its siblings have the same
+fixtures, marks and keywords, and differ in their rows. So each of them knows its example and what it shares, and makes
+what pytest and plugins look at when they do: its name, its keywords, its ``callspec``. What can be changed is then kept
+by the item. ``rest`` lets go of it again where nobody has changed it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+from _pytest import fixtures  # private: whether pytest compares parameters by value
+from _pytest.python import _ascii_escaped_by_config  # private: ids as pytest writes them
+from _pytest.scope import Scope  # private: what the scopes of a callspec are
+from _pytest.skipping import xfailed_key  # private, as the next: what pytest leaves on an item that has run
+from _pytest.tmpdir import tmppath_result_key
+
+if TYPE_CHECKING:
+    from pytest_touchstone.core.dataset import Example
+
+EXAMPLE: Final = "example"
+"""The parameter by which siblings differ."""
+
+NODE_ID: Final = "_id" if hasattr(pytest.Item, "_id") else "_nodeid"
+"""The attribute in which pytest keeps an item's node id; private, since the public one cannot be set."""
+
+LEFT: Final = (xfailed_key, tmppath_result_key)
+"""The notes that pytest leaves on each item, which nobody needs after its run."""
+
+
+class Rows:
+    """The parameter ``example`` of the item that pytest makes for all rows.
+
+    ``given`` makes the parameter of an example's own item. ``direct`` are the parameters whose index is the number of
+    the item.
+    """
+
+    def __init__(self, examples: Sequence[Example], given: Callable[[Example], Any]) -> None:
+        self.examples = examples
+        self.given = given
+        self.direct: Sequence[str] = ()
+
+    def parametrize(self, metafunc: pytest.Metafunc, names: Sequence[str]) -> None:
+        """Let pytest make a single item of all rows; the other names are arguments that have no values here."""
+        values = tuple(self if name == EXAMPLE else None for name in names)
+        metafunc.parametrize(names, [values], ids=[self.examples[0].id])
+        # Private: nothing public tells it.
+        self.direct = [name for name, kind in metafunc._params_directness.items() if kind == "direct"]
+
+
+def _escaped(name: str, config: pytest.Config) -> str:
+    """Return an example's id as node ids have it."""
+    if name.isascii() and name.isprintable() and "\\" not in name:
+        return name
+    return _ascii_escaped_by_config(name, config)
+
+
+class _Names(NamedTuple):
+    """The names of an example's item."""
+
+    example: Example | None
+    id: str
+    nodeid: str
+
+
+def _plain(_field: str, values: dict[str, Any]) -> dict[str, Any]:
+    return values
+
+
+class Siblings:
+    """The common part of the items of a function, a checkpoint and other parameters.
+
+    ``template`` is the item that pytest has made for all of them, ``first`` the number of the first.
+    """
+
+    def __init__(self, template: pytest.Function, rows: Rows, first: int) -> None:
+        callspec = template.callspec
+        self.template: Any = template
+        self.given = rows.given
+        self.first = first
+        self.direct = rows.direct
+        self.own_arguments: Sequence[str] = ()
+        self.result: str | None = None
+        ids = list(callspec._idlist)
+        first_id = _escaped(rows.examples[0].id, template.config)
+        place = len(ids) - 1 - ids[::-1].index(first_id)  # the last parameter, unless a plugin comes later
+        self._ids = ids[:place], ids[place + 1 :]
+        self._before = "".join(f"{one}-" for one in self._ids[0])
+        self._after = "".join(f"-{one}" for one in self._ids[1])
+        self._node = template.nodeid.removesuffix(f"[{callspec.id}]")
+        self._last = self._running = _Names(None, "", "")
+        path, line, domain = template.location
+        self.location = path, line, domain.removesuffix(template.name)
+        known = (template.name, callspec.id)
+        own: Any = template.keywords
+        # Private: the public mapping has the parents' own too.
+        self.keywords = {name: value for name, value in own._markers.items() if name not in known}
+
+    @functools.cached_property
+    def stay_together(self) -> bool:
+        """True where the parameters that pytest orders items by are the same for all of them.
+
+        Those are the ones of a scope above an item's own, compared by value.
+        """
+        callspec = self.template.callspec
+        own = [
+            name for name in (EXAMPLE, *self.direct) if callspec._arg2scope.get(name) is not Scope.Function
+        ]
+        if EXAMPLE in own or (own and not hasattr(fixtures, "ParamValueKey")):
+            return False
+        try:
+            return all(hash(callspec.params[name]) is not None for name in own)
+        except TypeError:  # then pytest compares numbers
+            return False
+
+    def id_of(self, example: Example) -> str:
+        """Return the parameters of an example's item as node ids have them."""
+        return self._names(example).id
+
+    def nodeid(self, example: Example) -> str:
+        """Return the node id of an example's item."""
+        return self._names(example).nodeid
+
+    def runs(self, example: Example) -> None:
+        """Keep the names of an example's item until another runs.
+
+        allure-pytest knows an item by its node id as an object, however often the ids of others are asked for
+        meanwhile.
+        """
+        self._running = self._names(example)
+
+    def _names(self, example: Example) -> _Names:
+        """Return the names of an example's item, of which one is asked for again and again while it runs."""
+        for known in (self._running, self._last):
+            if known.example is example:
+                return known
+        own = _escaped(example.id, self.template.config)
+        name = f"{self._before}{own}{self._after}" if self._before or self._after else own
+        self._last = _Names(example, name, f"{self._node}[{name}]")
+        return self._last
+
+    def params(self, example: Example) -> dict[str, Any]:
+        """Return the values of an example's parameters."""
+        return {**self.template.callspec.params, EXAMPLE: self.given(example)}
+
+    def callspec(
+        self, number: int, example: Example, kept: Callable[[str, dict[str, Any]], dict[str, Any]] = _plain
+    ) -> Any:
+        """Return the parameters of an item as pytest has them; ``kept`` makes its dicts of plain ones."""
+        callspec, (before, after) = self.template.callspec, self._ids
+        return type(callspec)(
+            params=kept("params", self.params(example)),
+            indices=kept("indices", callspec.indices | dict.fromkeys(self.direct, self.first + number)),
+            _arg2scope=callspec._arg2scope,
+            _idlist=[*before, _escaped(example.id, self.template.config), *after],
+            marks=list(callspec.marks),
+        )
+
+
+class BenchmarkItem(pytest.Function):
+    """An item of a benchmark for one example; ``number`` counts its siblings."""
+
+    __slots__ = ("example", "number", "siblings")
+
+    example: Example
+    number: int
+    siblings: Siblings
+
+    @classmethod
+    def of(cls, siblings: Siblings, number: int, example: Example) -> BenchmarkItem:
+        """Return the item of an example, which pytest's constructor does not make."""
+        item: BenchmarkItem = cls.__new__(cls)
+        template = siblings.template
+        item.config, item.session = template.config, template.session
+        item.parent, item.path = template.parent, template.path
+        item.siblings, item.number, item.example = siblings, number, example
+        return item
+
+    def __getattr__(self, name: str) -> Any:
+        make = MADE.get(name)
+        if make is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return make(self)
+
+    @property
+    def given(self) -> Any:
+        """The parameter ``example``."""
+        return self.siblings.given(self.example)
+
+    @property
+    def nodeid(self) -> str:
+        """The node id, as pytest writes it, or as another plugin has set it."""
+        made = self.siblings.nodeid(self.example)
+        try:
+            found = str(object.__getattribute__(self, NODE_ID))
+        except AttributeError:
+            return made
+        return made if found == made else found
+
+    def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
+        """Yield the item's marks and its parents', without making a list of its own."""
+        for mark in self.marks:
+            if name is None or mark.name == name:
+                yield self, mark
+        assert self.parent is not None
+        yield from self.parent.iter_markers_with_node(name)
+
+    @property
+    def marks(self) -> Sequence[pytest.Mark]:
+        """The item's own marks."""
+        try:
+            found: Sequence[pytest.Mark] = object.__getattribute__(self, "own_markers")
+        except AttributeError:
+            found = self.siblings.template.own_markers
+        return found
+
+    def _initrequest(self) -> None:
+        super()._initrequest()
+        if self.siblings.own_arguments:
+            own = vars(self).get("callspec")  # as somebody has changed it
+            params = own.params if own is not None else self.siblings.params(self.example)
+            self.funcargs.update((name, params[name]) for name in self.siblings.own_arguments)
+
+    def rest(self, *, ran: bool = False) -> None:
+        """Let go of what can be made again; of an item that ``ran`` also of what its reports have."""
+        own = vars(self)
+        left = {name: value for name, value in own.items() if not self._as_made(name, value, ran=ran)}
+        kept = self.nodeid != self.siblings.nodeid(self.example)
+        for name in (*(() if kept else (NODE_ID,)), *(() if "stash" in left else ("_store",))):
+            with suppress(AttributeError):
+                delattr(self, name)
+        if left:
+            self.__dict__ = left
+        else:
+            del self.__dict__
+
+    def _as_made(self, name: str, value: Any, *, ran: bool) -> bool:
+        """Return whether an attribute is as it would be made again, or is needed no more."""
+        template = self.siblings.template
+        if name == "keywords":
+            return bool(value._markers == _keywords(self)._markers)
+        if name == "own_markers":
+            return bool(value == template.own_markers)
+        if name == "stash":
+            return len(value) == sum(key in value for key in LEFT)
+        if name == "callspec":
+            return False
+        return (ran and name in RUN) or (name in EMPTY and not value)
+
+
+class _Location:
+    """The attribute ``location``: made each time, unless somebody has set another."""
+
+    def __get__(self, item: BenchmarkItem | None, kind: object = None) -> Any:
+        if item is None:
+            return self
+        path, line, domain = item.siblings.location
+        return path, line, f"{domain}{item.name}"
+
+
+BenchmarkItem.location = _Location()  # type: ignore[assignment]
+
+
+class _Changeable(dict[str, Any]):
+    """A dict of an item's ``callspec``, which is made anew each time; once it is changed, the item keeps it."""
+
+    __slots__ = ("field", "item")
+
+    def __init__(self, values: dict[str, Any], field: str, item: BenchmarkItem) -> None:
+        super().__init__(values)
+        self.field, self.item = field, item
+
+    def _keep(self) -> None:
+        if self.item is not None:
+            item, self.item = self.item, None  # type: ignore[assignment]
+            changed: dict[str, Any] = {self.field: self}
+            item.callspec = dataclasses.replace(item.callspec, **changed)
+
+
+def _keeping(name: str) -> Callable[..., Any]:
+    plain = getattr(dict, name)
+
+    def change(self: _Changeable, *args: Any, **more: Any) -> Any:
+        self._keep()
+        return plain(self, *args, **more)
+
+    return change
+
+
+for _name in ("__setitem__", "__delitem__", "__ior__", "update", "pop", "popitem", "setdefault", "clear"):
+    setattr(_Changeable, _name, _keeping(_name))
+
+
+# What is made on demand
+
+
+def _callspec(item: BenchmarkItem) -> Any:
+    return item.siblings.callspec(
+        item.number, item.example, lambda field, values: _Changeable(values, field, item)
+    )
+
+
+def _keywords(item: BenchmarkItem) -> Any:
+    found = type(item.siblings.template.keywords)(item)
+    found.update(item.siblings.keywords)
+    found[item.siblings.id_of(item.example)] = True
+    return found
+
+
+def _node_id(item: BenchmarkItem) -> Any:
+    assert item.parent is not None
+    found: Any = item.parent.id.child(item.originalname)
+    return found.with_params(item.siblings.id_of(item.example))
+
+
+def _store(item: BenchmarkItem) -> pytest.Stash:
+    item._store = item.stash
+    return item.stash
+
+
+def _requested(name: str) -> Callable[[BenchmarkItem], Any]:
+    def make(item: BenchmarkItem) -> Any:
+        item._initrequest()
+        return vars(item)[name]
+
+    return make
+
+
+def _object(item: BenchmarkItem) -> Any:
+    if not isinstance(item.parent, pytest.Module):
+        raise AttributeError("_obj")  # a method has an instance of its own
+    return item.siblings.template.obj
+
+
+def _kept(name: str, make: Callable[[BenchmarkItem], Any]) -> Callable[[BenchmarkItem], Any]:
+    def keep(item: BenchmarkItem) -> Any:
+        value = make(item)
+        setattr(item, name, value)
+        return value
+
+    return keep
+
+
+def _shared(name: str) -> Callable[[BenchmarkItem], Any]:
+    return lambda item: getattr(item.siblings.template, name)
+
+
+MADE: Final[dict[str, Callable[[BenchmarkItem], Any]]] = {
+    "name": lambda item: f"{item.siblings.template.originalname}[{item.siblings.id_of(item.example)}]",
+    "callspec": _callspec,
+    **{name: _shared(name) for name in ("originalname", "fixturenames", "_fixtureinfo")},
+    "_obj": _object,
+    "_nodeid": lambda item: item.siblings.nodeid(item.example),
+    "_store": _store,
+    "funcargs": _requested("funcargs"),
+    "_request": _requested("_request"),
+    "_id": _kept("_id", _node_id),
+    "keywords": _kept("keywords", _keywords),
+    "own_markers": _kept("own_markers", lambda item: list(item.siblings.template.own_markers)),
+    "extra_keyword_matches": _kept("extra_keyword_matches", lambda _: set()),
+    "stash": _kept("stash", lambda _: pytest.Stash()),
+    "user_properties": _kept("user_properties", lambda _: []),
+    "_report_sections": _kept("_report_sections", lambda _: []),
+}
+"""The attributes that an item does not have until they are looked at."""
+
+EMPTY: Final = frozenset({"extra_keyword_matches", "user_properties", "_report_sections"})
+"""Attributes that are let go of where they are empty."""
+
+RUN: Final = frozenset({"user_properties", "_report_sections", "funcargs", "_request", "_obj", "_instance"})
+"""Attributes that nobody needs when the item has run: reports have what is in them."""
+
+
+# From pytest's items
+
+
+def one_per_row(found: object) -> Any:
+    """Return what pytest has made of a function, with an item of its own for each row."""
+    if not isinstance(found, list):
+        return found
+    items: list[Any] = []
+    for template in found:
+        rows = rows_of(template)
+        items += [template] if rows is None else _of_rows(template, rows, len(items))
+    return items
+
+
+def rows_of(item: object) -> Rows | None:
+    """Return the rows of an item that pytest has made for all of them, None for any other item."""
+    callspec = getattr(item, "callspec", None)
+    rows = callspec.params.get(EXAMPLE) if callspec is not None else None
+    return rows if isinstance(rows, Rows) else None
+
+
+def _of_rows(template: pytest.Function, rows: Rows, first: int) -> Iterable[pytest.Function]:
+    siblings = Siblings(template, rows, first)
+    numbered = enumerate(rows.examples)
+    if type(template) is pytest.Function:
+        return (BenchmarkItem.of(siblings, number, example) for number, example in numbered)
+    return (_like(template, siblings, number, example) for number, example in numbered)
+
+
+def _like(template: Any, siblings: Siblings, number: int, example: Example) -> pytest.Function:
+    """Return the item of an example, of the kind that another plugin has made."""
+    callspec = siblings.callspec(number, example)
+    return type(template).from_parent(  # type: ignore[no-any-return]
+        template.parent,
+        name=f"{template.originalname}[{callspec.id}]",
+        callspec=callspec,
+        fixtureinfo=template._fixtureinfo,
+        keywords={callspec.id: True},
+        originalname=template.originalname,
+    )

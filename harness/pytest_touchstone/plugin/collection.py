@@ -1,0 +1,489 @@
+"""Collected functions -> items: one per example and checkpoint, or a line that says why there is none."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.find import find_checkpoints
+from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.checkpoints.info import LACKS, info_from_plain
+from pytest_touchstone.checkpoints.series import FailedToLoad
+from pytest_touchstone.core.asking import AS_THE_RUN, Asking
+from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, declared, generator_function
+from pytest_touchstone.core.dataset import (
+    DatasetRows,
+    Example,
+    load_dataset,
+    subsample,
+    take_first,
+)
+from pytest_touchstone.core.demonstration import INCLUDED_WITH, LEFT_OUT, asking_of
+from pytest_touchstone.core.drawn_shots import DrawnShots, shots_of
+from pytest_touchstone.core.draws import TOUCHSTONE
+from pytest_touchstone.core.errors import (
+    CheckpointError,
+    DataError,
+    MissingDataError,
+    SandboxError,
+    ShotsError,
+)
+from pytest_touchstone.core.few_shot import FewShot, Sampling
+from pytest_touchstone.core.requests import RunProgram
+from pytest_touchstone.core.settings import ALL
+from pytest_touchstone.core.tasks import Tasks, declared_groups
+from pytest_touchstone.core.text import listed
+from pytest_touchstone.engines.replicas import open_programs
+from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, REPLICATED_SIZE
+from pytest_touchstone.plugin.benchmark_items import BenchmarkItem, Rows
+from pytest_touchstone.plugin.checkpoint_options import check_base, check_served
+from pytest_touchstone.plugin.fixture_rows import with_rows
+from pytest_touchstone.plugin.keywords import may_select, stand_in_ids
+from pytest_touchstone.plugin.options import Settings
+from pytest_touchstone.plugin.source_hash import code_of
+
+if TYPE_CHECKING:
+    from pytest_touchstone.engines.sandbox.soundness import Checked
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A benchmark with its rows and few-shot examples, and how texts are sampled and asked for in the run."""
+
+    spec: Benchmark
+    dataset: DatasetRows
+    shots: DrawnShots
+    sampling: Sampling
+    code: str = ""
+    asking: Asking = AS_THE_RUN
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A reason against asking a benchmark; it counts only where somebody selects an item of the benchmark.
+
+    The benchmark is then left out. A person's ``mistake`` ends the run where no other benchmark is left, and a
+    ``fatal`` one in any case.
+    """
+
+    spec: Benchmark
+    line: str
+    mistake: bool = False
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """The parameter ``example`` of an item that is never run.
+
+    It stands for items that cannot be run, and shows whether somebody selects them.
+    """
+
+    spec: Benchmark
+
+
+@dataclass(slots=True)
+class Collection:
+    """The benchmarks and items that collection has found so far in this process.
+
+    ``loaded`` and ``specs`` are keyed by the identity of the declarations: two may have one name, with only one of
+    them selected. ``unchosen`` are those that --eval-tasks does not name; ``unread`` those of which -k cannot mean an
+    item, so that their rows were not read. ``selected`` says whether any benchmark is. ``deselected`` counts what was
+    left out; ``nothing`` is the line about a selection that matches no item. ``lasting`` holds what is started for the
+    checkpoints.
+    """
+
+    settings: Settings
+    unchosen: set[int] = field(default_factory=set)
+    unread: set[int] = field(default_factory=set)
+    checkpoints: list[CheckpointInfo] | None = None
+    failed: list[FailedToLoad] = field(default_factory=list)
+    loaded: dict[int, Loaded] = field(default_factory=dict)
+    specs: dict[int, Benchmark] = field(default_factory=dict)
+    remarks: list[Remark] = field(default_factory=list)
+    deselected: list[str] = field(default_factory=list)
+    selected: bool = False
+    fault: str | None = None
+    nothing: str | None = None
+    sandbox: Checked | None = None
+    lasting: Lasting | None = None
+
+    @property
+    def tasks(self) -> Tasks:
+        """The choice of ``--eval-tasks`` among the benchmarks that were found so far."""
+        names = [spec.name for spec in self.specs.values()]
+        return Tasks.of(self.settings.tasks, self.settings.groups, names)
+
+    @property
+    def most_items(self) -> int:
+        """The most items of a batch; a server is asked many things at once, and each batch ends with few of them."""
+        if self.settings.engine and not self.settings.batch_items:
+            return REPLICATED_SIZE
+        served = any(info.served for info in self.checkpoints or ())
+        return self.settings.batch_items or (GENERATING_SIZE if served else DEFAULT_SIZE)
+
+    def groups_of(self, spec: Benchmark) -> Sequence[str] | None:
+        """Return the groups of the benchmark's rows, as far as they are known."""
+        if (loaded := self.loaded.get(id(spec))) is None:
+            return declared_groups(spec, self.settings.data)
+        return list(dict.fromkeys(filter(None, (one.group for one in loaded.dataset.examples))))
+
+    def known_checkpoints(self) -> list[CheckpointInfo]:
+        """Return the checkpoints that the options name, or the builtin ones that exist, recognised once.
+
+        Raises ``CheckpointError``.
+        """
+        if self.checkpoints is None:
+            settings = self.settings
+            series = find_checkpoints(
+                settings.checkpoint,
+                steps=settings.steps,
+                seq_len=settings.seq_len,
+                base_model=settings.base_model,
+                trust_remote_code=settings.trust_remote_code,
+                options=settings.of_targets,
+                lasting=self.lasting,
+            )
+            check_served(settings, series.infos, some_failed=bool(series.failed))
+            check_base(settings.base_model, series.infos, some_failed=bool(series.failed))
+            self.checkpoints, self.failed = series.infos, series.failed
+            self.deselected += series.left_out
+        return self.checkpoints
+
+    def asking(self, spec: Benchmark) -> Asking:
+        """Return the options of a benchmark that are not the run's: those of a file or of the demonstration, and the
+        number of few-shot examples that --eval-tasks gives it."""
+        settings, found = self.settings, AS_THE_RUN
+        if settings.file is not None:
+            found = self._by_file(settings.file.asking(spec))
+        elif settings.demonstration:
+            found = asking_of(spec).without(settings.by_hand)
+        shots = None if "shots" in settings.by_hand else self.tasks.shots(spec)
+        return found if shots is None else replace(found, shots=shots)
+
+    def _by_file(self, asking: Asking) -> Asking:
+        """Return the options that a file gives a benchmark, as far as nothing stronger gives them for the run."""
+        found = asking.without(self.settings.by_hand)
+        return replace(found, limit=None) if found.limit == ALL and self.settings.limit is None else found
+
+    def give(self) -> str | None:
+        """Return the checkpoints as text for ``take``; None where nothing was recognised yet."""
+        if self.checkpoints is None:
+            return None
+        rows = [info.plain() for info in self.checkpoints]
+        return json.dumps({"checkpoints": rows, "left_out": self.deselected}, default=str)
+
+    def take(self, given: str | None) -> None:
+        """Take what the controller has recognised: a worker that looked for itself a moment later might find
+        something else."""
+        if given is not None:
+            found = json.loads(given)
+            self.checkpoints = [info_from_plain(row) for row in found["checkpoints"]]
+            self.deselected += found["left_out"]
+
+    def close(self) -> None:
+        """End the sandbox, if there is one."""
+        if self.sandbox is not None:
+            self.sandbox.close()
+            self.sandbox = None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The parameter ``example`` of an item: what the driver needs to start it."""
+
+    example: Example
+    loaded: Loaded = field(repr=False)  # with all rows, which reports would show with each of their items
+
+    @property
+    def few_shot(self) -> FewShot:
+        """The few-shot examples of the example."""
+        return self.loaded.shots.few_shot(self.loaded.spec, self.example, self.loaded.sampling)
+
+
+RESULT: Final = pytest.StashKey[str]()
+"""The name of the result that an item belongs to, stored on an item with parameters of the user's."""
+
+OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
+    "example": lambda given: given.example.row,
+    "fewshot": lambda given: given.few_shot,
+    "sampling": lambda given: given.few_shot.sampling,
+    "shots": lambda given: given.few_shot.text,
+    "turns": lambda given: given.few_shot.turns,
+}
+"""Arguments that the plugin itself gives a benchmark, by name; the last three are parts of ``fewshot``."""
+
+
+OWN_NAMES: Final = frozenset({CHECKPOINT_FIXTURE, *OWN_ARGUMENTS})
+
+
+def load_benchmark(
+    spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling, *, draw: str = TOUCHSTONE
+) -> Loaded:
+    """Return a benchmark with its rows and that many few-shot examples, or as many as it declares.
+
+    What is drawn comes from the run's seed in ``sampling``. Raises ``DataError`` as ``load_dataset`` and
+    ``shots_of`` do.
+    """
+    dataset = load_dataset(spec, data)
+    return Loaded(spec, dataset, shots_of(spec, dataset, data, shots, sampling.seed, draw=draw), sampling)
+
+
+def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], None]:
+    """Parametrize a benchmark function by its checkpoints; return a function that does so by its examples.
+
+    That function is to be called when all other parameters are known. Reasons against asking the benchmark are kept
+    in ``collection.remarks``.
+    """
+    spec = declared(metafunc.function)
+    assert spec is not None
+    collection.specs[id(spec)] = spec
+    own = inspect.signature(generator_function(metafunc.function)).parameters
+    wanted = [name for name in OWN_ARGUMENTS if name in own]
+    if not collection.tasks.chosen(spec):
+        collection.unchosen.add(id(spec))
+        return _by_example(metafunc, wanted, [(spec.name, Withheld(spec))])
+    if "example" not in own:
+        text = f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'"
+        collection.remarks.append(Remark(spec, text, fatal=True))
+        return lambda: None
+    try:
+        suited = _suited(spec, collection)
+        if suited and not may_select(metafunc, spec, suited, collection.groups_of(spec)):
+            collection.unread.add(id(spec))
+            return _by_example(metafunc, wanted, [(spec.name, Withheld(spec))])
+        examples = _examples(metafunc, spec, collection) if suited else []
+    except (CheckpointError, DataError) as error:
+        collection.remarks.append(Remark(spec, str(error), fatal=True))
+        examples = []
+    if isinstance(examples, Rows):
+        # A single checkpoint is not shown; with several, node ids read ``test_x[CHECKPOINT-BENCHMARK/ROW]``.
+        several = len(collection.checkpoints or []) > 1
+        ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
+        metafunc.parametrize(CHECKPOINT_FIXTURE, suited, ids=ids, scope="session")
+        return functools.partial(examples.parametrize, metafunc, wanted)
+    stand_ins = [(one, Withheld(spec)) for one in stand_in_ids(spec, metafunc.config)]
+    return _by_example(metafunc, wanted, examples or stand_ins)
+
+
+def _by_example(
+    metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Withheld]]
+) -> Callable[[], None]:
+    """Return what parametrizes by what stands for examples."""
+    values = [tuple(value if name == "example" else None for name in wanted) for _, value in rows]
+    ids = [one for one, _ in rows]
+    return functools.partial(metafunc.parametrize, wanted, values, ids=ids) if wanted else lambda: None
+
+
+def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
+    """Return the checkpoints that can answer what the benchmark asks; leave a remark for each kind that cannot.
+
+    There are none where the demonstration leaves the benchmark out.
+    """
+
+    def leave_out(line: str) -> None:
+        collection.remarks.append(Remark(spec, f"{spec.name}: {line}"))
+
+    if absent := [package for package in spec.needs if find_spec(package) is None]:
+        leave_out(f"needs the package {absent[0]}; {spec.needs[absent[0]]}")
+        return []
+    if reason := collection.asking(spec).left_out:
+        leave_out(f"{LEFT_OUT}{reason}; {INCLUDED_WITH}")
+        return []
+    infos = collection.known_checkpoints()
+    if not infos:
+        leave_out("no checkpoint; give --checkpoint PATH, or `touchstone fetch smollm2-135m`")
+        return []
+    asked = [kind for kind in spec.asks if kind is not RunProgram]  # which the sandbox answers
+    suited = [info for info in infos if all(kind in info.serves for kind in asked)]
+    named = ", ".join(kind.__name__ for kind in asked)
+    unsuited: dict[tuple[str, str], list[str]] = {}
+    for info in infos:
+        if info not in suited:
+            lacks = info.served.get("lacks", "") or info.extra.get(LACKS, "")
+            unsuited.setdefault((info.kind, lacks), []).append(info.name)
+    for (kind, lacks), names in unsuited.items():
+        why = f"cannot answer; {lacks}" if lacks else f"({kind} LM) cannot answer"
+        leave_out(f"asks {named}, which {listed(names, 3)} {why}")
+    return suited
+
+
+def _examples(
+    metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection
+) -> Rows | list[tuple[str, Withheld]]:
+    """Return the benchmark's examples.
+
+    They are withheld where the benchmark cannot be given that many shots. Without data there are none, and a remark.
+    """
+    settings = collection.settings
+    loaded = collection.loaded.get(id(spec))
+    if loaded is None:
+        try:
+            dataset = load_dataset(with_rows(spec, metafunc), settings.data)
+        except MissingDataError as error:
+            collection.remarks.append(Remark(spec, str(error), mistake=settings.data is not None))
+            return []
+        try:
+            own = collection.asking(spec)
+            count = settings.shots if own.shots is None else own.shots
+            shots = shots_of(spec, dataset, settings.data, count, settings.seed, draw=settings.fewshot)
+        except ShotsError as error:
+            collection.remarks.append(Remark(spec, str(error), mistake=True))
+            return [(example.id, Withheld(spec)) for example in _chosen(spec, dataset, collection)]
+        loaded = Loaded(spec, dataset, shots, settings.sampling, _code(metafunc), own)
+        collection.loaded[id(spec)] = loaded
+    chosen = _chosen(spec, loaded.dataset, collection)
+    return Rows(chosen, functools.partial(Given, loaded=loaded)) if chosen else []
+
+
+def _chosen(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
+    """The examples that are left by --eval-limit and --eval-tasks."""
+    settings, tasks, own = collection.settings, collection.tasks, collection.asking(spec).limit
+    limit = settings.limit if own is None else None if isinstance(own, str) else own
+    first = take_first(subsample(spec, dataset.examples, settings.seed), limit)
+    return [example for example in first if tasks.takes(spec, example.group)]
+
+
+def _code(metafunc: pytest.Metafunc) -> str:
+    """Return the hash of the benchmark's code and of the fixtures that it asks for."""
+    # Private: nothing public has the functions of fixtures.
+    theirs = (found for name, found in metafunc._arg2fixturedefs.items() if name != CHECKPOINT_FIXTURE)
+    fixtures = [definition.func for found in theirs for definition in found]
+    return code_of([metafunc.function, *fixtures], metafunc.config.rootpath)
+
+
+def result_of(item: pytest.Item, given: Given) -> str:
+    """Return the name of an item's result: its benchmark's, with the ids of the user's own parameters."""
+    found = item.siblings.result if isinstance(item, BenchmarkItem) else item.stash.get(RESULT, None)
+    return given.loaded.spec.name if found is None else found
+
+
+def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
+    """Note on each item with parameters of the user's which result it belongs to: each combination has its own.
+
+    Return a sentence where two combinations have one name, else None. With several ``checkpoints``, node ids have the
+    checkpoint's name.
+    """
+    seen: dict[str, list[str]] = {}
+    for item, given in given_items(items):
+        if reusable(item) or (isinstance(item, BenchmarkItem) and item.siblings.result is not None):
+            continue
+        callspec = item.callspec  # type: ignore[attr-defined]
+        parts = list(
+            callspec._idlist
+        )  # private: the public ``id`` joins them with a sign that they may contain
+        parts.reverse()
+        parts.remove(given.example.id)  # the last parameter, see generate(); the checkpoint's is the first
+        parts.reverse()
+        if checkpoints > 1:
+            parts.remove(checkpoint_of(item).name)
+        name = given.loaded.spec.name + (f"[{'-'.join(parts).replace('/', '_')}]" if parts else "")
+        if seen.setdefault(name, parts) != parts:
+            return f"two combinations of parameters are both named {name}; give their values other ids"
+        if isinstance(item, BenchmarkItem):
+            item.siblings.result = name
+        else:
+            item.stash[RESULT] = name
+    return None
+
+
+def reusable(item: pytest.Item) -> bool:
+    """Return whether an item's checkpoint and example alone identify it, so that an earlier run's record is usable.
+
+    They do not if it has other parameters.
+    """
+    if isinstance(item, BenchmarkItem):
+        item = item.siblings.template  # they are alike in this
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.keys() <= OWN_NAMES
+
+
+def given_of(item: pytest.Item) -> Given | None:
+    """Return the values that the plugin gave a benchmark item, None for any other item."""
+    if isinstance(item, BenchmarkItem):
+        found: Given = item.given
+        return found
+    callspec = getattr(item, "callspec", None)
+    given = callspec.params.get("example") if callspec is not None else None
+    return given if isinstance(given, Given) else None
+
+
+def given_items(items: Iterable[pytest.Item]) -> Iterator[tuple[pytest.Item, Given]]:
+    """Return the benchmark items among these, each with what the plugin gave it."""
+    for item in items:
+        if (given := given_of(item)) is not None:
+            yield item, given
+
+
+def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
+    """Return the checkpoint of a benchmark item."""
+    if isinstance(item, BenchmarkItem):
+        item = item.siblings.template  # they share it
+    info = item.callspec.params[CHECKPOINT_FIXTURE]  # type: ignore[attr-defined]
+    assert isinstance(info, CheckpointInfo)
+    return info
+
+
+def argument_names(item: pytest.Item) -> tuple[str, ...]:
+    """Return the names of the arguments that pytest passes to the item's function."""
+    # Private: the public ``fixturenames`` also has fixtures that are no arguments.
+    return tuple(item._fixtureinfo.argnames)  # type: ignore[attr-defined]
+
+
+def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest.Item]:
+    """Open the sandbox if any item runs programs.
+
+    Where that cannot be done safely, take those items out, note why, and return them.
+    """
+    specs = {item: given.loaded.spec for item, given in given_items(items)}
+    running = {item: spec.name for item, spec in specs.items() if RunProgram in spec.asks}
+    if not running or collection.sandbox is not None:
+        return []
+    try:
+        say = collection.lasting.say if collection.lasting is not None else print
+        collection.sandbox = open_programs(
+            collection.settings.sandbox_settings, collection.settings.model, say
+        )
+    except SandboxError as error:
+        collection.deselected.append(f"{', '.join(dict.fromkeys(running.values()))}: {error}")
+        items[:] = [item for item in items if item not in running]
+        return list(running)
+    return []
+
+
+def wrong_fixture(items: list[pytest.Item]) -> str | None:
+    """Return a sentence about the first benchmark that asks for a function-scoped fixture, None if there is none.
+
+    A batch's generators run together under its first item, so what they share must live longer than one item.
+    """
+    seen: set[Any] = set()
+    for item, given in given_items(items):
+        # item.function is slow, and the items of a function come one after the other
+        function = (item.parent, getattr(item, "originalname", None))
+        if function in seen:
+            continue
+        seen.add(function)
+        for name in argument_names(item):
+            if name in item.callspec.params:  # type: ignore[attr-defined]
+                continue
+            # Private: nothing public has the scopes of fixtures.
+            definitions = item._fixtureinfo.name2fixturedefs.get(name)  # type: ignore[attr-defined]
+            if definitions and definitions[-1].scope == "function":
+                ours = (
+                    f", or ask for {CHECKPOINT_FIXTURE!r}, which nobody overrides"
+                    if name == "checkpoint"
+                    else ""
+                )
+                return (
+                    f"benchmark {given.loaded.spec.name}: fixture {name!r} is function-scoped, but items run together; "
+                    f"give the fixture scope='module' or wider{ours}"
+                )
+    return None

@@ -1,0 +1,333 @@
+"""Passes requests to the engine and the sandbox, and hands every answer on as soon as it is there.
+
+Requests to the model wait until they can be asked all at once. Programs go to the sandbox the moment they are asked
+for, and run while the model computes. The receiver of an answer may ask again: the model in the next batch. When the
+model has nothing more to do, the programs still running are waited for.
+
+Some requests may be asked for later: they fill rows that are free, and nobody waits for them. An engine that keeps its
+texts at work is left when all others are answered, or when many have asked again, and asked for all of it at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import pytest
+
+from pytest_touchstone.core.errors import ServerError
+from pytest_touchstone.core.requests import Answer, Refusal, Request, RunProgram, RunProgramAnswer
+from pytest_touchstone.engines.base import AskedEngine, ContinuingEngine, Done, Engine
+
+STOPPING: Final = (KeyboardInterrupt, SystemExit, pytest.exit.Exception, ServerError)
+CAUGHT: Final = (Exception, pytest.skip.Exception, pytest.fail.Exception)
+"""pytest's outcomes are BaseExceptions; these three concern a single item."""
+
+Answered: TypeAlias = Answer | Refusal | BaseException
+"""An answer, or the error raised instead."""
+
+ProgramFuture: TypeAlias = Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]
+
+Owner = TypeVar("Owner")
+
+AGAIN: Final = 8
+"""An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""
+
+
+class _EnoughError(Exception):
+    """Raised for the engine to leave the texts that are at work."""
+
+
+class ProgramRunner(Protocol):
+    """Runs programs: the sandbox."""
+
+    def submit(self, request: RunProgram) -> ProgramFuture:
+        """Begin at once, in other threads or processes, and return a future that will hold the answer.
+
+        The same future may be returned for equal requests.
+        """
+
+
+class _Open(NamedTuple, Generic[Owner]):
+    """A request without an answer: who asked it, its number among the owner's, the request, and the seconds that it
+    has taken."""
+
+    owner: Owner
+    number: int
+    request: Request
+    spent: float = 0.0
+
+
+class RequestDispatcher(Generic[Owner]):
+    """The requests that have no answer yet, each with an ``Owner``, whoever asked it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        sandbox: ProgramRunner | None,
+        take: Callable[[Owner, int, Answered, float], None],
+    ) -> None:
+        """``take`` is called with the owner of a request, its number, its answer and the seconds it took.
+
+        It is always called in the thread that called ``run``.
+        """
+        self._engine, self._sandbox, self._take = engine, sandbox, take
+        # Asking a protocol is slow.
+        self._continuing = engine if isinstance(engine, ContinuingEngine) else None
+        self._waiting: list[_Open[Owner]] = []
+        self._later: list[_Open[Owner]] = []
+        self._under_way: Sequence[_Open[Owner]] = ()
+        self._programs = 0
+        self._futures: list[ProgramFuture] = []
+        self._ended: SimpleQueue[tuple[_Open[Owner], ProgramFuture]] = SimpleQueue()
+
+    def ask(self, owner: Owner, requests: Sequence[Request]) -> None:
+        """Begin what can begin at once; ``run`` brings the answers. Programs need a sandbox."""
+        for number, request in enumerate(requests):
+            one = _Open(owner, number, request)
+            if isinstance(request, RunProgram):
+                self._submit(one, request)
+            else:
+                self._waiting.append(one)
+
+    def ask_later(self, owner: Owner, requests: Sequence[Request]) -> None:
+        """Let the model answer requests where others leave room, if it can be left; ``run`` does not wait for them."""
+        if self._continuing is not None and self._continuing.continues:
+            self._later += [_Open(owner, number, request) for number, request in enumerate(requests)]
+
+    def run(self) -> None:
+        """Return when everything has been answered, including what is asked in the meantime, but not for later.
+
+        Lets through what ``take`` raises, and exceptions meant to stop everything.
+        """
+        while self._waiting or self._programs:
+            if self._waiting:
+                asked, self._waiting = self._waiting, []
+                later, self._later = self._later, []
+                self._ask_model(asked, _Shares(len(asked)), later)
+            self._collect(wait=not self._waiting)
+
+    def owner(self, number: int) -> Owner | None:
+        """Return the owner of a request that the model is asked now; called by another thread."""
+        asked = self._under_way
+        return asked[number].owner if number < len(asked) else None
+
+    def close(self) -> None:
+        """Withdraw programs that have not begun to run."""
+        for future in self._futures:
+            future.cancel()
+
+    def _ask_model(
+        self, now: Sequence[_Open[Owner]], shares: _Shares, later: Sequence[_Open[Owner]] = ()
+    ) -> None:
+        """Hand on one answer per request; those for later that have none yet are asked the next time.
+
+        If the engine breaks, the requests without an answer are asked in halves, so that in the end only those at
+        fault fail. Time counts for those that are waited for.
+        """
+        asked = [*now, *later]
+        left = dict(enumerate(asked))
+        due = len(now)
+        self._under_way = asked
+        raised: list[BaseException] = []
+
+        def done(number: int, answer: Answered) -> None:
+            nonlocal due
+            if (one := left.pop(number, None)) is None:
+                return
+            waited_for = number < len(now)
+            due -= waited_for
+            try:
+                seconds = one.spent + (shares.next() if waited_for else 0.0)
+                self._take(one.owner, one.number, _sound(answer), seconds)
+                self._collect(wait=False)
+                if left and self._leaves(due):
+                    raise _EnoughError
+            except BaseException as error:  # not the engine's exception: it must get out unchanged
+                raised.append(error)
+                raise
+            finally:
+                shares.go_on()
+
+        answers: Sequence[Answered] = []
+        failure: Exception | None = None
+        try:
+            answers = self._answers([one.request for one in asked], len(now), done)
+            if len(answers) != len(asked):
+                raise RuntimeError(f"the engine gave {len(answers)} answers to {len(asked)} requests")
+        except STOPPING:
+            raise
+        except Exception as error:
+            failure = error.with_traceback(None)  # otherwise it would hold the memory of its batch
+        if raised and isinstance(raised[0], _EnoughError):
+            spent = shares.so_far
+            again = [
+                one._replace(spent=one.spent + spent) for number, one in left.items() if number < len(now)
+            ]
+            self._waiting = [*again, *self._waiting]
+            self._later = [*(one for number, one in left.items() if number >= len(now)), *self._later]
+            return
+        if raised:
+            raise raised[0]
+        if failure is None or len(asked) == 1:
+            for number in list(left):
+                done(number, answers[number] if failure is None else failure)
+            return
+        rest = list(left.values())
+        half = len(rest) // 2
+        for part in (rest[:half], rest[half:]):
+            if part:
+                self._ask_model(part, shares)
+
+    def _answers(self, requests: Sequence[Request], now: int, done: Done) -> Sequence[Answered]:
+        if now < len(requests) and self._continuing is not None:
+            return self._continuing.answer_first(now, requests, done)
+        return self._engine.answer(requests, done)
+
+    def _leaves(self, due: int) -> bool:
+        """Return whether to leave an engine that has so many requests to answer for which somebody waits."""
+        if self._continuing is None or not self._continuing.continues:
+            return False
+        return not due or AGAIN * len(self._waiting) > due
+
+    def _submit(self, one: _Open[Owner], request: RunProgram) -> None:
+        assert self._sandbox is not None, "programs need a sandbox"
+        try:
+            future = self._sandbox.submit(request)
+        except Exception as error:  # of this program alone, like an exception that its future holds
+            future = Future()
+            future.set_exception(error)
+        self._programs += 1
+        self._futures.append(future)
+        future.add_done_callback(lambda ended: self._ended.put((one, ended)))  # called in any thread
+
+    def _collect(self, *, wait: bool) -> None:
+        """Hand on the answers of the programs that have ended, or, with ``wait``, of all."""
+        while self._programs:
+            try:
+                one, future = self._ended.get(block=wait)
+            except Empty:
+                return
+            self._take_ended(one, future)
+
+    def _take_ended(self, one: _Open[Owner], future: ProgramFuture) -> None:
+        self._programs -= 1
+        answer = _outcome(future)
+        self._take(one.owner, one.number, answer, getattr(answer, "seconds", 0.0))
+
+
+class SharedDispatcher(RequestDispatcher[Owner]):
+    """The same beside others, with an engine that others ask too: it waits for nothing itself.
+
+    ``collect`` asks what waits; the answers come whenever somebody waits for such an engine.
+    """
+
+    def __init__(
+        self,
+        engine: AskedEngine,
+        sandbox: ProgramRunner | None,
+        take: Callable[[Owner, int, Answered, float], None],
+        clock: SharedClock,
+    ) -> None:
+        """``take`` is called as ``RequestDispatcher`` calls it, in the thread that waits or looks."""
+        super().__init__(engine, sandbox, take)
+        self._asked_engine, self._clock = engine, clock
+        self._open = 0
+
+    @property
+    def asks(self) -> bool:
+        """Return whether the model is asked something that it has not answered."""
+        return self._open > 0
+
+    def collect(self, *, seconds: float = 0.0) -> None:
+        """Hand on the answers of programs that have ended, then ask what waits; wait so long for one at most."""
+        if seconds and self._programs:
+            with suppress(Empty):
+                self._take_ended(*self._ended.get(timeout=seconds))
+        self._collect(wait=False)
+        while self._waiting:
+            asked, self._waiting = self._waiting, []
+            self._open += len(asked)
+            done = functools.partial(self._answered, asked, self._clock.begin(len(asked)))
+            self._asked_engine.ask([one.request for one in asked], done)
+
+    def _answered(self, asked: Sequence[_Open[Owner]], begun: float, number: int, answer: Answered) -> None:
+        one = asked[number]
+        self._open -= 1
+        self._take(one.owner, one.number, _sound(answer), self._clock.end(begun))
+
+
+class SharedClock:
+    """Splits the time of all who ask: every moment is divided equally among the requests that are open."""
+
+    def __init__(self) -> None:
+        self._open, self._each, self._last = 0, 0.0, time.perf_counter()
+
+    def begin(self, count: int) -> float:
+        """Take note of requests; return what ``end`` needs to know of each."""
+        self._tick()
+        self._open += count
+        return self._each
+
+    def end(self, begun: float) -> float:
+        """Take note of an answer; return the seconds that it has taken."""
+        self._tick()
+        self._open -= 1
+        return self._each - begun
+
+    def go_on(self) -> None:
+        """Let the clock run again: what has passed since anybody asked or answered was for something else."""
+        self._last = time.perf_counter()
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self._each += (now - self._last) / max(1, self._open)
+        self._last = now
+
+
+class _Shares:
+    """Splits the time of a batch: every moment is divided equally among the requests that are still open."""
+
+    def __init__(self, count: int) -> None:
+        self._open, self._each, self._last = count, 0.0, time.perf_counter()
+
+    def next(self) -> float:
+        """Return the seconds of the request that is answered now; the clock stands still until ``go_on``."""
+        self._each += (time.perf_counter() - self._last) / self._open
+        self._open -= 1
+        return self._each
+
+    @property
+    def so_far(self) -> float:
+        """The seconds of each request that is still open, while the clock stands still."""
+        return self._each
+
+    def go_on(self) -> None:
+        """Let the clock run again."""
+        self._last = time.perf_counter()
+
+
+def _outcome(future: ProgramFuture) -> Answered:
+    """Return what a future that has ended holds; raise exceptions meant to stop everything."""
+    try:
+        return future.result()
+    except STOPPING:
+        raise
+    except CAUGHT as error:
+        return error
+
+
+def _sound(answer: Answered) -> Answered:
+    """Return the answer, or a refusal in place of one that holds a NaN: it must not become a score."""
+    numbers = [getattr(answer, "logprob", None), *(one.logprob for one in getattr(answer, "candidates", ()))]
+    if any(number is not None and math.isnan(number) for number in numbers):
+        return Refusal(
+            "the checkpoint answered with NaN; its weights are broken, or overflow: try --eval-dtype float32"
+        )
+    return answer

@@ -1,0 +1,494 @@
+"""Advances the generators of a batch together.
+
+Their requests are collected and answered in as few calls as there are rounds. Each generator is sent its answers as
+soon as it has all of them, and asks again in the next round.
+
+Each item is journalled when its generator ends, not when its batch ends or pytest reports it: that is what makes
+``-x``, Ctrl-C and crashes cheap. A mistake in one item ends that item alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Protocol, TypeAlias
+
+import pytest
+
+from pytest_touchstone.core.asking import AS_THE_RUN, Asking
+from pytest_touchstone.core.benchmark import Benchmark
+from pytest_touchstone.core.dataset import Example
+from pytest_touchstone.core.errors import BenchmarkError, RequestError, WireError
+from pytest_touchstone.core.grade import NO_ANSWER, scores_of, told_by
+from pytest_touchstone.core.requests import (
+    REQUEST_KINDS,
+    Generate,
+    GenerateAnswer,
+    Refusal,
+    Request,
+    RunProgram,
+    RunProgramAnswer,
+)
+from pytest_touchstone.core.serialize import plain_scores, plain_text, to_plain
+from pytest_touchstone.engines.base import Engine
+from pytest_touchstone.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
+from pytest_touchstone.plugin.item_errors import hint, sentence
+from pytest_touchstone.plugin.kept_requests import journalled
+from pytest_touchstone.plugin.so_far import NOTHING, Asked, BatchSoFar, ItemSoFar, Length, counted
+from pytest_touchstone.plugin.time_limit import TimeLimit, TimeUp
+from pytest_touchstone.results.records import GENERATED, Record, Status
+
+MOST_YIELDS: Final = 1000
+"""A generator that yields this many times is taken to be endless."""
+
+SYNC_EVERY: Final = 1.0
+"""The least number of seconds between two syncs: on a busy disk a sync takes longer than a batch of trivial items."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One item to be run: its node id, its benchmark and example, the checkpoint's name, and the function that starts
+    its generator.
+
+    ``asking`` are the options by which its requests are changed, ``time`` is the time limit of its benchmark.
+    """
+
+    item: str
+    spec: Benchmark
+    example: Example
+    checkpoint: str
+    start: Callable[[], Any]
+    asking: Asking = AS_THE_RUN
+    time: TimeLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of an item: its record, and the exception that it raised, if any."""
+
+    record: Record
+    raised: BaseException | None = None
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job on its way. ``answers`` has the answers to its present requests so far, by number; ``past`` counts its
+    former requests, the first of which has ``length`` characters."""
+
+    job: Job
+    generator: Generator[Any, Any, Any] | None = None
+    yields: int = 0
+    requests: list[Request] = field(default_factory=list)
+    answers: dict[int, Answered] = field(default_factory=dict)
+    single: bool = False
+    exchanges: list[dict[str, Any]] = field(default_factory=list)
+    length: int = 0
+    seconds: float = 0.0
+    truncated: int = 0
+    generated: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(GENERATED, 0))
+    programs: dict[str, int] = field(default_factory=dict)
+    unsandboxed: int = 0
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    failure: BaseException | None = None
+    outcome: Outcome | None = None
+    past: Asked = NOTHING
+    lengths: list[Length] = field(default_factory=list)
+
+    def so_far(self) -> ItemSoFar:
+        """Return the item now; may be called by another thread."""
+        past, lengths = self.past, self.lengths
+        if self.outcome is not None:
+            return ItemSoFar(self.job.item, True, past, past, 1.0, lengths)
+        requests, answers = self.requests, tuple(self.answers)
+        answered = [requests[number] for number in answers if number < len(requests)]
+        share = len(answered) / max(1, len(requests))
+        return ItemSoFar(
+            self.job.item, False, counted(past, requests), counted(past, answered), share, lengths
+        )
+
+    @property
+    def asked(self) -> list[Request]:
+        """Its present requests as the engine gets them; the journal has them as its generator yields them."""
+        return [self.job.asking.request(request) for request in self.requests]
+
+
+ItemState: TypeAlias = _Running
+"""A job on its way, for those who drive batches."""
+
+
+class RunningBatch:
+    """A batch whose generators have been started and have asked their first questions; nothing is answered or
+    journalled yet.
+
+    Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
+    """
+
+    def __init__(self, jobs: Sequence[Job], engine: Engine) -> None:
+        self.running = [_Running(job) for job in jobs]
+        self.asking: RequestDispatcher[_Running] | None = None
+        self.advancing: str | None = None
+        try:
+            for state in self.running:
+                _start(state, engine)
+        except BaseException:
+            self.close()
+            raise
+
+    def so_far(self, growing: Iterable[tuple[int, int]] = ()) -> BatchSoFar:
+        """Return the batch now; may be called by another thread. ``growing``: texts at work, as engines tell it."""
+        asking = self.asking
+        found = [(asking.owner(number), tokens) for number, tokens in growing] if asking is not None else []
+        own = {id(state) for state in self.running}
+        texts = [
+            (state.job.item, tokens) for state, tokens in found if state is not None and id(state) in own
+        ]
+        return BatchSoFar([state.so_far() for state in self.running], texts, self.advancing)
+
+    @property
+    def items(self) -> set[str]:
+        """The items in the batch."""
+        return {state.job.item for state in self.running}
+
+    @property
+    def requests(self) -> list[Request]:
+        """The requests that its generators send the model first."""
+        return [
+            request
+            for state in self.running
+            for request in state.asked
+            if not isinstance(request, RunProgram)
+        ]
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """The outcomes so far, by item; each is in the journal."""
+        return {state.job.item: state.outcome for state in self.running if state.outcome is not None}
+
+    def close(self) -> None:
+        """Close the generators that have not ended; what they raise then no longer matters."""
+        for state in self.running:
+            if state.generator is not None:
+                with suppress(*CAUGHT):
+                    state.generator.close()
+
+
+class Recorder(Protocol):
+    """The receiver of records: the journal."""
+
+    def append(self, record: Record) -> None:
+        """Write a record."""
+
+    def sync(self, *, every: float = 0.0) -> None:
+        """Called when an item or a batch is done."""
+
+
+def run_batch(
+    batch: RunningBatch,
+    engine: Engine,
+    journal: Recorder,
+    sandbox: ProgramRunner | None = None,
+    ahead: RunningBatch | None = None,
+) -> dict[str, Outcome]:
+    """Run the jobs; return every job's outcome by item, all of them in the journal.
+
+    Texts that the batch ``ahead`` asks for are generated where this one leaves room; some of its items may end.
+
+    Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
+    """
+
+    def take(state: _Running, number: int, answer: Answered, seconds: float) -> None:
+        state.answers[number] = answer
+        state.seconds += seconds
+        if _too_late(state):
+            raise TimeUp  # the engine leaves what else it is asked; the rest is asked again
+        if len(state.answers) == len(state.requests):
+            batch.advancing = state.job.item
+            advance(state, engine, journal)
+            batch.advancing = None
+            ask(state)
+
+    def ask(state: _Running) -> None:
+        if state.outcome is not None:
+            journal.sync(every=SYNC_EVERY)
+        elif sandbox is None and fail_for_programs(state, journal):
+            pass
+        elif id(state) in later and all(isinstance(request, Generate) for request in state.requests):
+            asking.ask_later(state, state.asked)
+        else:
+            asking.ask(state, state.asked)
+
+    later = {id(state) for state in _for_later(batch, ahead)}
+    for limit in {state.job.time for state in batch.running}:
+        if limit is not None:
+            limit.begin()
+    asking = batch.asking = RequestDispatcher(engine, sandbox, take)
+    try:
+        for state in batch.running:
+            if state.failure is not None:
+                fail(state, state.failure, journal)
+        while True:
+            for state in batch.running:
+                if state.outcome is None and _too_late(state):
+                    _end_by_time(state, journal)
+                state.answers = {}
+                ask(state)
+            for state in ahead.running if ahead is not None else ():
+                if id(state) in later and state.outcome is None:
+                    ask(state)
+            try:
+                asking.run()
+                break
+            except TimeUp:
+                asking = batch.asking = RequestDispatcher(engine, sandbox, take)
+    finally:
+        batch.asking = batch.advancing = None
+        asking.close()
+        batch.close()
+        journal.sync(every=SYNC_EVERY)
+    return batch.outcomes
+
+
+def _for_later(batch: RunningBatch, ahead: RunningBatch | None) -> list[_Running]:
+    """Return those of the batch ahead whose texts may fill free rows; none beside a benchmark with a time limit."""
+    if ahead is None or any(state.job.time is not None for one in (batch, ahead) for state in one.running):
+        return []
+    return [
+        state
+        for state in ahead.running
+        if state.failure is None and len(state.requests) == 1 and isinstance(state.requests[0], Generate)
+    ]
+
+
+def _too_late(state: _Running) -> bool:
+    return state.job.time is not None and state.job.time.past()
+
+
+def _end_by_time(state: _Running, journal: Recorder) -> None:
+    """Journal an item whose benchmark is past its time limit."""
+    assert state.job.time is not None
+    error = state.job.time.error(state.job.spec.name)
+    _settle(state, journal, "timeout", raised=error, message=str(error))
+
+
+def _start(state: _Running, engine: Engine) -> None:
+    """Run a generator up to its first question; an error is kept until the batch runs."""
+    began = time.perf_counter()
+    try:
+        generator = state.job.start()
+        if not inspect.isgenerator(generator):
+            raise BenchmarkError(
+                f"{_who(state.job)} never yields; a benchmark yields requests and returns scores"
+            )
+        state.generator = generator
+        _take(state, next(generator), engine)
+    except StopIteration:
+        state.failure = BenchmarkError(
+            f"{_who(state.job)} returned before it yielded a request; a score must come from the checkpoint"
+        )
+    except STOPPING:
+        raise
+    except CAUGHT as error:
+        state.failure = error
+    finally:
+        state.seconds += time.perf_counter() - began
+
+
+def advance(state: _Running, engine: Engine, journal: Recorder) -> None:
+    """Send a generator the answers to all its requests, which takes it to its next question or its end."""
+    began = time.perf_counter()
+    assert state.generator is not None
+    answers = [state.answers[number] for number in range(len(state.requests))]
+    state.answers = {}
+    _remember(state, answers)
+    try:
+        trouble = next((answer for answer in answers if isinstance(answer, (Refusal, BaseException))), None)
+        if trouble is not None:
+            reason = trouble.reason if isinstance(trouble, Refusal) else sentence(trouble)
+            yielded = state.generator.throw(RequestError(f"{_who(state.job)}: {reason}"))
+        else:
+            yielded = state.generator.send(answers[0] if state.single else answers)
+        _take(state, yielded, engine)
+    except StopIteration as end:
+        state.seconds += time.perf_counter() - began
+        _finish(state, end.value, journal)
+    except STOPPING:
+        raise
+    except CAUGHT as error:
+        state.seconds += time.perf_counter() - began
+        fail(state, error, journal)
+    else:
+        state.seconds += time.perf_counter() - began
+
+
+def _take(state: _Running, yielded: object, engine: Engine) -> None:
+    """Note what a generator asks. Raises ``BenchmarkError`` when it is no request that it may ask."""
+    state.single = isinstance(yielded, REQUEST_KINDS)
+    asked = [yielded] if state.single else yielded
+    who = _who(state.job)
+    state.yields += 1
+    if state.yields > MOST_YIELDS:
+        raise BenchmarkError(f"{who} yielded {MOST_YIELDS} times without returning scores")
+    if not isinstance(asked, (list, tuple)) or not asked:
+        raise BenchmarkError(
+            f"{who} yielded {_shown(yielded)}; yield a request or a list of requests, at least one"
+        )
+    for request in asked:
+        if not isinstance(request, REQUEST_KINDS):
+            raise BenchmarkError(
+                f"{who} yielded a list with {_shown(request)} in it; only requests can be answered"
+            )
+        _check_plain(request, who)
+        if type(request) not in state.job.spec.asks:
+            named = ", ".join(kind.__name__ for kind in state.job.spec.asks)
+            raise BenchmarkError(
+                f"{who} yielded a {type(request).__name__} but declares asks={named}; add it there"
+            )
+        if not isinstance(request, (*engine.info.serves, RunProgram)):
+            raise BenchmarkError(
+                f"{who} yielded a {type(request).__name__}, which a {engine.info.kind} checkpoint cannot answer"
+            )
+    state.requests = list(asked)
+
+
+def _check_plain(request: Request, who: str) -> None:
+    """Raise ``BenchmarkError`` for a request that holds a list or the like, which could change on its way, or
+    something else where a text belongs."""
+    kind: Any = type(request)
+    for name in _texts(kind):
+        if not isinstance(value := getattr(request, name), str):
+            raise BenchmarkError(
+                f"{who} yielded a {kind.__name__} whose {name} is {_shown(value)}; give text"
+            )
+    try:
+        hash(request)
+    except TypeError as error:
+        raise BenchmarkError(
+            f"{who} yielded a {type(request).__name__} with a part of {error}; use text, numbers and tuples"
+        ) from None
+
+
+@functools.cache
+def _texts(kind: type[Any]) -> tuple[str, ...]:
+    """Return the fields of a kind of request that are texts; annotations are kept as they are written."""
+    return tuple(field.name for field in fields(kind) if field.type == "str")
+
+
+def _remember(state: _Running, answers: Sequence[Answered]) -> None:
+    if not state.exchanges:
+        kind: Any = type(state.requests[0])
+        state.length = len(getattr(state.requests[0], _texts(kind)[0]))
+    for request, answer in zip(state.requests, answers, strict=True):
+        state.truncated += bool(getattr(answer, "truncated", 0))
+        if isinstance(request, Generate) and isinstance(answer, GenerateAnswer):
+            counts = state.generated
+            counts["outputs"] += len(answer.samples)
+            counts["at_limit"] += sum(sample.finish_reason == "length" for sample in answer.samples)
+            counts["empty"] += sum(not sample.text.strip() for sample in answer.samples)
+            counts["chat"] += len(answer.samples) * answer.chat
+            counts["unanswered"] += sum(
+                sample.finish_reason == "length" and not sample.text.strip() for sample in answer.samples
+            )
+            state.lengths += [
+                Length(sample.tokens, sample.finish_reason == "length")
+                for sample in answer.samples[: request.different]
+            ]
+        elif isinstance(answer, RunProgramAnswer):
+            state.programs[answer.outcome] = state.programs.get(answer.outcome, 0) + 1
+            state.unsandboxed += answer.unsandboxed
+            if answer.weak_tests and isinstance(request, RunProgram):
+                state.weak_tests[plain_text(request.task)] = list(answer.weak_tests)
+        said = {"error": sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
+        state.exchanges.append(
+            {"kind": type(request).__name__, "request": journalled(to_plain(request)), "answer": said}
+        )
+    state.past, state.requests = counted(state.past, state.requests), []
+
+
+def _finish(state: _Running, returned: object, journal: Recorder) -> None:
+    try:
+        scores = plain_scores(scores_of(returned), _who(state.job))
+        state.generated["no_answer"] = int(scores.pop(NO_ANSWER, 0))
+        if (wanted := state.job.spec.primary_score) not in scores:
+            named = ", ".join(scores)
+            raise WireError(
+                f"{_who(state.job)} returned {named} but not its primary score {wanted!r}; return that too, "
+                f"or declare another primary"
+            )
+        known = state.job.spec.metrics
+        if known and (unknown := [name for name in scores if name not in known]):
+            raise WireError(
+                f"{_who(state.job)} returned {unknown[0]!r}, which is not among its metrics: {', '.join(known)}"
+            )
+    except WireError as error:
+        fail(state, error, journal)
+    else:
+        told: dict[str, Any] = {"length": state.length}
+        with suppress(Exception):  # a grade of others may raise anything; what it tells changes no score
+            told |= told_by(returned)
+        _settle(state, journal, "scored", scores=scores, told=told)
+
+
+def fail_for_programs(state: _Running, journal: Recorder) -> bool:
+    """Journal an item that asks for programs as an error, where there is no sandbox; return whether it does."""
+    if not any(isinstance(request, RunProgram) for request in state.requests):
+        return False
+    fault = f"{_who(state.job)} yielded a RunProgram, but there is no sandbox to run programs in"
+    fail(state, BenchmarkError(fault), journal)
+    return True
+
+
+def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
+    """Journal an item that ends with an error, or is skipped."""
+    status: Status = "skipped" if isinstance(error, pytest.skip.Exception) else "error"
+    if told := hint(error, state.job.example.row):
+        error.add_note(told)
+    message = "; ".join(filter(None, (sentence(error), plain_text(told))))
+    _settle(state, journal, status, raised=error, message=message)
+
+
+def _settle(
+    state: _Running, journal: Recorder, status: Status, raised: BaseException | None = None, **outcome: Any
+) -> None:
+    """Journal the end of an item; ``outcome`` is its scores, or the message."""
+    record = Record(
+        **identity(state.job.item, state.job.spec, state.job.example, state.job.checkpoint),
+        status=status,
+        **outcome,
+        seconds=round(state.seconds, 6),
+        truncated=state.truncated,
+        **state.generated,
+        programs=dict(state.programs),
+        unsandboxed=state.unsandboxed,
+        weak_tests=dict(state.weak_tests),
+        exchanges=state.exchanges if state.job.asking.samples else [],
+    )
+    journal.append(record)
+    state.outcome = Outcome(record, raised)
+    state.exchanges = []
+
+
+def identity(item: str, spec: Benchmark, example: Example, checkpoint: str) -> dict[str, Any]:
+    """Return the fields of a record that say which item it is about."""
+    cluster = example.row.get(spec.cluster) if spec.cluster else None
+    return {
+        "item": item,
+        "benchmark": spec.name,
+        "example": example.id,
+        "checkpoint": checkpoint,
+        "group": example.group,
+        "cluster": None if cluster is None else plain_text(str(cluster)),
+        "row": example.sha256,
+    }
+
+
+def _who(job: Job) -> str:
+    return f"benchmark {job.spec.name} ({job.example.id})"
+
+
+def _shown(value: object) -> str:
+    plain = isinstance(value, (str, int, float, type(None), list, tuple))
+    return repr(value)[:60] if plain else f"a {type(value).__name__}"

@@ -1,0 +1,254 @@
+"""``--eval-dry-run``: the sizes of a run, its time from a few items that are asked, and its settings; nothing is
+scored or kept."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.requests import Generate, Request
+from pytest_touchstone.core.setting_sources import DEFAULT
+from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.engines.base import MeasuringEngine
+from pytest_touchstone.plugin.batches import batch_key
+from pytest_touchstone.plugin.collection import Collection, checkpoint_of, given_items, given_of, result_of
+from pytest_touchstone.plugin.execution import Execution, Work
+from pytest_touchstone.plugin.item_batches import needs_no_fixture
+from pytest_touchstone.plugin.sizes import question, request_text, spread
+from pytest_touchstone.plugin.watch import Watch
+from pytest_touchstone.plugin.xdist import Quarantine
+from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow
+from pytest_touchstone.reports.time_left import time_left
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.live import Workload, rough_tokens
+from pytest_touchstone.results.usage import peak_bytes
+
+if TYPE_CHECKING:
+    from pytest_touchstone.engines.base import Engine
+    from pytest_touchstone.plugin.options import Settings
+
+TRIED: Final = 4
+"""Items of a batch that is asked for the time it takes."""
+
+STARTED: Final = 16
+"""Items of a benchmark whose requests are counted."""
+
+LOOKED_AT: Final = 64
+"""Items that are looked at together for those that are too long."""
+
+SECONDS: Final = 20.0
+"""The most that looking for them may take, for all benchmarks."""
+
+
+def dry_run(
+    items: Sequence[pytest.Item],
+    collection: Collection,
+    settings: Settings,
+    size: int,
+    engine: Callable[[CheckpointInfo], Engine],
+) -> DryRun:
+    """Return what a run of the items would ask; a few of them are asked, but of no served model."""
+    with tempfile.TemporaryDirectory(prefix="touchstone-") as folder:
+        work = Work(
+            items=items,
+            size=size,
+            in_order=False,
+            by_kind=settings.batch_items is None,
+            journal=Journal(Path(folder), "dry"),
+            quarantine=Quarantine(Path(folder) / "quarantine"),
+            engine=engine,
+            note_usage=lambda _: None,
+            sandbox=collection.sandbox,
+            settings=settings.model,
+        )
+        whole = Execution(work)
+        load, _ = whole.workload()
+        infos = {(info := checkpoint_of(item)).name: info for item in items}
+        rows = tuple(_rows(items, whole, settings, engine))
+        local = [item for item in items if not checkpoint_of(item).served]
+        tried = _tried(local, work, load, Path(folder)) if local else None
+    left_out = tuple(dict.fromkeys(collection.deselected))
+    return DryRun(rows, tried, left_out, settings_rows(settings), _notes(infos.values()))
+
+
+def _rows(
+    items: Sequence[pytest.Item],
+    execution: Execution,
+    settings: Settings,
+    engine: Callable[[CheckpointInfo], Engine],
+) -> list[DryRunRow]:
+    """Return a row for each benchmark and checkpoint."""
+    members: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item, given in given_items(items):
+        members.setdefault((checkpoint_of(item).name, result_of(item, given)), []).append(item)
+    rows = [_row(*key, some, execution, settings) for key, some in members.items()]
+    until = time.monotonic() + SECONDS
+    return [
+        _measured(row, some, execution, _measure(checkpoint_of(some[0]), settings, engine), until)
+        for row, some in zip(rows, members.values(), strict=True)
+    ]
+
+
+def _measured(
+    row: DryRunRow,
+    items: Sequence[pytest.Item],
+    execution: Execution,
+    measure: Callable[[Sequence[Request]], list[int]] | None,
+    until: float,
+) -> DryRunRow:
+    """Return the row with the items that are too long, as far as there is time to look."""
+    info = checkpoint_of(items[0])
+    if row.requests is None or measure is None:
+        return row
+    found: list[str] = []
+    looked = 0
+    for first in range(0, len(items), LOOKED_AT):
+        if time.monotonic() > until:
+            break
+        some = [
+            (item, longest)
+            for item in items[first : first + LOOKED_AT]
+            if (longest := _longest(item, execution))
+        ]
+        try:
+            found += [_example(some[number][0]) for number in measure([longest for _, longest in some])]
+        except HarnessError:  # a tokenizer that cannot be had here
+            return row
+        looked += len(items[first : first + LOOKED_AT])
+    limit, cut = (info.served["limit"], info.served["cut"]) if info.served else (None, True)
+    return replace(row, looked_at=looked, too_long=tuple(found), takes=limit or info.seq_len, cut=cut)
+
+
+def _measure(
+    info: CheckpointInfo, settings: Settings, engine: Callable[[CheckpointInfo], Engine]
+) -> Callable[[Sequence[Request]], list[int]] | None:
+    """Return what tells the requests that a checkpoint finds too long; None where nothing does."""
+    if info.served:
+        from pytest_touchstone.engines.http.factory import planner_of
+
+        try:
+            return planner_of(info, settings.model).too_long
+        except HarnessError:
+            return None
+    opened = engine(info)
+    return opened.too_long if isinstance(opened, MeasuringEngine) else None
+
+
+def _longest(item: pytest.Item, execution: Execution) -> Request | None:
+    """Return the longest request of an item's first question."""
+    start, given = execution.starting(item), given_of(item)
+    asked = (
+        []
+        if start is None or given is None
+        else [given.loaded.asking.request(one) for one in question(start)]
+    )
+    return max(asked, key=lambda one: len(request_text(one)), default=None)
+
+
+def _example(item: pytest.Item) -> str:
+    given = given_of(item)
+    assert given is not None
+    return given.example.id
+
+
+def _row(
+    checkpoint: str, benchmark: str, items: Sequence[pytest.Item], execution: Execution, settings: Settings
+) -> DryRunRow:
+    given = given_of(items[0])
+    assert given is not None
+    row = DryRunRow(
+        checkpoint=checkpoint, benchmark=benchmark, items=len(items), shots=given.loaded.shots.count
+    )
+    starts = [start for item in spread(items, STARTED) if (start := execution.starting(item)) is not None]
+    asked = [[given.loaded.asking.request(one) for one in question(start)] for start in starts]
+    asked = [one for one in asked if one]
+    if not asked:
+        return row
+    share = len(items) / len(asked)
+    requests = [one for some in asked for one in some]
+    info = checkpoint_of(items[0])
+    prompt, new, cost, exact = _tokens(requests, info, settings)
+    return replace(
+        row,
+        requests=round(len(requests) * share),
+        prompt_tokens=round(prompt * share),
+        new_tokens=round(new * share),
+        cost=None if cost is None else cost * share,
+        exact=exact and len(asked) == len(items),
+    )
+
+
+def _tokens(
+    requests: Sequence[Request], info: CheckpointInfo, settings: Settings
+) -> tuple[int, int, float | None, bool]:
+    """Return prompt tokens, new tokens at most, the cost where there is a price, and whether they are counted."""
+    if info.served:
+        from pytest_touchstone.engines.http.costs import estimate
+        from pytest_touchstone.engines.http.factory import planner_of
+
+        try:
+            found = estimate(requests, planner_of(info, settings.model), settings.model.price)
+            return found.prompt_tokens, found.new_tokens, found.cost, found.exact
+        except HarnessError:
+            pass  # its tokenizer cannot be had here: tokens are guessed
+    prompt = sum(rough_tokens(request_text(one)) for one in requests)
+    limit = settings.model.max_new_tokens
+    new = sum(
+        one.different * (limit or max(one.max_new_tokens, one.turns_max_new_tokens or 0))
+        for one in requests
+        if isinstance(one, Generate)
+    )
+    return prompt, new, None, False
+
+
+def _tried(items: Sequence[pytest.Item], work: Work, load: Workload, folder: Path) -> DryRunTime | None:
+    """Ask a batch of scores, and one of texts, of each checkpoint; return the time that the rest would take."""
+    chosen = list(_to_try(items))
+    if not chosen:
+        return None
+    watch = Watch(folder, "dry")
+    execution = Execution(replace(work, items=chosen, size=TRIED, by_kind=False, watch=watch))
+    whole = Execution(work).workload()
+    watch.plan(*whole)
+    try:
+        for item in chosen:
+            execution.call(item)
+        state = watch.state
+    finally:
+        execution.close()
+    if state is None:
+        return None
+    return DryRunTime(time_left(load, [state]), len(chosen), peak_bytes())
+
+
+def _to_try(items: Sequence[pytest.Item]) -> list[pytest.Function]:
+    """Return the items that are asked: those of the shortest part of each kind, for each checkpoint."""
+    parts: dict[tuple[str, bool], dict[str, list[pytest.Function]]] = {}
+    for item, given in given_items(items):
+        if isinstance(item, pytest.Function) and needs_no_fixture(item):
+            key = (checkpoint_of(item).name, Generate in given.loaded.spec.asks)
+            parts.setdefault(key, {}).setdefault(batch_key(item.nodeid), []).append(item)
+    return [item for some in parts.values() for item in min(some.values(), key=len)[:TRIED]]
+
+
+def settings_rows(settings: Settings) -> tuple[SettingRow, ...]:
+    """Return every setting with its value and its origin."""
+    recorded: dict[str, Any] = settings.recorded()
+    return tuple(
+        SettingRow(row.flag, recorded[name], settings.origins.get(name, DEFAULT))
+        for name, row in settings_table().items()
+        if row.option
+    )
+
+
+def _notes(infos: Iterable[CheckpointInfo]) -> tuple[str, ...]:
+    """Return what served models cannot answer."""
+    return tuple(f"{info.name}: {why}" for info in infos if (why := (info.served or {}).get("lacks")))

@@ -1,0 +1,472 @@
+"""Runs benchmark items.
+
+The first item of a batch that pytest calls advances the whole batch; the others find their outcomes ready. While a
+batch computes, the engine prepares the requests of the next one, and continues its texts where rows are free.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_touchstone.core.asking import Asking
+from pytest_touchstone.core.benchmark import Benchmark, generator_function
+from pytest_touchstone.core.errors import RequestError, ServerError
+from pytest_touchstone.core.resources import shipped_evals
+from pytest_touchstone.core.serialize import to_plain
+from pytest_touchstone.engines.base import CheckingEngine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.plugin.asked_once import SharedRows
+from pytest_touchstone.plugin.beside import BesideBatch, Lanes, LaneTools
+from pytest_touchstone.plugin.collection import (
+    OWN_ARGUMENTS,
+    Given,
+    argument_names,
+    checkpoint_of,
+    given_of,
+    result_of,
+    reusable,
+)
+from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedClock
+from pytest_touchstone.plugin.driver import SYNC_EVERY, Job, Outcome, RunningBatch, identity, run_batch
+from pytest_touchstone.plugin.item_batches import (
+    alike,
+    batches_of,
+    needs_no_fixture,
+    runs_alone,
+    stands_alone,
+)
+from pytest_touchstone.plugin.sizes import PartOf, workload_of
+from pytest_touchstone.plugin.time_limit import TimeLimit
+from pytest_touchstone.plugin.unreported import Ended, Unreported
+from pytest_touchstone.plugin.watch import Watch
+from pytest_touchstone.plugin.xdist import Quarantine
+from pytest_touchstone.results.in_flight import InFlight, Item, Kills
+from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.live import Workload
+from pytest_touchstone.results.records import Record, Status
+from pytest_touchstone.results.reuse import Reuse
+from pytest_touchstone.results.usage import Usage, UsageMeter
+
+if TYPE_CHECKING:
+    from pytest_touchstone.checkpoints import CheckpointInfo
+    from pytest_touchstone.engines.base import Engine, SharedEngine
+    from pytest_touchstone.plugin.sequential import Sequential
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The items that a process answers, and the tools for it.
+
+    With ``in_order`` the batches come one after the other; a worker cannot know which it gets next. With ``by_kind``
+    batches of items that ask for texts are larger than ``size``, which xdist's controller could not know of.
+
+    ``engine`` loads a checkpoint, ``beside`` one that is asked beside others where there are replicas;
+    ``note_usage`` is told now and then what this process's answers have cost.
+    ``sequential`` knows which items are no longer needed, ``reuse`` what earlier runs have scored. ``in_flight`` says
+    what is computed, in case this process is killed. ``watch`` reports how far the process is, for which the
+    ``settings`` of engines are needed.
+    """
+
+    items: Sequence[pytest.Item]
+    size: int
+    in_order: bool
+    by_kind: bool
+    journal: Journal
+    quarantine: Quarantine
+    engine: Callable[[CheckpointInfo], Engine]
+    note_usage: Callable[[Sequence[Usage]], None]
+    beside: Callable[[CheckpointInfo], SharedEngine | None] | None = None
+    sandbox: ProgramRunner | None = None
+    sequential: Sequential | None = None
+    reuse: Reuse | None = None
+    in_flight: InFlight | None = None
+    watch: Watch | None = None
+    settings: ModelSettings = field(default_factory=ModelSettings)
+
+
+class Execution:
+    """The batches of this process and the outcomes that are yet to be reported."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._journal = work.journal
+        self._meter = UsageMeter(work.journal.who, work.note_usage)
+        self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
+        self._specs: dict[str, Benchmark] = {}
+        self._ahead: dict[str, RunningBatch] = {}
+        self._outcomes = Unreported()
+        self._settled: set[str] = set()
+        self._ended: set[int] = set()
+        self._limits: dict[tuple[str, str], TimeLimit] = {}
+        self._batch_of: dict[pytest.Item, list[pytest.Item]] = {}
+        self._leader_after: dict[int, pytest.Item] = {}
+        self._asked: tuple[Engine, str] | None = None
+        self._shared = SharedRows(work.items)
+        self._kills = Kills(work.reuse) if work.reuse is not None and work.in_flight is not None else None
+        self._lanes: Lanes | None = None
+        self._plan(work.items)
+
+    def _plan(self, items: Sequence[pytest.Item]) -> None:
+        before: dict[str | None, list[pytest.Item]] = {}
+        last: str | None = None
+        for indices in batches_of(items, self._work.size, by_kind=self._work.by_kind):
+            batch = [items[index] for index in indices]
+            self._batch_of |= dict.fromkeys(batch, batch)
+            leader = batch[0]
+            # Batches of checkpoints that share a model alternate: after a batch comes the next one of the
+            # same checkpoint, and between them fixtures that know the checkpoint are made anew.
+            whose = checkpoint_of(leader).name if given_of(leader) is not None else None
+            if whose == last or needs_no_fixture(leader):
+                self._leader_after[id(before.get(whose))] = leader
+            before[whose], last = batch, whose
+        if self._work.beside is not None and self._work.sequential is None and self._work.in_order:
+            batches = {id(one): one for one in self._batch_of.values() if not checkpoint_of(one[0]).served}
+            self._lanes = Lanes(
+                batches.values(),
+                LaneTools(
+                    open=self._work.beside,
+                    start=self._start_beside,
+                    ended=self._ended_beside,
+                    loading=self._loading,
+                    answering=self._answering,
+                ),
+            )
+
+    def call(self, item: pytest.Function) -> Ended:
+        """Return the end of an item, computed now together with its batch, unless another item or an earlier run
+        has done so."""
+        whole = self._batch_of[item]
+        ended = self._outcomes.has(id(whole), item.nodeid)
+        if not ended and (reused := self._reused(item)) is not None:
+            return reused
+        if not ended:
+            sequential = self._work.sequential
+            if sequential is not None and (reason := sequential.not_needed(item.nodeid)) is not None:
+                pytest.skip(reason)
+            if self._kills is not None and (why := self._kills.given_up(_key(item))) is not None:
+                raise RequestError(why)
+            info = checkpoint_of(item)
+            watch = self._work.watch
+            if watch is not None and not watch.planned:
+                watch.plan(*self.workload())
+            if self._asked is not None and self._asked[1] != info.name:
+                self.check()
+            if self._lanes is not None:
+                if self._lanes.finish(item, whole):
+                    return self._outcomes.take(id(whole), item.nodeid)
+                self._lanes.keep(info.name)
+            with self._loading(info.name):
+                engine = self._work.engine(info)
+            self._asked = engine, info.name
+            batch = self._started(item, engine)
+            try:
+                self._start_next(item, batch, engine)
+            except BaseException:  # an interrupt: the batch will not run
+                batch.close()
+                raise
+            begin = functools.partial(self._meter.begin, engine, info.name)
+            try:
+                ahead = self._ahead.get(info.name) if self._work.sequential is None else None
+                self._begin(info, batch, ahead)
+                with self._answering(batch, engine):
+                    once = self._shared.engine(engine, info.name, whole)
+                    run_batch(batch, once, _Recorder(self._journal, begin), self._work.sandbox, ahead)
+            finally:
+                if self._work.in_flight is not None:
+                    self._work.in_flight.end()
+                self._outcomes.add(id(whole), outcomes := batch.outcomes)
+                self._settle_all(outcomes, whole)
+            self._meter.count(engine, info.name, to_plain(engine.usage))
+        elif self._lanes is not None:
+            self._lanes.look()
+        return self._outcomes.take(id(whole), item.nodeid)
+
+    def _loading(self, checkpoint: str) -> AbstractContextManager[None]:
+        watch = self._work.watch
+        return watch.loading(checkpoint) if watch is not None else nullcontext()
+
+    def _answering(self, batch: RunningBatch, engine: Engine) -> AbstractContextManager[None]:
+        watch = self._work.watch
+        return watch.answering(batch, engine, engine.info.name) if watch is not None else nullcontext()
+
+    def _start_beside(
+        self, items: Sequence[pytest.Item], engine: SharedEngine, clock: SharedClock
+    ) -> BesideBatch | None:
+        """Return a batch of those items that may run at any time and have not run yet."""
+        members = [
+            item for item in items if isinstance(item, pytest.Function) and self._may_run_any_time(item)
+        ]
+        if not members:
+            return None
+        name = engine.info.name
+        recorder = _Recorder(self._journal, functools.partial(self._meter.begin, engine, name), self._settled)
+        batch = RunningBatch([self._job(item, item) for item in members], engine)
+        return BesideBatch(
+            batch,
+            self._shared.beside(engine, name, members),
+            recorder,
+            self._work.sandbox,
+            clock=clock,
+            whole=items,
+        )
+
+    def _may_run_any_time(self, item: pytest.Function) -> bool:
+        given = given_of(item)
+        if given is None or not stands_alone(item) or given.loaded.asking.seconds is not None:
+            return False
+        if self._has_ended(item) or self._known(item) or self._is_alone(item):
+            return False
+        return not runs_alone(item)
+
+    def _ended_beside(self, batch: BesideBatch, engine: SharedEngine) -> None:
+        outcomes = batch.batch.outcomes
+        settled = self._settled
+        self._outcomes.add(
+            id(batch.whole),
+            {item: one for item, one in outcomes.items() if item not in settled} if settled else outcomes,
+        )
+        self._settle_all(outcomes, batch.whole)
+        self._journal.sync(every=SYNC_EVERY)
+        self._meter.count(engine, engine.info.name, to_plain(engine.usage))
+        if self._work.watch is not None:
+            self._work.watch.ended(batch.batch)
+
+    def _settle_all(self, outcomes: Mapping[str, Outcome], batch: Sequence[pytest.Item]) -> None:
+        """Note that items of a batch have ended; of a whole batch the batch alone: a run has very many items."""
+        if len(outcomes) == len(batch):
+            self._ended.add(id(batch))
+        else:
+            self._settled.update(outcomes)
+
+    def _has_ended(self, item: pytest.Item) -> bool:
+        return item.nodeid in self._settled or id(self._batch_of.get(item)) in self._ended
+
+    def _begin(self, info: CheckpointInfo, batch: RunningBatch, ahead: RunningBatch | None) -> None:
+        """Write down what this process computes itself: what others compute does not kill it."""
+        if self._work.in_flight is not None and not info.served and self._work.settings.engine is None:
+            running = [*batch.running, *(ahead.running if ahead is not None else ())]
+            jobs = [one.job for one in running]
+            self._work.in_flight.begin(Item(info.name, job.spec.name, job.example.id) for job in jobs)
+
+    def check(self) -> None:
+        """Let the engine that was asked last check that it answers as at the beginning, where it can."""
+        if self._asked is None:
+            return
+        (engine, name), self._asked = self._asked, None
+        if isinstance(engine, CheckingEngine):
+            with suppress(ServerError):  # the items that it has not answered are lost, and say so
+                engine.check()
+            self._meter.count(engine, name, to_plain(engine.usage))
+
+    def sync(self) -> None:
+        """Put the records on disk, and write down what this process's answers have cost so far."""
+        self._journal.sync()
+        self._meter.note()
+
+    def settle(self, item: pytest.Item, status: Status, message: str) -> None:
+        """Journal an item that never ran: it was skipped by a mark, or its fixtures failed."""
+        given = given_of(item)
+        if given is None or self._has_ended(item):
+            return
+        self._settled.add(item.nodeid)
+        who = identity(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name)
+        self._journal.append(Record(**who, status=status, message=message))
+        if self._work.watch is not None:
+            self._work.watch.settled(item.nodeid)
+
+    def close(self) -> None:
+        """Close generators that were started for a batch that never ran, and end the watch."""
+        for batch in self._ahead.values():
+            batch.close()
+        self._ahead.clear()
+        if self._lanes is not None:
+            self._lanes.close()
+        self._batch_of.clear()
+        if self._work.in_flight is not None:
+            self._work.in_flight.close()
+        if self._work.watch is not None:
+            self._work.watch.close()
+
+    def _reused(self, item: pytest.Function) -> Ended | None:
+        """Return the end that an earlier run had, now also in this run's journal; None where there is none."""
+        if not self._known(item):
+            return None
+        given = given_of(item)
+        assert given is not None
+        assert self._work.reuse is not None
+        example = given.example
+        record = self._work.reuse.find(
+            item.nodeid, checkpoint_of(item).name, given.loaded.spec.name, example.id, example.sha256
+        )
+        if record is None:
+            return None
+        self._journal.append(record)
+        self._journal.sync(every=SYNC_EVERY)
+        self._settled.add(item.nodeid)
+        return Ended(record.scores)
+
+    @property
+    def damaged(self) -> list[str]:
+        """The records of earlier runs that were not believed, each with its place."""
+        return [] if self._work.reuse is None else self._work.reuse.damaged
+
+    def workload(self) -> tuple[Workload, PartOf]:
+        """Return the sizes of what no earlier run has scored, and the number of each item's part."""
+        fresh: list[pytest.Item] = []
+        known: set[str] = set()
+        for item in self._work.items:
+            if self._known(item):
+                known.add(item.nodeid)
+            else:
+                fresh.append(item)
+        batches = {id(batch): batch for batch in self._batch_of.values()}
+        return workload_of(fresh, batches.values(), self.starting, self._work.settings, known)
+
+    def starting(self, item: pytest.Item) -> Callable[[], Any] | None:
+        """Return a function that starts an item's generator only to see its size.
+
+        None but for the shipped benchmarks, which have no effects: other people's functions are started once per item.
+        """
+        given = given_of(item)
+        if given is None or given.loaded.spec.folder.resolve() != shipped_evals().resolve():
+            return None
+        if not isinstance(item, pytest.Function) or not needs_no_fixture(item):
+            return None
+        return self._job(item, item).start
+
+    def _known(self, item: pytest.Item) -> bool:
+        """Return whether an earlier run has scored the item."""
+        if self._work.reuse is None or self._work.reuse.empty:
+            return False
+        given = given_of(item)
+        if given is None or not reusable(item):
+            return False
+        return self._work.reuse.has(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
+
+    def _started(self, item: pytest.Function, engine: Engine) -> RunningBatch:
+        """Return the batch of an item with its generators started, now or ahead of time."""
+        ahead = self._ahead.pop(checkpoint_of(item).name, None)
+        if ahead is not None:
+            if item.nodeid in ahead.items and not ahead.items & self._settled:
+                return ahead
+            ahead.close()
+        batch = RunningBatch([self._job(member, item) for member in self._members(item)], engine)
+        self._shared.engine(engine, checkpoint_of(item).name, self._batch_of[item]).prepare(batch.requests)
+        return batch
+
+    def _start_next(self, item: pytest.Function, batch: RunningBatch, engine: Engine) -> None:
+        """Start the generators of the batch after the item's, if the two share all fixtures.
+
+        The engine can then prepare that batch's requests while it computes.
+        """
+        leader = self._leader_after.get(id(self._batch_of[item]))
+        if not self._work.in_order or not isinstance(leader, pytest.Function) or self._lanes is not None:
+            return
+        if self._is_alone(item) or self._is_alone(leader):
+            return
+        mine = batch.items
+        if self._work.sequential is not None and any(
+            one.nodeid not in mine and not self._has_ended(one) for one in self._batch_of[item]
+        ):
+            return  # the rest of this batch comes next, if it is needed
+        same = leader.parent is item.parent and leader.originalname == item.originalname
+        if (same or stands_alone(leader)) and alike(leader, item):
+            members = [one for one in self._members(leader) if not self._known(one)]
+            if members:
+                ahead = RunningBatch([self._job(one, item) for one in members], engine)
+                name = checkpoint_of(item).name
+                self._ahead[name] = ahead
+                self._shared.engine(engine, name, members).prepare(ahead.requests)
+
+    def _members(self, leader: pytest.Function) -> list[pytest.Function]:
+        """Return the batch's items that can run under the leader's fixtures and have not run yet, the leader first."""
+        quarantined = self._work.quarantine.items()
+        if leader.nodeid in quarantined or self._is_alone(leader):
+            return [leader]
+        sequential, members = self._work.sequential, [leader]
+        for item in self._batch_of.get(leader, ()):
+            if item is leader or not isinstance(item, pytest.Function):
+                continue
+            fresh = not self._has_ended(item) and item.nodeid not in quarantined
+            if self._lanes is not None and self._lanes.runs(item.nodeid):
+                continue
+            apart = sequential is not None and not sequential.together(leader.nodeid, item.nodeid)
+            if fresh and not apart and alike(item, leader) and not self._known(item):
+                members.append(item)
+        return [leader, *(item for item in members[1:] if not self._is_alone(item))]
+
+    def _is_alone(self, item: pytest.Item) -> bool:
+        """Return whether earlier runs were killed with the item in flight, so that it is computed alone."""
+        return self._kills is not None and self._kills.alone(_key(item))
+
+    def _job(self, item: pytest.Function, leader: pytest.Function) -> Job:
+        given = given_of(item)
+        assert given is not None
+        wanted = {
+            name: OWN_ARGUMENTS[name](given)
+            if name in OWN_ARGUMENTS
+            else leader.funcargs[name]
+            if name in leader.funcargs
+            else item.callspec.params[name]
+            for name in argument_names(item)
+        }
+        start = functools.partial(self._function(item), **wanted)
+        name, asking = checkpoint_of(item).name, given.loaded.asking
+        spec = self._spec(item, given)
+        return Job(
+            item.nodeid, spec, given.example, name, start, asking, self._limit(name, spec.name, asking)
+        )
+
+    def _limit(self, checkpoint: str, benchmark: str, asking: Asking) -> TimeLimit | None:
+        """Return the time limit of a benchmark for a checkpoint, the same for all of its items; None without one."""
+        if asking.seconds is None:
+            return None
+        return self._limits.setdefault((checkpoint, benchmark), TimeLimit(asking.seconds))
+
+    def _spec(self, item: pytest.Item, given: Given) -> Benchmark:
+        """Return the benchmark of an item, under the name of the result that it belongs to."""
+        name = result_of(item, given)
+        if name == given.loaded.spec.name:
+            return given.loaded.spec
+        if (found := self._specs.get(name)) is None:
+            found = self._specs[name] = replace(given.loaded.spec, name=name)
+        return found
+
+    def _function(self, item: pytest.Function) -> Callable[..., Any]:
+        """Return the generator function of an item; ``item.function`` is slow, and the same for very many items."""
+        key = (item.parent, item.originalname)
+        if (found := self._functions.get(key)) is None:
+            found = self._functions[key] = generator_function(item.function)
+        return found
+
+
+def _key(item: pytest.Item) -> Item:
+    given = given_of(item)
+    assert given is not None
+    return Item(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
+
+
+class _Recorder:
+    """The journal, which also reports when items are scored."""
+
+    def __init__(
+        self, journal: Journal, scored: Callable[[], None], settled: Container[str] = frozenset()
+    ) -> None:
+        """Items that are ``settled`` meanwhile, by a mark or a hook, have their record."""
+        self._journal, self._scored, self._settled = journal, scored, settled
+
+    def append(self, record: Record) -> None:
+        if record.item in self._settled:
+            return
+        self._journal.append(record)
+        if record.status == "scored":
+            self._scored()
+
+    def sync(self, *, every: float = 0.0) -> None:
+        self._journal.sync(every=every)

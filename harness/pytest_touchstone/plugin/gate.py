@@ -1,0 +1,273 @@
+"""The gate in a run of pytest: its options, what is checked before anything is asked, and the judging at the end.
+
+    --gate                    the exit code depends on the verdicts
+    --eval-gate-mode MODE     so too, by a mode: plain or strict
+    --baseline WHAT           what the run is compared with; without --gate verdicts are only shown
+    --eval-gate-config FILE   margins, floors and the rest; by default pyproject.toml
+    --gate-plan               nothing is asked: what such a gate could decide is shown
+
+Only the controlling process has a gate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from pytest_touchstone.compare.baseline_source import open_source
+from pytest_touchstone.compare.baselines import ITEMS, BaselineSource
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.gate.config import GateConfig, check_names, read_gate_config
+from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
+from pytest_touchstone.compare.gate.result import GateResult, gate_json
+from pytest_touchstone.compare.gate.validate import check_plan, declared_composites
+from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, Series
+from pytest_touchstone.core.conditions import condition_names
+from pytest_touchstone.core.errors import GateError, HarnessError
+from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.plugin import project_file
+from pytest_touchstone.plugin.options import Settings
+from pytest_touchstone.plugin.sequential import read_schedules
+from pytest_touchstone.reports.gate import decision_text
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult
+from pytest_touchstone.results.summary import Collected, Declaration, Summary, wholes
+
+if TYPE_CHECKING:
+    from pytest_touchstone.compare.plan import Plan
+
+FINE: Final = (ExitCode.OK, ExitCode.FAILED)
+"""pytest's exit codes of sessions that ran to their end."""
+
+ALONE: Final = ("gate_sequential", "gate_config", "gate_metric", "baseline_allow")
+"""Settings that need a gate or a baseline."""
+
+
+class GateSession:
+    """The gate of a run; ``plan`` is None where nobody asked for one."""
+
+    def __init__(self, config: pytest.Config, settings: Settings, output: Path) -> None:
+        self._output = output
+        self._folder = config.invocation_params.dir
+        self._root = config.rootpath
+        self._exit_code = ExitCode.OK
+        self._asked = bool(settings.checkpoint)
+        self._only_plans = settings.gate_plan or settings.dry_run
+        self._planned: tuple[Plan, int] | None = None
+        self._checkpoints: list[str] = []
+        self.published: list[StoredResult] = []  # of somebody's file that is named as the baseline
+        try:
+            self.plan = _plan(config, settings)
+            if self.plan is not None:
+                source = self.source()
+                self.published = [one for one in source.saved if one.published and source.kind == "run"]
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from None
+        except OSError as error:
+            raise pytest.UsageError(f"--baseline: cannot read {error.filename}: {error.strerror}") from None
+
+    def source(self) -> BaselineSource:
+        """The source of the baselines, as it stands now."""
+        assert self.plan is not None
+        return open_source(self.plan.baseline, self._output, folder=self._folder)
+
+    def check(
+        self, items: Sequence[Collected], declared: Mapping[str, Declaration], checkpoints: Iterable[str]
+    ) -> None:
+        """Check the plan against what was collected; raise ``pytest.UsageError``.
+
+        ``checkpoints`` are all of the run, including those that no item asks.
+        """
+        self._checkpoints = list(checkpoints) if self._asked else []
+        if self.plan is None:
+            return
+        files = {self._root / item.item.partition("::")[0] for item in items}
+        try:
+            saved = open_source("best", self._output, folder=self._folder).saved
+            check_plan(self.plan, declared, saved, files)
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def make_plan(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> None:
+        """Find what the gate could decide about these items, to be shown at the end; raise ``pytest.UsageError``."""
+        from pytest_touchstone.compare.plan import make_plan, targets_of_run
+
+        assert self.plan is not None
+        self.check(items, declared, ())
+        counts = Counter((item.checkpoint, item.benchmark) for item in items)
+        sizes: dict[str, int] = {}
+        for (_, benchmark), n in counts.items():
+            sizes[benchmark] = max(n, sizes.get(benchmark, 0))
+        try:
+            source, known = self.source(), open_source("best", self._output, folder=self._folder)
+            asked = replace(self.plan, composites=tuple(declared_composites(declared)))
+            plan = make_plan(targets_of_run(declared, sizes, asked), source, known, asked)
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from None
+        self._planned = plan, len({item.checkpoint for item in items})
+
+    def show_plan(self, reporter: pytest.TerminalReporter) -> None:
+        """Write the plan that was made, if any."""
+        if self._planned is not None:
+            from pytest_touchstone.reports.plan import render
+
+            plan, checkpoints = self._planned
+            width, color = reporter.config.get_terminal_writer().fullwidth, reporter.hasmarkup
+            reporter.write_sep("=", "plan of the gate")
+            reporter.write_line(render(plan, width=width, color=color, checkpoints=checkpoints))
+
+    def judge(
+        self,
+        summary: Summary,
+        results: Iterable[tuple[StoredResult, ItemScores]],
+        *,
+        fault: str | None = None,
+        status: int | pytest.ExitCode = 0,
+    ) -> Summary:
+        """Return the summary with what the gate found, and the exit code with which the run then ends.
+
+        ``fault`` is what speaks against the run besides the results, ``status`` its exit code without a gate.
+        """
+        if self.plan is None:
+            return summary
+        gate = self._decide([Entry(*one) for one in results], summary)
+        silent = [
+            name for name in self._checkpoints if name not in {one.checkpoint for one in summary.results}
+        ]
+        if gate.fault is None and silent:
+            gate = replace(gate, fault=f"no benchmark of this run could be asked of {', '.join(silent)}")
+        if fault is not None and gate.fault is None:
+            gate = replace(gate, fault=fault)
+        self._exit_code = gate.exit_code
+        # Another code than the gate's, for example 2 where the run was stopped by hand.
+        code = int(self.exit_code(status)) if gate.exit_code else None
+        return replace(summary, gate=gate_json(gate, decision_text(gate, code), code))
+
+    def watch(
+        self,
+        directory: RunDirectory,
+        courses: Mapping[Series, InterimSchedule],
+        declarations: Mapping[str, Declaration],
+    ) -> SequentialMonitor:
+        """A function that follows the run's journal and says which items are no longer needed."""
+        assert self.plan is not None
+        return SequentialMonitor(directory, courses, declarations, self.source(), self.plan)
+
+    def _early(self, summary: Summary) -> dict[Series, Early]:
+        """Return the verdicts that an interim analysis settled, from the run's own notes and journal."""
+        assert self.plan is not None
+        if not self.plan.sequential:
+            return {}
+        directory = RunDirectory(Path(summary.directory))
+        declared = {one.name: one for one in summary.declarations}
+        return self.watch(directory, read_schedules(directory.path), declared).early()
+
+    def _decide(self, entries: Sequence[Entry], summary: Summary) -> GateResult:
+        assert self.plan is not None
+        gate = decided(self.plan, entries, summary, self.source, lambda: self._early(summary))
+        return (
+            _with_asked(gate, summary) if self.plan.sequential and not (gate.fault or gate.mistake) else gate
+        )
+
+    def nothing_ran(self, session: pytest.Session) -> str | None:
+        """Return why a session that has no benchmark in it passes no gate; note the exit code.
+
+        None where nobody asked for a gate, and where pytest itself says why the session has failed.
+        """
+        if (
+            self.plan is None
+            or self.plan.mode is None
+            or session.config.option.collectonly
+            or self._only_plans
+        ):
+            return None
+        if session.exitstatus not in (*FINE, ExitCode.NOTHING):
+            return None
+        self._exit_code = ExitCode.NOT_VALID
+        code = int(self.exit_code(session.exitstatus))
+        return f"gate not valid (exit code {code}): no benchmark was run"
+
+    def exit_code(self, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
+        """Return the run's exit code: 4 for a mistake, else 9 before 8 before pytest's code for ordinary tests."""
+        if status not in (*FINE, ExitCode.NOT_VALID) or not self._exit_code:
+            return status
+        invalid = status == ExitCode.NOT_VALID and self._exit_code != ExitCode.MISTAKE
+        return status if invalid else self._exit_code
+
+
+def decided(
+    plan: GateConfig,
+    entries: Sequence[Entry],
+    summary: Summary,
+    source: Callable[[], BaselineSource],
+    early: Callable[[], Mapping[Series, Early]],
+) -> GateResult:
+    """Return the gate's decision about a run; what cannot be judged is the fault, or the mistake, that it has."""
+    plain = GateResult(mode=plan.mode, baseline=plan.baseline, margin=plan.margin, alpha=plan.alpha)
+    try:
+        return decide(cases_of(entries, summary.composites), source(), plan, early())
+    except GateError as error:
+        return replace(plain, mistake=str(error))
+    except (HarnessError, OSError, ValueError) as error:
+        return replace(plain, fault=str(error))
+
+
+def _with_asked(gate: GateResult, summary: Summary) -> GateResult:
+    """Return the gate with the number of items that stopping early has saved."""
+    total = sum(result.collected for result in wholes(summary))
+    asked = total - sum(result.skipped for result in wholes(summary))
+    saved = f"{(total - asked) / total:.0%}" if total else "nothing"
+    note = f"benchmarks stop once they are settled: {asked} of {total} items were asked, {saved} saved"
+    return replace(gate, asked=(asked, total), notes=(*gate.notes, note))
+
+
+def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
+    """Return what the options and the configuration ask for together; None without --gate and --baseline."""
+    gate = settings.gate or settings.gate_plan or settings.gate_mode is not None
+    path = settings.gate_config
+    if settings.gate_plan and settings.values["workers"] > 1:
+        raise GateError("--gate-plan asks nothing, in one process: leave -n out, or add -n 0")
+    allow = [name for given in settings.baseline_allow for name in given.split(",") if name]
+    if not gate and settings.baseline is None:
+        lone = next((name for name in ALONE if settings.values[name]), None)
+        if lone is not None:
+            flag = settings_table()[lone].flag
+            raise GateError(f"{flag} does nothing alone; give --gate, or --baseline to see verdicts only")
+        return None
+    plan = (
+        read_gate_config(project_file(config), required=False)
+        if path is None
+        else read_gate_config(config.invocation_params.dir / path, required=True)
+    )
+    plan = replace(
+        plan,
+        mode=settings.gate_mode or plan.mode or "plain" if gate else None,
+        baseline=settings.baseline or plan.baseline,
+        metrics=tuple(dict.fromkeys(settings.gate_metric)) or plan.metrics,
+        sequential=settings.gate_sequential,
+        allow=tuple(name.replace("-", "_") for name in (*plan.allow, *allow)),
+    )
+    if plan.sequential:
+        _check_sequential(plan)
+    check_names(plan.allow, [*condition_names(), ITEMS], "--eval-baseline-allow", "condition")
+    if plan.baseline == "none" and not plan.floors:
+        raise GateError(
+            "--baseline none, and no floors: nothing to judge; configure floors, or leave --gate out"
+        )
+    return plan
+
+
+def _check_sequential(plan: GateConfig) -> None:
+    """Raise ``GateError`` for metrics that no interim analysis can settle."""
+    for named in (plan.metrics, *(own.metrics for own in plan.benchmarks.values())):
+        if len(named) > 1:
+            raise GateError(
+                "--eval-gate-sequential settles a benchmark by one metric; "
+                f"{', '.join(named)} are {len(named)}: name one"
+            )

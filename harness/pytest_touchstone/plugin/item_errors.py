@@ -1,0 +1,146 @@
+"""Errors of items as people read them: a hint at the likely mistake, its place in their file, and one block for the
+same error of many items."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import traceback
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_touchstone.core.errors import BenchmarkError, HarnessError
+from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.keys import masked
+from pytest_touchstone.core.serialize import plain_text
+from pytest_touchstone.core.text import did_you_mean, listed
+
+SAME: Final = "touchstone_error"
+"""The attribute of a report that is equal for the same error of other items: its type and place."""
+
+FAULTY: Final = ("failed", "error")
+"""The names under which pytest keeps reports of what went wrong."""
+
+LETTERS: Final = 10
+"""The items with the same error that have a letter on pytest's line of progress."""
+
+_UNPACKED: Final = re.compile(r"(unpack|not iterable|not subscriptable|has no len).*Answer|Answer.* is not")
+
+WHOLE: Final = 2
+"""The verbosity (``-vv``) with which pytest shows every error whole."""
+
+
+def hint(error: BaseException, row: Mapping[str, Any]) -> str:
+    """Return what helps where a field's name is wrong, or a single answer taken for several; else an empty text."""
+    name = error.args[0] if len(error.args) == 1 else None
+    if isinstance(error, KeyError) and isinstance(name, str) and name not in row:
+        return _there("the row has the fields", name, row)
+    if isinstance(error, AttributeError) and is_dataclass(error.obj) and not isinstance(error.obj, type):
+        names = [field.name for field in fields(error.obj)]
+        return _there(f"a {type(error.obj).__name__} has", str(error.name), names)
+    if isinstance(error, TypeError) and _UNPACKED.search(str(error)):
+        return "a single request has a single answer; yield a list to be sent a list"
+    return ""
+
+
+def _there(what: str, name: str, names: Iterable[str]) -> str:
+    near = did_you_mean(name, names).strip()
+    return f"{what} {listed(names)}" + (f"; {near}" if near else "")
+
+
+def sentence(error: BaseException) -> str:
+    """Return an error as the journal has it: an explanation as it is, else with its type."""
+    text = masked(plain_text(str(error)).strip())
+    if isinstance(error, (HarnessError, pytest.skip.Exception, pytest.fail.Exception)) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def whole_sentence(error: BaseException) -> str:
+    """Return the same, with what was noted about the error on its way."""
+    return "; ".join(
+        [sentence(error), *(masked(plain_text(note)) for note in getattr(error, "__notes__", ()))]
+    )
+
+
+def place_of(error: BaseException, root: Path) -> str:
+    """Return the last place in the project's own files where the error passed, as ``FILE:LINE``; else its origin."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
+    last = (own or frames)[-1:]
+    return "".join(f"{frame.filename}:{frame.lineno}" for frame in last)
+
+
+def declared_wrongly(error: BaseException, path: Path) -> str:
+    """Return the error of a declaration with its line in the file that was being imported."""
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), 1)
+    return f"{shown_path(path)}:{line}: {error}"
+
+
+def one_line(error: BaseException, item: pytest.Item) -> str:
+    """Return an error of ours, that of a benchmark after the line of its file: the function's first."""
+    if not isinstance(error, BenchmarkError):
+        return str(error)
+    _, line, _ = item.location
+    path = os.path.relpath(item.path, item.config.invocation_params.dir)
+    return f"{path}:{(line or 0) + 1}: {error}"
+
+
+class RepeatedErrors:
+    """Hooks of the process that reports: the same error of many items is one block, one line and a few letters.
+
+    pytest's counts, the journal and ``errors.log`` have all of them, and ``-vv`` shows them.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, dict[str, int]] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport | pytest.CollectReport, config: pytest.Config
+    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+        same = getattr(report, SAME, None)
+        if same is None or not report.failed or config.get_verbosity() > 0:
+            return None
+        items = self._places.setdefault(same, {})
+        if items.setdefault(report.nodeid, len(items)) < LETTERS:
+            return None
+        name = "failed" if report.when == "call" else "error"
+        return name, "", ("FAILED" if report.when == "call" else "ERROR", {"red": True})
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    ) -> Generator[None, None, None]:
+        """Leave the first report of each error while pytest shows them."""
+        stats = terminalreporter.stats
+        whole: dict[str, list[Any]] = {name: stats[name] for name in FAULTY if name in stats}
+        if config.get_verbosity() < WHOLE:
+            stats.update((name, _folded(reports)) for name, reports in whole.items())
+        try:
+            return (yield)
+        finally:
+            stats.update(whole)
+
+
+def _folded(reports: Iterable[Any]) -> list[Any]:
+    found: dict[object, list[Any]] = {}
+    for report in reports:
+        found.setdefault(getattr(report, SAME, None) or id(report), []).append(report)
+    return [_first_of(same) if len(same) > 1 else same[0] for same in found.values()]
+
+
+def _first_of(reports: list[Any]) -> Any:
+    """Return the first report, under a name that says how many others there are."""
+    first = copy.copy(reports[0])
+    path, line, name = first.location
+    others = f" and {len(reports) - 1} more]"
+    first.location = (path, line, name.removesuffix("]") + others)
+    first.nodeid = first.nodeid.removesuffix("]") + others  # in the brackets: a node id ends with them
+    return first

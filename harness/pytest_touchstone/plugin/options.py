@@ -1,0 +1,319 @@
+"""The settings of a run, from the options of pytest's command line.
+
+The options are rows of ``core/settings.toml``. argparse takes every value as text; each is parsed here,
+before anything runs, so that a wrong one is reported in one line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pytest_touchstone.checkpoints.steps import StepFilter
+from pytest_touchstone.core.errors import OptionError
+from pytest_touchstone.core.few_shot import Sampling
+from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.setting_sources import (
+    FILE,
+    OPTION,
+    PROJECT,
+    Sources,
+    of_environment,
+    of_project,
+    of_table,
+)
+from pytest_touchstone.core.settings import ALL, Setting, settings_table
+from pytest_touchstone.core.shard import shard_of
+from pytest_touchstone.core.task_groups import task_groups
+from pytest_touchstone.engines.sandbox.settings import SandboxSettings
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.plugin import project_file
+
+if TYPE_CHECKING:
+    from pytest_touchstone.core.eval_config import EvalConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a run: the plain value of every row of the table, and those that the plugin uses as fields.
+
+    ``origins`` says where each value is from. ``notes`` says which options have other names now. ``demonstration`` is
+    whether neither a checkpoint nor a limit nor a file of benchmarks was given, ``by_hand`` which rows of the table
+    go before what a benchmark has for itself. ``file`` is what ``--eval-config`` names. ``groups`` are the known groups
+    of benchmarks.
+    """
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+    notes: tuple[str, ...]
+    by_hand: frozenset[str]
+    demonstration: bool
+    file: EvalConfig | None
+    groups: Mapping[str, str]
+    model: ModelSettings
+    sandbox_settings: SandboxSettings
+    sampling: Sampling
+    checkpoint: tuple[str, ...]
+    steps: StepFilter | None
+    base_model: str | None
+    trust_remote_code: bool
+    model_name: str | None
+    tokenizer: str | None
+    server_args: str | None
+    data: str | None
+    tasks: tuple[str, ...]
+    limit: int | float | None
+    shard: str | None
+    no_cache: bool
+    shots: int | None
+    fewshot: str
+    seed: int
+    seq_len: int | None
+    batch_items: int | None
+    engine: str | None
+    workers: int
+    output: str
+    run_id: str | None
+    markdown: str | None
+    beside: bool
+    strict: bool
+    mlflow: bool
+    mlflow_experiment: str | None
+    wandb: bool
+    wandb_project: str | None
+    gate: bool
+    gate_mode: str | None
+    baseline: str | None
+    baseline_allow: tuple[str, ...]
+    gate_metric: tuple[str, ...]
+    gate_sequential: bool
+    gate_plan: bool
+    dry_run: bool
+    gate_config: str | None
+
+    @property
+    def of_targets(self) -> dict[str, str]:
+        """The options that targets take, by the names that they have in ``TARGET?NAME=VALUE``."""
+        given = {
+            "model": self.model_name,
+            "tokenizer": self.tokenizer,
+            "args": self.server_args,
+            "dtype": self.model.dtype,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """The names of the trackers that are told of the run."""
+        told = {
+            "mlflow": self.mlflow or self.mlflow_experiment,
+            "wandb": self.wandb or self.wandb_project,
+        }
+        return tuple(name for name, wanted in told.items() if wanted)
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the settings as a run's manifest has them: every row of the table."""
+        return {
+            name: value.text if isinstance(value, StepFilter) else value
+            for name, value in self.values.items()
+        }
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    """Return the settings of this process; raise ``pytest.UsageError`` for a wrong value.
+
+    Workers of xdist share out the CPU's threads.
+    """
+    notes: list[str] = []
+    try:
+        sources = _sources(config, notes)
+        file = _file_of(sources)
+        given = sources.values()
+        values = _values(given)
+        groups = task_groups(project_file(config)) if values["tasks"] else {}
+        shard = str(shard_of(values["shard"], os.environ)) if values["shard"] is not None else None
+    except OptionError as error:
+        raise pytest.UsageError(str(error)) from None
+    workers = worker_count(config)
+    if values["dry_run"] and workers > 1:
+        raise pytest.UsageError("--eval-dry-run runs in one process: leave -n out, or add -n 0")
+    if values["engine"] and workers > 1:
+        raise pytest.UsageError(
+            "--eval-engine sends work to replicas from one process: leave -n out, or add -n 0"
+        )
+    check_device_map(values, workers)
+    values |= {"workers": workers, "device_kind": device_kind(values["device"]), "shard": shard}
+    sampling = Sampling(values["samples"], values["temperature"], values["top_p"], values["seed"])
+    own = {field.name: values[field.name] for field in fields(Settings) if field.name in values}
+    return Settings(
+        values=values,
+        origins={name: sources.origin(name) for name in values},
+        notes=(*notes, *(file.notes if file is not None else ())),
+        by_hand=sources.above(FILE) if file is not None else frozenset(given),
+        demonstration=not given.keys() & {"checkpoint", "limit", "config"},
+        file=file,
+        groups=groups,
+        sampling=sampling,
+        model=ModelSettings(
+            threads=cpu_threads(workers, os.environ),
+            processes=workers,
+            concurrency=max(1, values["concurrency"] // max(1, workers)),
+            **{name: values[name] for name in MODEL_ROWS},
+        ),
+        sandbox_settings=SandboxSettings(
+            kind=values["sandbox"],
+            workers=_cores(workers),
+            grader=values["grader"],
+            program_seconds=values["program_seconds"],
+        ),
+        **own,
+    )
+
+
+MODEL_ROWS: Final = (
+    *("dtype", "device", "device_map", "batch", "memory", "chat", "max_new_tokens", "speculative", "engine"),
+    *("request_timeout", "item_timeout", "run_timeout", "price"),
+)
+"""The rows that an engine is told."""
+
+
+def _sources(config: pytest.Config, notes: list[str]) -> Sources:
+    """Return the values that anybody gives, but for a file of ``--eval-config``; raises ``OptionError``."""
+    rows = settings_table()
+    options = {
+        name: found
+        for name, row in rows.items()
+        if row.option and (found := _given(config, row, notes)) is not None
+    }
+    found = Sources()
+    found.add(PROJECT, *of_project(project_file(config)))
+    found.add("environment", *of_environment(os.environ))
+    found.add("options", options, dict.fromkeys(options, OPTION))
+    return found
+
+
+def _file_of(sources: Sources) -> EvalConfig | None:
+    """Return the file that ``--eval-config`` names, whose settings join the ``sources``; raises ``OptionError``."""
+    if (name := sources.values().get("config")) is None:
+        return None
+    from pytest_touchstone.core.declared import shipped_names
+    from pytest_touchstone.core.eval_config import read_eval_config
+
+    file = read_eval_config(Path(name), shipped_names())
+    shown = shown_path(file.path)
+    values, origins = of_table(file.settings, f"{shown}: settings", shown)
+    if file.terms:
+        values["tasks"], origins["tasks"] = file.terms, shown
+    if file.batch is not None and "batch" not in values:
+        values["batch"], origins["batch"] = file.batch, shown
+    sources.add(FILE, values, origins)
+    return file
+
+
+def _values(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the value of each row; raises ``OptionError``."""
+    values = {name: row.default for name, row in settings_table().items()} | given
+    values["limit"] = None if values["limit"] == ALL else values["limit"]
+    return values | sampling_values(values["samples"], given.get("temperature"), given.get("top_p"))
+
+
+def sampling_values(samples: int, temperature: float | None, top_p: float | None) -> dict[str, float]:
+    """Return temperature and top_p, with defaults for what the options leave open.
+
+    One sample is greedy, several are drawn at 0.2. A temperature without top_p draws from the likeliest tokens that
+    have 0.95 of the probability. Raises ``OptionError`` for several greedy samples.
+    """
+    temperature = (0.2 if samples > 1 else 0.0) if temperature is None else temperature
+    if samples > 1 and not temperature:
+        raise OptionError(
+            f"--eval-temperature 0: {samples} greedy samples of a task are all the same; "
+            "use --eval-samples 1, or a temperature above 0"
+        )
+    return {"temperature": temperature, "top_p": (0.95 if temperature else 1.0) if top_p is None else top_p}
+
+
+def _given(config: pytest.Config, row: Setting, notes: list[str]) -> Any:
+    """Return the value that the command line gives, also by a former name; None where it gives none."""
+    found: list[Any] = [config.getoption(row.long_flag, None)]
+    for flag in row.formerly:
+        former = config.getoption(flag, None)
+        found.append(former)
+        if former:
+            now = f"{row.flag} {flag.partition('=')[2]}".rstrip()
+            notes.append(f"note: {flag} is now {now}; it goes in the next version")
+    if row.action == "switch":
+        return True if any(found) else None
+    if row.action == "append":
+        texts = [text for one in found for text in one or ()]
+        return tuple(row.read(text) for text in texts) if texts else None
+    text = next((one for one in found if one is not None), None)
+    return None if text is None else row.read(text)
+
+
+def take_former_gate_mode(config: pytest.Config) -> None:
+    """Take ``strict`` or ``plain`` after the switch ``--gate`` for its mode, as former versions did, if it is no
+    path."""
+    for word in settings_table()["gate_mode"].choices or ():
+        exists = (config.invocation_params.dir / word).exists()
+        if config.getoption("--eval-gate") and word in config.args and not exists:
+            config.args.remove(word)
+            setattr(config.option, f"--gate={word}", word)
+            config.args.extend([] if config.args else config.getini("testpaths") or ["."])
+
+
+def check_device_map(values: Mapping[str, Any], workers: int) -> None:
+    """Raise ``pytest.UsageError`` where a model cannot be spread over the accelerators by this process alone."""
+    if values["device_map"] is None:
+        return
+    if workers > 1:
+        raise pytest.UsageError(
+            "--eval-device-map auto spreads a model over all accelerators from one process: leave -n out, or add -n 0"
+        )
+    if values["device"] not in ("auto", "cuda"):
+        raise pytest.UsageError(
+            f"--eval-device-map auto uses all accelerators, and --eval-device {values['device']} is one: "
+            "leave one of them out"
+        )
+
+
+def device_kind(device: str) -> str:
+    """Return the kind of device that ``--eval-device`` means, as far as that is known without torch."""
+    if device != "auto":
+        return device.partition(":")[0]
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if not hidden and any(Path(name).exists() for name in ("/dev/nvidia0", "/dev/kfd", "/dev/dxg")):
+        return "cuda"
+    return "mps" if sys.platform == "darwin" else "cpu"
+
+
+def _cores(workers: int) -> int:
+    """Return the number of cores for one of that many processes, at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // workers)
+
+
+def cpu_threads(workers: int, environ: Mapping[str, str]) -> int | None:
+    """Return the threads with which torch computes: a core each, fewer if ``OMP_NUM_THREADS`` says so.
+
+    None leaves the number to torch.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    most = environ.get("OMP_NUM_THREADS", "")
+    return min(_cores(workers), int(most)) if most.isdecimal() and int(most) else _cores(workers)
+
+
+def worker_count(config: pytest.Config) -> int:
+    """Return the number of processes that share the work: xdist's workers, or 1."""
+    given = getattr(config, "workerinput", None)
+    if given is not None:
+        return int(given["workercount"])
+    if config.getoption("dist", "no") == "no":
+        return 1
+    return max(1, len(config.getoption("tx", None) or []))

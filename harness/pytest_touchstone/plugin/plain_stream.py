@@ -1,0 +1,69 @@
+"""The stream that pytest's report goes to, on which texts of models, data and benchmarks are only read.
+
+pytest writes messages of exceptions, captured output and names as they are. A sign that a terminal obeys is named, but
+for the colours, and no key is shown; where a service reads commands in the log, none is written but on ``stream_of``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, TextIO
+
+import pytest
+
+from pytest_touchstone.core.keys import without_keys
+from pytest_touchstone.core.outside import harmless, is_log, visible
+
+_REWRITTEN: Final = re.compile(r"(?:\x1b\[[0-9;]*m)*\r")
+"""The beginning of what pytest writes over a line."""
+
+_KEPT: Final = 80
+"""The signs of the line so far by which it is decided whether a command begins."""
+
+
+class PlainStream:
+    """A text stream in front of another, ``stream``. ``colours``: those of a terminal pass."""
+
+    def __init__(self, stream: TextIO, *, colours: bool, controls: bool, log: bool) -> None:
+        """``controls`` pass where another plug-in draws on the terminal; ``log``: lines may be commands."""
+        self.stream = stream
+        self._colours, self._controls, self._log = colours, controls, log
+        self._line = ""
+
+    def write(self, text: str) -> int:
+        """Write the text, made harmless; return the number of signs given."""
+        size, text = len(text), without_keys(text)
+        if not self._controls:
+            start = found.end() if (found := _REWRITTEN.match(text)) else 0
+            text = text[:start] + visible(text[start:], colours=self._colours)
+        if self._log:
+            before = self._line
+            text = harmless(before + text)[len(before) :]
+            line = (before + text).rpartition("\n")[2].rpartition("\r")[2]
+            # What is white so far may still begin a command; of anything else only the end counts.
+            self._line = line if len(line) <= _KEPT else f".{line[-_KEPT:]}" if line.strip() else line[:_KEPT]
+        self.stream.write(text)
+        return size
+
+    def __getattr__(self, name: str) -> Any:
+        """Return whatever else the stream has."""
+        return getattr(self.stream, name)
+
+
+def make_plain(config: pytest.Config) -> None:
+    """Put such a stream before that of pytest's reporter, once."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:
+        return
+    writer = config.get_terminal_writer()
+    if not isinstance(writer._file, PlainStream):  # private: a writer has no public way to its file
+        own = type(reporter).__module__.startswith("_pytest.")
+        plain: Any = PlainStream(writer._file, colours=writer.hasmarkup, controls=not own, log=is_log())
+        writer._file = plain
+
+
+def stream_of(config: pytest.Config) -> TextIO:
+    """Return the stream of pytest's reporter, on which everything is written as it is."""
+    file: Any = config.get_terminal_writer()._file
+    stream: TextIO = file.stream if isinstance(file, PlainStream) else file
+    return stream

@@ -1,0 +1,238 @@
+"""The items of a finished run, started again without a model.
+
+An item is started from its row, what it asks is compared with what was asked then, and it is sent the stored answers.
+``touchstone rescore`` takes today's scores from that, ``touchstone items`` what was read out of a text and which choice
+is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.info import info_from_plain
+from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, declared, generator_function
+from pytest_touchstone.core.dataset import HUB, Example
+from pytest_touchstone.core.draws import TOUCHSTONE
+from pytest_touchstone.core.errors import BenchmarkError, DataError, HarnessError
+from pytest_touchstone.core.few_shot import Sampling
+from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.requests import (
+    Answer,
+    Refusal,
+    Request,
+    RunProgram,
+    RunProgramAnswer,
+    answer_from_plain,
+)
+from pytest_touchstone.core.resources import shipped_evals
+from pytest_touchstone.core.serialize import to_plain
+from pytest_touchstone.engines.base import Done
+from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
+from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
+from pytest_touchstone.plugin.kept_requests import journalled
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.summary import Declaration
+
+
+class Replayed(NamedTuple):
+    """An item that was started again: its record by today's code, its row, what the benchmark returned, and its
+    requests to the checkpoint in full."""
+
+    record: Record
+    row: Mapping[str, Any]
+    returned: object
+    requests: list[dict[str, Any]]
+
+
+class Replay:
+    """The items of one run."""
+
+    def __init__(self, folder: Path, *, data: str | None = None, root: Path | None = None) -> None:
+        """``data`` and ``root`` replace the data folder and the project's folder that the run had.
+
+        Raises ``DataError`` where the folder is none of a run.
+        """
+        manifest = RunDirectory(folder).read_manifest()
+        if not manifest:
+            raise DataError(f"{folder}: no run.json; name the folder of a run")
+        settings: dict[str, Any] = manifest.get("settings", {})
+        self._rows = {row["name"]: row for row in manifest.get("checkpoints", [])}
+        if data is None and settings.get("data") is not None:
+            data = _data(settings["data"], Path(manifest.get("folder", ".")))
+        self._benchmarks = _Benchmarks(folder, root, manifest.get("rootdir", "."), data, settings)
+
+    def job(self, record: Record) -> Job:
+        """Return the item, ready to be started; raise ``BenchmarkError`` where it cannot be.
+
+        Raises other errors of ours where the benchmark itself, or its data, cannot be had.
+        """
+        return self._benchmarks.job(record, _info(self._rows, record.checkpoint))
+
+    def run(self, record: Record, exchanges: Sequence[Mapping[str, Any]] | None = None) -> Replayed:
+        """Return what becomes of the item with its stored answers, or with others to the same requests.
+
+        Raises as ``job`` does.
+        """
+        job = self.job(record)
+        returned: list[object] = []
+
+        def start() -> Generator[Any, Any, Any]:
+            found = yield from job.start()
+            returned.append(found)
+            return found
+
+        info = _info(self._rows, record.checkpoint)
+        engine = _StoredAnswers(info, record.exchanges if exchanges is None else exchanges)
+        again = replace(job, start=start)
+        outcome = run_batch(RunningBatch([again], engine), engine, _Nowhere(), engine)[job.item]
+        return Replayed(outcome.record, job.example.row, returned[0] if returned else None, engine.requests)
+
+
+class _StoredAnswers:
+    """An engine and a sandbox that give the stored answers, in order, to the same questions."""
+
+    def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
+        self.info = info
+        self.usage: dict[str, Any] = {}
+        self.requests: list[dict[str, Any]] = []
+        self._kept = bool(exchanges)
+        # Programs are asked for as soon as a generator yields them, everything else a round later.
+        self._programs = iter([one for one in exchanges if one["kind"] == RunProgram.__name__])
+        self._others = iter([one for one in exchanges if one["kind"] != RunProgram.__name__])
+
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
+        del done  # all answers are there at once
+        self.requests += [to_plain(request) for request in requests]
+        return [self._answer(request, self._others) for request in requests]
+
+    def submit(self, request: RunProgram) -> Future[RunProgramAnswer | Refusal]:
+        found: Future[RunProgramAnswer | Refusal] = Future()
+        answer = self._answer(request, self._programs)
+        assert isinstance(answer, (RunProgramAnswer, Refusal))
+        found.set_result(answer)
+        return found
+
+    def prepare(self, requests: Sequence[Request]) -> None:
+        """Nothing can be done ahead."""
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _answer(self, request: Request, left: Iterator[Mapping[str, Any]]) -> Answer | Refusal:
+        stored = next(left, None)
+        if stored is None and not self._kept:
+            return Refusal("the run has kept no answers of it (log_samples is false)")
+        if stored is None:
+            return Refusal("it asks more than it did when the run was made")
+        if stored["kind"] != type(request).__name__ or stored["request"] != journalled(to_plain(request)):
+            return Refusal(
+                "it asks something other than when the run was made; only the model could answer that"
+            )
+        return answer_from_plain(stored["kind"], stored["answer"])
+
+
+class _Nowhere:
+    """A journal that keeps nothing: the run's own stays as it is."""
+
+    def append(self, record: Record) -> None:
+        """Forgets it."""
+
+    def sync(self, *, every: float = 0.0) -> None:
+        """Nothing to write."""
+
+
+class _Known(NamedTuple):
+    """A benchmark of the run: its function, its data, and its rows by id."""
+
+    function: Callable[..., Any]
+    loaded: Loaded
+    examples: dict[str, Example]
+
+
+class _Benchmarks:
+    """The benchmarks of a run with their data, loaded once each."""
+
+    def __init__(
+        self, run: Path, root: Path | None, known: str, data: str | None, settings: Mapping[str, Any]
+    ) -> None:
+        """``root`` is the project's folder in place of that which is ``known``."""
+        self._run, self._root, self._moved, self._data = run, root or Path(known), root is not None, data
+        self._shots, self._draw = settings.get("shots"), settings.get("fewshot", TOUCHSTONE)
+        drawn = ("samples", "temperature", "top_p", "seed")
+        self._sampling = Sampling(**{name: settings[name] for name in drawn if name in settings})
+        self._modules: dict[Path, ModuleType] = {}
+        self._known: dict[str, _Known] = {}
+
+    @cached_property
+    def _declarations(self) -> dict[str, Declaration]:
+        return RunDirectory(self._run).read_collected()[1]
+
+    def job(self, record: Record, info: CheckpointInfo) -> Job:
+        """The item, ready to be started again; raises ``BenchmarkError`` where that cannot be."""
+        known = self._benchmark(record)
+        example = known.examples.get(record.example)
+        if example is None or example.sha256 != record.row:
+            raise BenchmarkError("its row is not in the data any more, or has changed")
+        given, function = Given(example, known.loaded), known.function
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        infos = ("checkpoint", CHECKPOINT_FIXTURE)
+        if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, *infos)]:
+            raise BenchmarkError(f"takes {foreign[0]!r}, which only a run of pytest can give it")
+        wanted = {name: info if name in infos else OWN_ARGUMENTS[name](given) for name in names}
+        spec = replace(known.loaded.spec, name=record.benchmark)
+        return Job(record.item, spec, example, record.checkpoint, partial(function, **wanted))
+
+    def _benchmark(self, record: Record) -> _Known:
+        if (known := self._known.get(record.benchmark)) is not None:
+            return known
+        place, _, rest = record.item.partition("::")
+        declaration = self._declarations.get(record.benchmark)
+        path = self._path(place, "" if declaration is None else declaration.file)
+        name = rest.partition("[")[0]
+        function = getattr(self._module(path), name, None)
+        spec = declared(function)
+        if function is None or spec is None:
+            raise HarnessError(f"{path} has no benchmark {name} any more")
+        own = {} if declaration is None else declaration.settings
+        shots = own.get("shots", self._shots)
+        loaded = load_benchmark(spec, self._data, shots, self._sampling, draw=self._draw)
+        examples = {example.id: example for example in loaded.dataset.examples}
+        known = self._known[record.benchmark] = _Known(generator_function(function), loaded, examples)
+        return known
+
+    def _path(self, place: str, file: str) -> Path:
+        """Return the benchmark's file: where the run had it, else where it is below the project's folder, else the
+        shipped one of this name. Of a benchmark outside the project pytest's ids have the name alone."""
+        below = self._root / place
+        places = [below] if self._moved else [*([Path(file)] if file else []), below]
+        for path in (*places, shipped_evals() / Path(place).name):
+            if path.is_file():
+                return path
+        raise DataError(
+            f"{places[0]}: no such benchmark file; give --root, the folder below which it is {place}"
+        )
+
+    def _module(self, path: Path) -> ModuleType:
+        if path not in self._modules:
+            self._modules[path] = load_module(path, f"touchstone_replayed_{len(self._modules)}")
+        return self._modules[path]
+
+
+def _data(given: str, folder: Path) -> str:
+    """Return the data folder of a run that was made in a folder, also for a process that is in another one."""
+    there = folder / given
+    return str(there) if given != HUB and there.is_dir() else given
+
+
+def _info(rows: Mapping[str, Mapping[str, Any]], name: str) -> CheckpointInfo:
+    needed: dict[str, Any] = {"name": name, "source": name, "path": "", "kind": "causal", "format": "fake"}
+    needed |= {"model_type": "", "architecture": "", "seq_len": 0}
+    return info_from_plain({**needed, **rows.get(name, {}), "base": None, "tokenizer": None})

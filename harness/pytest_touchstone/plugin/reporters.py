@@ -1,0 +1,355 @@
+"""The reporters of a finished run: implementations of ``core.hooks``, like those of any conftest.
+
+They write the files of the run's folder and the table on the terminal. Markdown, JUnit's XML, pytest-json-report's
+file and GitHub Actions are served where they are asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Generator, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.files import shown_path, unwritable, write_atomic
+from pytest_touchstone.core.hooks import add_specifications
+from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
+from pytest_touchstone.reports import beside, files, github, markdown, program_files, terminal
+from pytest_touchstone.reports.formatting import busy_text, command_lines, wrapped
+from pytest_touchstone.reports.page.security import KeyFoundError
+from pytest_touchstone.reports.progress import LETTERS, Progress
+from pytest_touchstone.reports.validity import last_lines
+from pytest_touchstone.results.live import remove_live
+from pytest_touchstone.results.summary import Summary, summary_json
+
+if TYPE_CHECKING:
+    from pytest_touchstone.core.eval_config import EvalConfig
+
+
+class Notice(NamedTuple):
+    """A line about something that a reporter could not do, and the exit code of a run that is otherwise fine.
+
+    The code is 0 where nobody had asked for it.
+    """
+
+    line: str
+    exit_code: int = 0
+
+
+class Files:
+    """The files of the run's folder."""
+
+    def __init__(self, scored: Container[str]) -> None:
+        self._scored = scored
+        self._summary: Summary | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_touchstone_checkpoint_finished(self, summary: Summary) -> None:
+        with suppress(HarnessError, OSError):  # the end of the run writes them again, or says why it cannot
+            files.write_checkpoints(summary)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_touchstone_run_finished(self, summary: Summary) -> str | None:
+        self._summary = summary
+        remove_live(Path(summary.directory))
+        refused = None
+        try:
+            files.write_results(summary)
+        except KeyFoundError as error:
+            refused = str(error)
+        program_files.write_code_files(Path(summary.directory), self._scored)
+        return refused
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
+        if self._summary is not None:
+            json_report["eval"] = summary_json(self._summary)
+            json_report["exitcode"] = int(json_report.get("exitcode", 0))
+
+
+class MarkdownFile:
+    """The file of ``--eval-markdown``."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+
+    def pytest_touchstone_run_finished(self, summary: Summary) -> None:
+        try:
+            write_atomic(self._target, markdown.page(summary))
+        except OSError as error:
+            raise HarnessError(f"cannot write --eval-markdown {self._target}: {error.strerror}") from error
+
+
+class BesideCheckpoints:
+    """The files of ``--eval-beside``."""
+
+    def __init__(self, note: Callable[[str, int], None]) -> None:
+        self._note = note
+
+    def pytest_touchstone_checkpoint_finished(self, summary: Summary) -> None:
+        beside.write_beside(summary)  # what cannot be written is said at the end of the run
+
+    def pytest_touchstone_run_finished(self, summary: Summary) -> None:
+        found = beside.write_beside(summary)
+        for line in found.lines():
+            self._note(line, 0)
+        if (error := found.error()) is not None:
+            self._note(error, 1)
+
+
+class JUnitProperties:
+    """Properties in the file of ``--junitxml``, which pytest writes afterwards."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_touchstone_run_finished(self, summary: Summary) -> None:
+        from _pytest.junitxml import xml_key
+
+        if (xml := self._config.stash.get(xml_key, None)) is not None:
+            for name, value in github.properties(summary):
+                xml.add_global_property(name, value)
+
+
+class GitHub:
+    """The summary of a job on GitHub."""
+
+    def pytest_touchstone_run_finished(self, summary: Summary) -> str | None:
+        return github.append_summary(os.environ, markdown.page(summary))
+
+
+class Table:
+    """The table of results on the terminal."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_touchstone_terminal_sections(self, summary: Summary) -> tuple[str, str] | None:
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None:
+            return None
+        width, details = self._config.get_terminal_writer().fullwidth, self._config.get_verbosity() > 0
+        decision = not _ends_with_gate(summary)
+        text = terminal.render(summary, width, reporter.hasmarkup, details=details, decision=decision)
+        return "benchmarks", text
+
+
+def _ends_with_gate(summary: Summary | None) -> bool:
+    """Return whether the gate's decision comes below pytest's last line; it is then not in the report too."""
+    gate = (summary.gate if summary is not None else None) or {}
+    return bool(gate.get("mode")) and gate["exit_code"] not in (ExitCode.OK, ExitCode.MISTAKE)
+
+
+class Quiet:
+    """Keeps the progress line away while pytest writes.
+
+    It is registered only where there is such a line, since these hooks run several times per item.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True, optionalhook=True)  # pytest_testnodedown is xdist's
+    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
+        with self._progress.paused():
+            return (yield)
+
+    pytest_runtest_logfinish = pytest_runtest_logreport = pytest_testnodedown = pytest_runtest_logstart
+
+
+class Continued:
+    """Lets pytest's line of dots go on below a line of progress that came into it."""
+
+    def __init__(self, progress: Progress, *, by_words: bool) -> None:
+        self._progress, self._by_words = progress, by_words
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
+        shown = report.when == "call" or not report.passed
+        own_line = self._by_words and hasattr(
+            report, "node"
+        )  # of a worker of xdist, which has a line per item
+        with self._progress.continued(writes=shown and not own_line):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
+        with self._progress.continued(writes=False):
+            return (yield)
+
+
+def check_paths(output: Path, target: Path | None) -> None:
+    """Raise ``pytest.UsageError`` where the run's folder or the Markdown cannot be written; neither is made here."""
+    if (why := unwritable(output)) is not None:
+        raise pytest.UsageError(f"--eval-output {shown_path(output)}: {why}; choose another folder")
+    if target is None:
+        return
+    if target.is_dir():
+        raise pytest.UsageError(f"--eval-markdown {shown_path(target)}: this is a folder; name a file")
+    if (why := unwritable(target.parent)) is not None:
+        raise pytest.UsageError(f"--eval-markdown {shown_path(target)}: {why}; choose another file")
+
+
+def check_output_paths(file: EvalConfig, base: Path) -> None:
+    """Raise ``pytest.UsageError`` where an ``output_path`` of a file of benchmarks cannot be written."""
+    for one in file.choices:
+        path = one.asking.output_path
+        if path is not None and (
+            why := unwritable((base / path).parent if path.endswith(".json") else base / path)
+        ):
+            raise pytest.UsageError(f"{shown_path(file.path)}: {one.where}, output_path {path}: {why}")
+
+
+class Calls:
+    """Registers our reporters, and calls the hooks of a run.
+
+    Each implementation is called separately, so that one that raises costs nothing but itself.
+    """
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        target: Path | None,
+        scored: Container[str],
+        trackers: Iterable[str] = (),
+        *,
+        beside: bool = False,
+    ) -> None:
+        """``target`` is the file of ``--eval-markdown``; ``scored`` has the items with a score, when the run has
+        ended; ``trackers`` are the names of those that are told; ``beside`` is whether results are written beside the
+        checkpoints too.
+
+        Raises ``pytest.UsageError`` where a tracker cannot be told.
+        """
+        self._config = config
+        self._manager = config.pluginmanager
+        self._failed: set[tuple[str, int]] = set()
+        self._on_github = os.environ.get("GITHUB_ACTIONS") == "true"
+        make_plain(config)
+        self.notices: list[Notice] = []
+        add_specifications(self._manager)
+        ours: list[object] = [Table(config), Files(scored), JUnitProperties(config)]
+        ours += [MarkdownFile(target)] if target is not None else []
+        ours += [BesideCheckpoints(self.note)] if beside else []
+        ours += [GitHub()] if self._on_github else []
+        for name in trackers:
+            from pytest_touchstone.plugin.trackers import tracking
+
+            ours.append(tracking(name))
+        for reporter in ours:
+            self._manager.register(reporter)
+
+    def note(self, line: str, exit_code: int = 0) -> None:
+        """Note a line for the end of the report."""
+        self.notices.append(Notice(line, exit_code))
+
+    def wanted(self, name: str) -> bool:
+        """Return whether anybody implements a hook."""
+        return bool(getattr(self._manager.hook, name).get_hookimpls())
+
+    def call(self, name: str, **arguments: Any) -> list[Any]:
+        """Return what the implementations return, ours first; one that raises is noted and not called again."""
+        found = []
+        implementations = list(reversed(getattr(self._manager.hook, name).get_hookimpls()))
+        for one in implementations:
+            if (name, id(one.plugin)) in self._failed:
+                continue
+            others = [other.plugin for other in implementations if other.plugin is not one.plugin]
+            try:
+                found += self._manager.subset_hook_caller(name, others)(**arguments)
+            except Exception as error:  # whatever somebody's hook does, the run's results must be written
+                self._failed.add((name, id(one.plugin)))
+                self._note_failure(name, one, error)
+        return found
+
+    def _note_failure(self, name: str, one: Any, error: Exception) -> None:
+        if isinstance(one.plugin, Files):
+            self.note(f"the results cannot be written: {error}", ExitCode.NOT_VALID)
+        elif isinstance(one.plugin, MarkdownFile):
+            self.note(str(error), 1)
+        else:
+            who = Path(one.plugin_name).name if one.plugin_name.endswith(".py") else one.plugin_name
+            self.note(f"{name} of {who} failed: {type(error).__name__}: {error}", 1)
+
+    def tell_beginning(self, manifest: Mapping[str, Any], total: int) -> None:
+        """Write that the machine is busy, what a demonstration is, and the letters by which pytest shows the scores of
+        so many items, unless pytest is to be quiet."""
+        reporter = self._manager.get_plugin("terminalreporter")
+        if reporter is None or self._config.option.verbose < 0:
+            return
+        width = self._config.get_terminal_writer().fullwidth
+        if busy := busy_text(os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1):
+            reporter.write_line(busy)
+        if told := manifest.get("demonstration"):
+            for line in wrapped(told["what"], width):
+                reporter.write_line(line)
+            for label, name in (("all rows", "all"), ("your own", "own")):
+                first, *others = command_lines(told[name], width - 12)
+                reporter.write_line(f"  {label}  {first}")
+                for line in others:
+                    reporter.write_line(f"{'':12}{line}")
+        if total and not self._config.option.verbose:
+            reporter.write_line(f"letters: {LETTERS}")
+
+    def start_progress(self, directory: Path, total: int, processes: int) -> Progress | None:
+        """Start the progress line of a run of that many items, answered by that many processes; None where there is no
+        place for it."""
+        reporter = self._manager.get_plugin("terminalreporter")
+        if reporter is None or self._config.option.verbose < 0 or not total:
+            return None
+        # With -s or live logs others also write on the terminal at any time: then plain lines, as for a file.
+        alone = self._config.getoption("capture", "no") != "no" and not self._config.getoption(
+            "log_cli_level", None
+        )
+        writer = self._config.get_terminal_writer()
+        progress = Progress(
+            directory,
+            total,
+            stream_of(self._config),  # whose descriptor is needed
+            is_tty=reporter.isatty and alone,
+            column=lambda: writer.width_of_current_line,
+            current=lambda: writer._current_line,  # private: nothing public has more than its width
+            processes=processes,
+        )
+        progress.start()
+        mine = (
+            Quiet(progress)
+            if progress.live
+            else Continued(progress, by_words=self._config.option.verbose > 0)
+        )
+        self._manager.register(mine, "touchstone-quiet")
+        return progress
+
+    def write_sections(self, reporter: pytest.TerminalReporter, summary: Summary) -> None:
+        """Write the sections below the tests: after our own, what could not be done, and GitHub's annotations."""
+        mine, *others = self.call("pytest_touchstone_terminal_sections", summary=summary) or [
+            ("benchmarks", "")
+        ]
+        notices = "".join(f"\n{one.line}" for one in self.notices)
+        reporter.currentfspath = None  # its first line would come after an empty one
+        for title, text in ((mine[0], mine[1] + notices), *others):
+            reporter.section(title)
+            for line in text.splitlines():
+                reporter.write_line(line)
+            if self._on_github and title is mine[0]:
+                stream_of(self._config).writelines(f"{line}\n" for line in github.commands(summary))
+
+    def write_last_lines(self, summary: Summary | None, status: int) -> None:
+        """Write below pytest's own last line what must not be overlooked, and what to do about it."""
+        reporter = self._manager.get_plugin("terminalreporter")
+        if reporter is None:
+            return
+        width = self._config.get_terminal_writer().fullwidth
+        lines = [] if summary is None else last_lines(summary, width)
+        for one in (one for one in self.notices if one.exit_code):
+            lines += wrapped(f"error (exit code {int(status)}): {one.line}", width)
+        if summary is not None and summary.gate is not None and _ends_with_gate(summary):
+            lines += wrapped(summary.gate["text"], width)
+        for line in lines:
+            reporter.write_line(line, yellow=True)

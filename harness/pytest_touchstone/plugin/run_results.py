@@ -1,0 +1,209 @@
+"""The results of a run, read from its folder: as soon as a checkpoint is complete, and at the end.
+
+Every collected item is checked against the journal, never against pytest's own counts: a worker that dies while it
+sends a report can leave pytest with exit code 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.series import FailedToLoad
+from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.gate.changes import changes_of
+from pytest_touchstone.compare.leaders import leaders_of
+from pytest_touchstone.core import demonstration
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.engines.registry import identity
+from pytest_touchstone.results.aggregate import summarize
+from pytest_touchstone.results.journal import Following, Journal, latest
+from pytest_touchstone.results.kept_records import FiledRecords, KeptRecords, LatestRecords
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.reuse import benchmarks_of
+from pytest_touchstone.results.run_directory import RunDirectory, command_words, environment
+from pytest_touchstone.results.store import ResultStore
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult, saved_of
+from pytest_touchstone.results.summary import Collected, Declaration, Summary
+
+
+class RunResults:
+    """The items of a run that has begun, and their records."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.items: Sequence[Collected]
+        self.items, self.declarations, self.deselected = directory.read_collected()
+        self.checkpoints = {item.checkpoint for item in self.items}
+        self._directory = directory
+        self._manifest = directory.read_manifest()
+        # Two readers: the one that tells of records is asked only where somebody wants to be told.
+        self._journal, self._telling = Following(directory.path), Following(directory.path)
+        self._records = FiledRecords(told=_beside(self.declarations))
+        self._told: set[str] = set()
+        self._saved: set[str] = set()
+        several = len(self.checkpoints) > 1  # of a single one nobody asks when it is complete
+        self._checkpoint_of = {item.item: item.checkpoint for item in self.items} if several else {}
+        self._left = Counter(self._checkpoint_of.values())
+
+    def write_manifest(
+        self,
+        told: Mapping[str, Any],
+        config: pytest.Config,
+        infos: Iterable[CheckpointInfo],
+        failed: list[FailedToLoad],
+    ) -> dict[str, Any]:
+        """Write ``run.json`` and return it; ``infos`` are the checkpoints that items ask.
+
+        One of several that cannot be read, or changes meanwhile, has no fingerprint, and joins ``failed``. Raises
+        ``pytest.UsageError`` where it is the only one.
+        """
+        invocation = config.invocation_params
+        manifest: dict[str, Any] = {
+            **told,
+            **environment(invocation.args, invocation.dir, config.rootpath),
+            "checkpoints": [self._checkpoint_row(info, failed) for info in infos],
+            "benchmarks": benchmarks_of(self.declarations),
+        }
+        own = [one.settings for one in self.declarations.values() if one.settings]
+        if manifest.pop("demonstration", False) and own:
+            manifest["demonstration"] = demonstration.told(command_words(manifest), own)
+        self._directory.write_manifest(manifest)
+        self._manifest = self._directory.read_manifest()
+        return self._manifest
+
+    def _checkpoint_row(self, info: CheckpointInfo, failed: list[FailedToLoad]) -> dict[str, Any]:
+        row = info.plain()
+        try:
+            row["fingerprint"] = identity(info)
+        except HarnessError as error:
+            if len(self.checkpoints) == 1:
+                raise pytest.UsageError(str(error)) from None
+            row["fingerprint"] = None
+            failed.append(FailedToLoad(info.name, info.source, str(info.path), str(error)))
+        return row
+
+    def reported(self, item: str) -> str | None:
+        """Note that an item was reported; return the checkpoint whose last one it was, one of several, else None."""
+        checkpoint = self._checkpoint_of.pop(item, None)
+        if checkpoint is None:
+            return None
+        self._left[checkpoint] -= 1
+        return None if self._left[checkpoint] else checkpoint
+
+    def new_records(self) -> list[Record]:
+        """Return the records that the journal has gained, one per item."""
+        new = [one for one in latest(self._telling.new()).values() if one.item not in self._told]
+        self._told |= {one.item for one in new}
+        return new
+
+    def of_checkpoint(self, name: str, seconds: float) -> Summary:
+        """Return one checkpoint's results, and save them where later runs find them.
+
+        Raises ``HarnessError`` where the journal cannot be read.
+        """
+        known = self._read().latest(name)
+        rows = [row for row in self._manifest["checkpoints"] if row["name"] == name]
+        own = [item for item in self.items if item.checkpoint == name]
+        summary = self._summarize(known, own, checkpoints=rows, seconds=seconds)
+        self.save(summary, known)
+        self._saved.add(name)
+        return summary
+
+    def whole(self, why_lost: Callable[[str], str], seconds: float) -> tuple[Summary, KeptRecords]:
+        """Return the run's results and the records that they come from, one per item, as columns.
+
+        Items that no process has recorded are now journalled as lost.
+        """
+        known = self._read().latest()
+        if self._record_lost(known, why_lost):
+            known = self._records.latest()
+        summary = self._summarize(
+            known,
+            self.items,
+            checkpoints=self._manifest["checkpoints"],
+            deselected=self.deselected,
+            seconds=seconds,
+            usage=self._directory.read_usage(),
+        )
+        return summary, known
+
+    def forget(self) -> None:
+        """Let go of items and records, when all has been made of them."""
+        self.items, self._records = (), FiledRecords()
+
+    def _read(self) -> FiledRecords:
+        for path, record in self._journal.each():
+            self._records.add(path, record)
+        return self._records
+
+    def _summarize(self, records: LatestRecords, items: Sequence[Collected], **more: Any) -> Summary:
+        usage = self._directory.read_usage()
+        drifts = {row.checkpoint: row.engine["drift"] for row in usage if row.engine.get("drift")}
+        return summarize(
+            records,
+            self.declarations,
+            items,
+            run_id=self._directory.run_id,
+            directory=str(self._directory.path),
+            manifest=self._manifest,
+            drifts=drifts,
+            **more,
+        )
+
+    def save(
+        self, summary: Summary, records: Iterable[Record], *, keep: bool = True
+    ) -> list[tuple[StoredResult, ItemScores]]:
+        """Save each checkpoint's results where later runs find them, unless they are saved already, or those of a
+        shard or not to be kept; return them all."""
+        store = ResultStore(self._directory.path.parent)
+        keep = keep and self._manifest.get("settings", {}).get("shard") is None
+        results = saved_of(summary, records, codes={one.name: one.code for one in summary.declarations})
+        for saved, items in results if keep else ():
+            # What speaks against a result may have been found after its last item.
+            if items.examples and (saved.checkpoint not in self._saved or saved.invalid):
+                store.save(saved, items)
+        return results
+
+    def changes(
+        self, results: Iterable[tuple[StoredResult, ItemScores]], named: Sequence[StoredResult] = ()
+    ) -> list[dict[str, Any]]:
+        """Return what the run has changed against the best saved results, or those that are ``named``; a broken one
+        costs this comparison alone."""
+        mine, store = [saved for saved, _ in results], ResultStore(self._directory.path.parent)
+        names = dict.fromkeys(saved.benchmark for saved in mine)
+        try:
+            earlier = [one for name in names for one in store.find(benchmark=name)]
+        except HarnessError as error:
+            self._directory.log(f"no changes against the best so far: {error}")
+            return []
+        for line in store.left_out:
+            self._directory.log(line)
+        return [one._asdict() for one in changes_of(mine, earlier, named)]
+
+    def leaders(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:
+        """Return the best of the run's checkpoints, by each benchmark and composite where it can be told."""
+        return [one._asdict() for one in leaders_of(Entry(*one) for one in results)]
+
+    def _record_lost(self, known: LatestRecords, why: Callable[[str], str]) -> int:
+        """Write down the collected items without a record as lost, and return their number."""
+        missing = (item for item in self.items if known.find(item.item) is None)
+        lost = 0
+        with Journal(self._directory.path, "lost") as journal:
+            for item in missing:
+                record = Record(**asdict(item), status="lost", message=why(item.item))
+                journal.append(record)
+                self._records.add_last(record)
+                lost += 1
+            journal.sync()
+        return lost
+
+
+def _beside(declarations: Mapping[str, Declaration]) -> set[str]:
+    """Return the names of what aggregations take beside scores."""
+    plain = (how for one in declarations.values() for how in one.aggregate.values())
+    return {name for how in plain for name in how.get("beside", ())}

@@ -1,0 +1,157 @@
+"""The collected items that remain once ``-k``, ``-m``, paths, node ids, ``--lf`` and the rest have chosen.
+
+Only benchmarks that somebody selects may stop a run, or say why they are left out.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import pytest
+
+from pytest_touchstone.core.benchmark import Benchmark, declared
+from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.text import count
+from pytest_touchstone.plugin.collection import Collection, Remark, Withheld, given_of
+from pytest_touchstone.plugin.keywords import keyword_words
+
+MOST_NAMES = 3
+"""The most names that are suggested for an unknown one."""
+
+LIKENESS = 0.55
+"""The least likeness to a word of a name that is suggested, by ``difflib``'s ratio.
+
+Names much less like it than the nearest are not suggested either.
+"""
+
+
+MARKED_LATER: Final = (
+    "-k: {0} is chosen by a keyword that its items got after collection, too late for its rows to be read; "
+    "choose it by --eval-tasks {0}"
+)
+
+
+def settle(
+    items: list[pytest.Item], collection: Collection, config: pytest.Config, *, whole: bool
+) -> list[pytest.Item]:
+    """Take out the items that are never run, and return them.
+
+    Note in ``collection`` what the selected benchmarks have to say: what is left out and why, and the first mistake,
+    if any. ``whole`` says that every file could be collected, so that an unknown name is a mistake.
+    """
+    _by_exact_name(collection)
+    selected: dict[int, Benchmark] = {}
+    withheld: list[pytest.Item] = []
+    kept: list[pytest.Item] = []
+    asked = meant = False
+    for item in items:
+        given = given_of(item)
+        spec = given.loaded.spec if given is not None else _withheld(item)
+        if id(spec) not in collection.unchosen:
+            meant = True
+            selected |= {} if spec is None else {id(spec): spec}
+        runs = given is not None and id(spec) not in collection.unchosen
+        asked = asked or runs
+        (kept if spec is None or runs else withheld).append(item)
+    remarks = [one for one in collection.remarks if id(one.spec) in selected]
+    unread = [one.name for one in selected.values() if id(one) in collection.unread]
+    collection.fault = (
+        (_unknown_task(collection) if whole else None)
+        or _meant_otherwise(collection)
+        or (MARKED_LATER.format(unread[0]) if unread else None)
+        or _fault(selected.values(), remarks, asked=asked)
+    )
+    collection.selected = bool(selected)
+    collection.deselected += dict.fromkeys(one.line for one in remarks if not one.fatal)
+    if collection.specs and not meant:
+        collection.nothing = nothing_selected(collection, config)
+    items[:] = kept
+    return withheld
+
+
+def _by_exact_name(collection: Collection) -> None:
+    """Take back the choice of benchmarks by a tag that is the name of one, which may be collected after them."""
+    tasks = collection.tasks
+    collection.unchosen |= {key for key, spec in collection.specs.items() if not tasks.chosen(spec)}
+
+
+def _meant_otherwise(collection: Collection) -> str | None:
+    """Return a line about a benchmark that was left out, or given few-shot examples, for such a tag."""
+    for key, spec in collection.specs.items():
+        loaded = collection.loaded.get(key)
+        asked = loaded is None or loaded.asking == collection.asking(spec)
+        if collection.tasks.chosen(spec) and (key in collection.unchosen or not asked):
+            return f"{spec.name}: a tag of it is the name of another benchmark; give the tag another name"
+    return None
+
+
+def _unknown_task(collection: Collection) -> str | None:
+    """Return a line about the first name of --eval-tasks, or of a file of benchmarks, that there is not."""
+    known = [(one, collection.groups_of(one)) for one in collection.specs.values()]
+    file = collection.settings.file
+    if file is None:
+        return collection.tasks.unknown(known)
+    from pytest_touchstone.plugin.configured import faults_of, not_collected
+
+    collection.deselected += not_collected(file, known)
+    lines = faults_of(file, known)
+    chosen = collection.settings.origins["tasks"] == shown_path(file.path)
+    return next(iter(lines), None) or (None if chosen else collection.tasks.unknown(known))
+
+
+def _withheld(item: pytest.Item) -> Benchmark | None:
+    """Return the benchmark that an item without an example stands for."""
+    callspec = getattr(item, "callspec", None)
+    found = callspec.params.get("example") if callspec is not None else None
+    return found.spec if isinstance(found, Withheld) else declared(getattr(item, "function", None))
+
+
+def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: bool) -> str | None:
+    """Return the first mistake that must end the run, and the number of further ones."""
+    names: set[str] = set()
+    for spec in selected:
+        if spec.name in names:
+            return f"two benchmarks are named {spec.name!r}; give one of them another name"
+        names.add(spec.name)
+    if fatal := next((one.line for one in remarks if one.fatal), None):
+        return fatal
+    lines = list(dict.fromkeys(one.line for one in remarks if one.mistake and not asked))
+    more = f"; and {count(len(lines) - 1, 'other benchmark')} likewise" if len(lines) > 1 else ""
+    return f"{lines[0]}{more}" if lines else None
+
+
+def nothing_selected(collection: Collection, config: pytest.Config) -> str:
+    """Return a line about a selection that matches no item, with the names nearest to its words."""
+    option = config.option
+    told = (
+        ("--eval-tasks", ",".join(collection.settings.tasks)),
+        ("-k", option.keyword),
+        ("-m", option.markexpr),
+    )
+    given = [f"{flag} {value!r}" for flag, value in told if value]
+    of = f"none of {len(collection.specs)} benchmarks" if len(collection.specs) > 1 else "no benchmark"
+    what = f"{of} matches {' '.join(given)}" if given else f"{of} is left"
+    line = f"nothing selected (exit code {ExitCode.NOTHING}): {what}"
+    specs = collection.specs.values()
+    groups = (group for spec in specs for group in collection.groups_of(spec) or ())
+    names = dict.fromkeys([*(spec.name for spec in specs), *groups])
+    near = nearest(keyword_words(config), list(names))
+    return f"{line}; nearest: {', '.join(near)}" if near else line
+
+
+def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
+    """Return the names most like those words that are part of none."""
+    lower = {name.lower(): name for name in names}
+    found: list[str] = []
+    for word in words:
+        plain = word.lower().partition("/")[0]
+        if any(plain in name for name in lower):
+            continue
+        likeness = {name: difflib.SequenceMatcher(None, plain, name).ratio() for name in lower}
+        least = max(LIKENESS, max(likeness.values(), default=0.0) - 0.2)
+        close = sorted((name for name in lower if likeness[name] >= least), key=likeness.__getitem__)
+        found += [lower[name] for name in reversed(close)]
+    return list(dict.fromkeys(found))[:MOST_NAMES]

@@ -1,0 +1,497 @@
+"""``EvalSession``: the life cycle of a run in one process, from the first benchmark that is collected to its last
+line.
+
+It is made when the first benchmark is collected, when an ordinary test asks for our fixtures, or when xdist's workers
+must be told of it. A worker has the same session, without the controller's part; what both need to know is in the
+run's folder.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.core.benchmark import declared
+from pytest_touchstone.core.errors import CheckpointError, HarnessError, JournalError, ServerError
+from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.setting_sources import OPTION
+from pytest_touchstone.core.shard import shard_of
+from pytest_touchstone.core.text import listed
+from pytest_touchstone.plugin import collection as collecting
+from pytest_touchstone.plugin.batches import batch_size
+from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
+from pytest_touchstone.plugin.crashes import TOLD, FailedCheckpoints
+from pytest_touchstone.plugin.declarations import collected_of, declarations_of, wrong_composite
+from pytest_touchstone.plugin.gate import GateSession
+from pytest_touchstone.plugin.interrupts import Interrupts
+from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
+from pytest_touchstone.plugin.options import settings_of, take_former_gate_mode
+from pytest_touchstone.plugin.selection import settle
+from pytest_touchstone.results.run_directory import RunDirectory, free_run_path
+
+if TYPE_CHECKING:
+    from pytest_touchstone.engines.base import Engine, SharedEngine
+    from pytest_touchstone.engines.pool import EnginePool
+    from pytest_touchstone.plugin.controller import Controller
+    from pytest_touchstone.plugin.execution import Execution
+    from pytest_touchstone.plugin.sequential import Sequential
+    from pytest_touchstone.reports.dry_run import DryRun
+    from pytest_touchstone.results.share import Share
+
+
+class EvalSession:
+    """A run in this process. ``fault`` is a line about a person's mistake, for which the run does not begin."""
+
+    def __init__(self, config: pytest.Config, told: Mapping[str, Any]) -> None:
+        """``told`` is what ``for_workers`` returns; it is empty for a session that begins by itself."""
+        self.config = config
+        self.worker = hasattr(config, "workerinput")
+        self._told = told
+        self.fault: str | None = told.get("fault")
+        self._began = time.time()
+        self._selected = False
+        gc.unfreeze()  # for a former session of this process; at the end it would only cost a scan
+        self._collector = gc.isenabled()
+        if self.worker or config.getoption("dist", "no") == "no":
+            gc.disable()  # nothing that is collected can become garbage before the end of the session
+        self._pool: EnginePool | None = None
+        self._sequential: Sequential | None = None
+        self._execution: Execution | None = None
+        self._dry_run: DryRun | None = None
+        self._controller: Controller | None = None
+        self._whole: list[pytest.Item] = []
+        self._share: Share | None = None
+        self._failed = FailedCheckpoints()
+        self._lasting = Lasting(self._say)
+        self._interrupts = Interrupts()
+        if self.fault is None:
+            try:
+                self._create()
+            except (pytest.UsageError, CheckpointError) as error:
+                self.fault = str(error)
+
+    def _create(self) -> None:
+        """Set up the run; raise ``pytest.UsageError`` or ``CheckpointError`` for a mistake in the options."""
+        take_former_gate_mode(self.config)
+        settings = self.settings = settings_of(self.config)
+        self.shard = shard_of(settings.shard, {}) if settings.shard is not None else None
+        self.directory = RunDirectory(self._run_path())
+        self.collection = collecting.Collection(settings, lasting=self._lasting)
+        self._lasting.logs = self.directory.path
+        if self.worker:
+            self.collection.take(self._told.get("checkpoints"))
+            if settings.gate_sequential:
+                self._open_gate()
+            return
+        if settings.run_id and self.directory.used():
+            raise pytest.UsageError(
+                f"--eval-run-id {settings.run_id}: {shown_path(self.directory.path)} holds an earlier run; "
+                "choose another id or remove it"
+            )
+        if settings.checkpoint:
+            self.collection.known_checkpoints()
+        gate = self._open_gate()
+        if self.shard is not None:
+            from pytest_touchstone.plugin.sharding import refused
+
+            if (why := refused(settings, gate.plan is not None)) is not None:
+                raise pytest.UsageError(why)
+        from pytest_touchstone.plugin.controller import Controller
+
+        self._controller = Controller(
+            self.config,
+            settings=settings,
+            directory=self.directory,
+            collection=self.collection,
+            gate=gate,
+            failed=self._failed,
+            began=self._began,
+        )
+
+    def _run_path(self) -> Path:
+        if "run" in self._told:
+            return Path(self._told["run"])
+        output = self.config.invocation_params.dir / self.settings.output
+        name, end = self.settings.run_id, f"_{self.shard.suffix}" if self.shard is not None else ""
+        return output / f"{name}{end}" if name else free_run_path(output, self._began, os.getpid(), end)
+
+    def _say(self, text: str) -> None:
+        """Tell the person of something that takes long or has gone wrong, apart from the progress."""
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        capture = self.config.pluginmanager.get_plugin("capturemanager")
+        if reporter is not None and self.config.get_verbosity() >= 0:
+            with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+                reporter.ensure_newline()
+                reporter.write_line(text)
+
+    def _open_gate(self) -> GateSession:
+        gate = GateSession(self.config, self.settings, self.directory.path.parent)
+        if self.settings.gate_sequential:
+            from pytest_touchstone.plugin.sequential import Sequential
+
+            self._sequential = Sequential(self.settings.seed, gate.watch)
+        return gate
+
+    def for_workers(self) -> dict[str, Any]:
+        """Return what xdist's workers are told: where to write, what to score, and the mistake, if there is one."""
+        if self.fault is not None:
+            return {"fault": self.fault, "run": ""}
+        return {"run": str(self.directory.path), "checkpoints": self.collection.give(), "fault": None}
+
+    def give_checkpoints(self, metafunc: pytest.Metafunc) -> None:
+        """Parametrize an ordinary test that asks for a checkpoint, or its engine, by those of the run."""
+        if self.fault is None and declared(metafunc.function) is None and self.settings.checkpoint:
+            try:
+                infos = self.collection.known_checkpoints()
+            except CheckpointError as error:
+                self.fault = str(error)
+                return
+            names = [info.name for info in infos]
+            metafunc.parametrize("touchstone_checkpoint", infos, ids=names, scope="session")
+
+    def raise_fault(self) -> None:
+        """Raise ``pytest.UsageError`` for the mistake for which the run does not begin, if there is one."""
+        if self.fault is not None:
+            raise pytest.UsageError(self.fault)
+
+    def select(self, items: list[pytest.Item], *, whole: bool) -> None:
+        """Keep the items that can run, in the order in which they run; called when everybody else has chosen.
+
+        ``whole`` says that every file could be collected.
+
+        Raises ``pytest.UsageError`` for a mistake; a worker keeps no item, and its controller raises the mistake.
+        """
+        self._selected = True
+        dropped = settle(items, self.collection, self.config, whole=whole) if self.fault is None else []
+        if self.fault is None:
+            count = len(self.collection.checkpoints or ())
+            found = (
+                collecting.wrong_fixture(items),
+                wrong_composite(items),
+                collecting.name_results(items, count),
+            )
+            self.fault = self.collection.fault or next((one for one in found if one is not None), None)
+        if self.fault is not None:
+            self._refuse(items)
+            return
+        if self.shard is not None:
+            from pytest_touchstone.plugin.sharding import take_share
+
+            self._whole = list(items)
+            self._share, others = take_share(items, self.shard, self.settings)
+            dropped += others
+        if not self.config.option.collectonly:
+            dropped += collecting.drop_unsafe(items, self.collection)
+            if self._sequential is not None:
+                self._sequential.arrange(items)
+        if dropped:
+            self.config.hook.pytest_deselected(items=dropped)
+        if self.settings.file is not None:
+            from pytest_touchstone.plugin.configured import by_priority
+
+            by_priority(items)
+        if len(self.collection.checkpoints or ()) > 1:
+            from pytest_touchstone.plugin.item_batches import interleave
+
+            interleave(items, self._batch_size(len(items)), by_kind=self._by_kind)
+
+    def _refuse(self, items: list[pytest.Item]) -> None:
+        items.clear()
+        if not self.worker:
+            self.raise_fault()
+
+    def _batch_size(self, count: int) -> int:
+        return batch_size(count, self.settings.workers, self.collection.most_items)
+
+    @property
+    def _by_kind(self) -> bool:
+        return not self.worker and self.settings.batch_items is None
+
+    def collected_lines(self, *, all_of_them: bool) -> list[str]:
+        """Return the benchmarks that --eval-tasks means; with ``all_of_them`` also what was left out, a line each."""
+        if self.fault is not None:
+            return []
+        specs = self.collection.specs.values()
+        names = [spec.name for spec in specs if self.collection.tasks.chosen(spec)]
+        terms = ",".join(self.settings.tasks)
+        by_file = self.settings.file is not None and self.settings.origins["tasks"] != OPTION
+        who = f"--eval-config {self.settings.origins['tasks']}" if by_file else f"--eval-tasks {terms}"
+        told = [f"{who}: {listed(names)} (of {len(specs)})"] if terms and names else []
+        told += [self._share.line] if self._share is not None else []
+        if all_of_them:
+            told += [f"failed to load {one.name}: {one.message}" for one in self.collection.failed]
+            told += [f"deselected {line}" for line in self.collection.deselected]
+        return told
+
+    def start(self, items: list[pytest.Item]) -> None:
+        """Get ready to answer what was collected, in a process that answers."""
+        if self._collector:
+            gc.enable()
+        own = [item for item in items if collecting.given_of(item) is not None]
+        left_out = self.collection.selected and self.collection.deselected if self.fault is None else ()
+        if self.config.option.collectonly or not self._selected or not (own or left_out or self._whole):
+            return
+        if self.settings.dry_run:
+            self._make_dry_run(own)
+            return
+        if self.settings.gate_plan:
+            assert self._controller is not None
+            self._controller.gate.make_plan(collected_of(own), declarations_of(own))
+            return
+        try:
+            self.directory.make()
+            self._prepare(own)
+        except (JournalError, OSError) as error:
+            self.fault = self.directory.unwritten(error) if isinstance(error, OSError) else str(error)
+            self._refuse(items)
+            return
+        self._execution = self._prepared(own, self._batch_size(len(items)))
+        if not self.config.getoption("setupshow", False):
+            from pytest_touchstone.plugin.item_batches import give_arguments
+
+            give_arguments(own)
+        for item in own:
+            if isinstance(item, BenchmarkItem):
+                item.rest()
+        # Items live until the end of the session: scanning tens of thousands of them for garbage again and
+        # again takes a fifth of the time that pytest needs for a trivial item.
+        gc.freeze()
+
+    @property
+    def only_plans(self) -> bool:
+        """Nothing is run: a plan or a dry run was asked for."""
+        return self.fault is None and (self.settings.gate_plan or self.settings.dry_run)
+
+    def _make_dry_run(self, items: list[pytest.Item]) -> None:
+        """Find what a run would ask, to be shown at the end; raise ``pytest.UsageError`` where that cannot be."""
+        from pytest_touchstone.plugin.dry_run import dry_run
+
+        size = self._batch_size(len(items))
+        try:
+            self._dry_run = dry_run(items, self.collection, self.settings, size, self.engine)
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def _prepared(self, items: list[pytest.Item], size: int) -> Execution:
+        from pytest_touchstone.plugin.execution import Execution, Work
+        from pytest_touchstone.plugin.watch import Watch
+        from pytest_touchstone.plugin.xdist import Quarantine
+        from pytest_touchstone.results.in_flight import InFlight
+        from pytest_touchstone.results.journal import Journal
+        from pytest_touchstone.results.reuse import Reuse
+
+        # Not from the environment: a run inside a worker's test inherits that.
+        who = self.config.workerinput["workerid"] if self.worker else "main"  # type: ignore[attr-defined]
+        return Execution(
+            Work(
+                items=items,
+                size=size,
+                in_order=not self.worker,
+                by_kind=self._by_kind,
+                journal=Journal(self.directory.path, who),
+                quarantine=Quarantine(self.directory.quarantine),
+                engine=self.engine,
+                beside=self._beside if self.settings.engine else None,
+                note_usage=functools.partial(self.directory.write_usage, who),
+                sandbox=self.collection.sandbox,
+                sequential=self._sequential,
+                reuse=None if self.settings.no_cache else Reuse(self.directory.path),
+                # xdist's controller finds out by itself what kills a worker.
+                in_flight=None if self.worker else InFlight(self.directory.path, who),
+                watch=Watch(self.directory.path, who) if self.config.get_verbosity() >= 0 else None,
+                settings=self.settings.model,
+            )
+        )
+
+    def begin(self) -> None:
+        """Write the manifest and start the progress line, once, where there is a benchmark."""
+        if self._controller is not None and self.fault is None:
+            with self._writable():
+                self._controller.begin()
+
+    def workers_collected(self) -> None:
+        """Begin, when the first of xdist's workers has collected; its items come to the workers in batches."""
+        if self._controller is not None and self.fault is None:
+            with self._writable():
+                self._controller.workers_collected()
+
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        """Make of a disk that refuses the run's own files one line, with which the run ends."""
+        try:
+            yield
+        except OSError as error:
+            raise pytest.UsageError(self.directory.unwritten(error)) from None
+
+    def engine(self, info: CheckpointInfo) -> Engine:
+        """Return the checkpoint, loaded once in this process.
+
+        Its memory is freed at the end, or when a checkpoint is loaded that shares no model with it. Raises
+        ``CheckpointError`` when its files do not make that model.
+        """
+        return self._opened().engine(info)
+
+    def _beside(self, info: CheckpointInfo) -> SharedEngine | None:
+        """Return a checkpoint that loads beside others; None where this process holds the model itself."""
+        return self._opened().beside(info)
+
+    def _opened(self) -> EnginePool:
+        if self._pool is None:
+            from pytest_touchstone.engines.pool import EnginePool
+
+            self._pool = EnginePool(self.settings.model)
+        return self._pool
+
+    def call(self, item: pytest.Function) -> bool:
+        """Run a benchmark item in pytest's place; raise what it raises."""
+        given = collecting.given_of(item)
+        if self._execution is None or given is None:
+            raise HarnessError(
+                f"{item.nodeid} was not collected as a benchmark item; run it through pytest's own session"
+            )
+        ended = self._execution.call(item)
+        primary = given.loaded.spec.letter_score(ended.scores)
+        item.user_properties.extend(sorted(ended.scores.items()))
+        if primary is not None:
+            item.user_properties.append(("touchstone_primary", primary))
+        if ended.raised is not None:
+            raise ended.raised
+        return True
+
+    def item_raised(self, item: pytest.Item, report: pytest.TestReport, error: BaseException) -> None:
+        """Journal an item that never ran, and make an error of ours one line, in the process of the item."""
+        own = collecting.given_of(item) is not None
+        if isinstance(error, HarnessError):  # written for people: a traceback would hide it
+            report.longrepr = one_line(error, item) if own else f"{type(error).__name__}: {error}"
+        if own:
+            function, _, _ = item.nodeid.partition("[")
+            kind = f"{function} {type(error).__name__} {place_of(error, self.config.rootpath)}"
+            setattr(report, SAME, kind)
+        if isinstance(error, ServerError):
+            setattr(report, TOLD, {"stop": str(error)})
+        elif self._execution is not None and report.when != "teardown" and not report.passed:
+            try:
+                self._execution.settle(item, "skipped" if report.skipped else "error", whole_sentence(error))
+            except JournalError as fault:
+                setattr(report, TOLD, {"fatal": str(fault)})
+        if isinstance(error, CheckpointError) and own:
+            several = len(self.collection.known_checkpoints()) > 1
+            self._failed.tell(report, collecting.checkpoint_of(item).name, str(error), several=several)
+
+    def item_reported(self, report: pytest.TestReport) -> None:
+        """Take note of an item in the controlling process; raises ``pytest.UsageError`` for what ends the run."""
+        if self._controller is not None:
+            self._controller.item_reported(report)
+
+    def worker_crashed(self, item: str) -> bool:
+        """Take note of a worker that died in an item; return whether the item runs once more."""
+        return self._controller is not None and self._controller.worker_crashed(item)
+
+    def check(self) -> None:
+        """Let the engine check, after the last item, that it answers as at the beginning."""
+        if self._execution is not None:
+            self._execution.check()
+
+    def sync(self) -> None:
+        """Make sure that this process's records are on disk; raises ``pytest.UsageError`` where that cannot be."""
+        if self._execution is not None:
+            try:
+                self._execution.sync()
+            except JournalError as error:
+                raise pytest.UsageError(str(error)) from None
+
+    def for_controller(self) -> dict[str, Any]:
+        """Return what a worker that ends tells its controller, which collects nothing itself."""
+        nothing = None if self.fault else self.collection.nothing
+        return {"nothing": nothing, "fault": self.fault, "damaged": self._damaged()}
+
+    def _prepare(self, own: list[pytest.Item]) -> None:
+        """Write what the other processes of the run, and its end, need to know."""
+        declarations = declarations_of(self._whole or own)  # all shards have all of them
+        if self._share is not None:
+            from pytest_touchstone.results.share import write_share
+
+            write_share(self.directory.path, self._share)
+        self.directory.write_collected(collected_of(own), declarations, self.collection.deselected)
+        if self._sequential is not None:
+            self._sequential.begin(self.directory, declarations)
+
+    def _damaged(self) -> list[str]:
+        return [] if self._execution is None else self._execution.damaged
+
+    def worker_ended(self, told: dict[str, Any]) -> None:
+        """Take what a worker has told; raises ``pytest.UsageError`` for a mistake that it has found."""
+        self.fault = self.fault or told["fault"]
+        if self._controller is not None:
+            self._controller.tell_damaged(told["damaged"])
+        self.raise_fault()
+        self.collection.nothing = self.collection.nothing or told["nothing"]
+
+    def ends(self) -> None:
+        """From now on nothing is asked any more: Ctrl-C ends the reporting alone."""
+        self._interrupts.arm()
+
+    def finish(self, session: pytest.Session) -> None:
+        """Check every collected item against the journal, summarize, judge, and report; set the exit code."""
+        self.ends()
+        self._end_progress()
+        # After a usage error there is nothing to summarize: the one line that says what is wrong stands
+        # alone.
+        if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
+            return
+        if self._controller is not None:
+            self._controller.tell_damaged(self._damaged())
+        if (controller := self._controller) is not None and not self._interrupts.finished(
+            lambda: controller.finish(session)
+        ):
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+            controller.unwritten()
+
+    def _end_progress(self) -> None:
+        """End the watch of this process and the line; calling it again does nothing."""
+        if self._execution is not None:
+            self._execution.close()
+        if self._controller is not None:
+            self._controller.end_progress()
+
+    def show(self, reporter: pytest.TerminalReporter, status: int) -> None:
+        """Write the table of results, and the sections of others, on the terminal."""
+        if self._dry_run is not None:
+            from pytest_touchstone.reports.dry_run import render
+
+            width = reporter.config.get_terminal_writer().fullwidth
+            reporter.write_sep("=", "dry run")
+            reporter.write_line(render(self._dry_run, width=width, color=reporter.hasmarkup))
+        if self.fault is None and self._controller is not None:
+            self._controller.show(reporter, status)
+
+    def say_last_lines(self, session: pytest.Session) -> None:
+        """Write what must not be overlooked below pytest's own last line; after a usage error nothing is left."""
+        if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
+            if self.fault is None:
+                self.directory.discard()  # now that workers have ended
+            return
+        if self._controller is not None:
+            self._controller.say_last_lines(session.exitstatus)
+
+    def close(self) -> None:
+        """End what is still running, and free memory."""
+        self._end_progress()
+        if self._pool is not None:
+            self._pool.close()
+        if self.fault is None:
+            self.collection.close()
+        self._lasting.close()
+        self._interrupts.close()
+        if self._collector:
+            gc.enable()

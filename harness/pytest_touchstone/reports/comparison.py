@@ -1,0 +1,398 @@
+"""A comparison in words (cells of tables, lists of verdicts, notes) and as plain data.
+
+``touchstone compare --json`` prints the plain data:
+
+    {"pairs": [{"baseline": {...}, "new": {...}, "benchmarks": [LINE], "composites": [LINE], "mean": {...},
+                "pooled": LINE, "improvements": [NAME], "regressions": [], "not_worse": [], "inconclusive": [],
+                "notes": [TEXT]}]}
+
+A line has both values, ``difference`` (of the scores), ``points`` (hundredths), ``percent``, and ``low`` and ``high``
+of the difference. It also has ``p``, ``p_adjusted`` (Holm), ``n``, ``verdict`` (null for other metrics than the
+primary one) and ``why``. Undefined numbers are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+
+from pytest_touchstone.compare.candidate import Candidate, Entry
+from pytest_touchstone.compare.metric import (
+    MetricComparison,
+    best_scorer,
+    condition_text,
+    conditions_apart,
+    metric_of,
+)
+from pytest_touchstone.compare.pair import Mean, Pair
+from pytest_touchstone.core.requests import MASK
+from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.reports.formatting import NOTHING, number, p_exact, points, points_interval
+from pytest_touchstone.statistics.comparison import Comparison
+from pytest_touchstone.statistics.verdicts import Kind
+
+LISTS: Final[tuple[tuple[Kind, str], ...]] = (
+    ("better", "improvements"),
+    ("worse", "regressions"),
+    ("not worse", "not_worse"),
+    ("inconclusive", "inconclusive"),
+)
+"""The lists of benchmarks by verdict, under their names in the plain data."""
+
+IDENTICAL: Final = "identical"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """An item with another score in the new run: the question, both answers, and the right one, as far as known."""
+
+    example: str
+    gained: bool
+    question: str | None
+    baseline: str | None
+    new: str | None
+    gold: str | None
+
+
+Flips = Mapping[str, Sequence[Flip]]
+"""Items to be shown, by benchmark."""
+
+
+class Cells(NamedTuple):
+    """A line of a comparison in words."""
+
+    benchmark: str
+    metric: str
+    baseline: str
+    new: str
+    points: str
+    interval: str
+    percent: str
+    p: str
+    n: str
+    flips: str
+    verdict: str
+
+
+HEADER: Final = Cells(
+    "benchmark", "metric", "A", "B", "points", "95 % interval", "per cent", "p", "n", "flips", "verdict"
+)
+
+
+def header(level: float) -> Cells:
+    """Return the titles of the columns, for intervals of this level."""
+    return HEADER._replace(interval=f"{100 * level:g} % interval")
+
+
+def cells(line: MetricComparison) -> Cells:
+    """Return the line's cells; ``p`` is the uncorrected one, while verdicts use Holm's."""
+    one = line.comparison
+    return Cells(
+        line.benchmark,
+        line.metric,
+        number(one.baseline),
+        number(one.new),
+        points(one.difference) if one.in_points else plain_change(one.difference),
+        points_interval(one.low, one.high) if one.in_points else plain_interval(one.low, one.high),
+        percent(line.percent),
+        p_exact(one.p),
+        "/".join(str(n) if n else NOTHING for n in dict.fromkeys(line.sizes)),  # of both, where they differ
+        flips(line),
+        line.verdict.kind if line.verdict else "",
+    )
+
+
+def about_values(pair: Pair, line: MetricComparison) -> str:
+    """Return the marks of a primary metric's values, such as ``sample: 32 of 2,376``.
+
+    If they differ: ``A 4 of 32 items; B sample: 32 of 2,376``.
+    """
+    if not line.primary:
+        return ""
+    sides = [side.entries.get(line.benchmark) for side in (pair.baseline, pair.new)]
+    texts = [entry.saved.about if entry else "" for entry in sides]
+    if texts[0] == texts[1]:
+        return texts[0]
+    return "; ".join(f"{name} {text}" for name, text in zip("AB", texts, strict=True) if text)
+
+
+def composite_cells(line: MetricComparison) -> Cells:
+    """Return a composite's cells; it has no items."""
+    return cells(line)._replace(metric="composite", n="", flips="")
+
+
+def plain_change(difference: float | None) -> str:
+    """Return ``+1.2300``, of values that are no shares."""
+    return NOTHING if difference is None else f"{difference:+.4f}"
+
+
+def plain_interval(low: float | None, high: float | None) -> str:
+    """Return ``[-0.5200, +2.9800]``, or ``-`` when a limit is undefined."""
+    return NOTHING if low is None or high is None else f"[{plain_change(low)}, {plain_change(high)}]"
+
+
+def percent(value: float | None) -> str:
+    """Return a change in per cent: ``+1.2 %``."""
+    return NOTHING if value is None else f"{value:+.1f} %"
+
+
+def flips(line: MetricComparison) -> str:
+    """Return items gained and lost, ``+12 -7``; ``identical`` where no score differs."""
+    if line.flips is None:
+        return NOTHING
+    return IDENTICAL if line.identical else f"+{len(line.flips.gained)} -{len(line.flips.lost)}"
+
+
+def is_valid(pair: Pair, line: MetricComparison) -> bool:
+    """Return whether nothing is known against either value."""
+    sides = (pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark))
+    return not any(entry and entry.saved.invalid for entry in sides)
+
+
+def about(one: Candidate) -> str:
+    """Return the origin of a candidate's results, and the known facts of the checkpoint."""
+    parts = [one.origin]
+    parts += [f"step {one.about['step']}"] if "step" in one.about else []
+    parts += [f"epoch {one.about['epoch']:g}"] if "epoch" in one.about else []
+    parts += [count(one.about["seq_len"], "token")] if "seq_len" in one.about else []
+    return ", ".join(parts)
+
+
+def lists(pair: Pair) -> list[tuple[str, str]]:
+    """Return improvements, regressions and the rest, each with its benchmarks and why: ``arc_easy: +1.20 points
+    [...]``."""
+    found = []
+    for kind, key in LISTS:
+        names, title = pair.of_kind(kind), key.replace("_", " ")
+        found += [(title, "none")] if not names else []
+        found += [
+            (title if place == 0 else "", f"{name}: {line.verdict.why if line.verdict else ''}")
+            for place, (name, line) in enumerate((name, pair.judged[name]) for name in names)
+        ]
+    return found
+
+
+def findings(pair: Pair) -> list[tuple[str, str]]:
+    """Return labels and texts that stand below the table: the lists, composites, the mean, and all items as one."""
+    found = lists(pair)
+    found += [
+        (line.benchmark, f"{line.verdict.why if line.verdict else ''}; = {line.metric}")
+        for line in pair.composites
+    ]
+    wrong = [name for name, line in pair.judged.items() if not is_valid(pair, line)]
+    without = f"; without {listed(wrong)}, NOT VALID" if wrong else ""
+    found += [("mean", mean(pair.mean) + without)] if pair.mean is not None else []
+    return found + ([(pair.pooled.metric, pooled(pair.pooled) + without)] if pair.pooled is not None else [])
+
+
+def mean(found: Mean) -> str:
+    """Return the mean improvement in one line."""
+    one = found.comparison
+    if one.low is not None:
+        limits = f" {points_interval(one.low, one.high)}"
+    else:
+        limits = f" (no interval: {one.why})" if one.why else ""
+    tested = f", p = {p_exact(one.p)}".replace("= <", "< ") if one.p is not None else ""
+    over = f" over the {found.relative} with a baseline above 0" if found.relative < found.benchmarks else ""
+    relative = f", {percent(found.percent)}{over}" if found.percent is not None else ""
+    return f"{points(one.difference)} points{limits}{tested}{relative}, over {count(found.benchmarks, 'benchmark')}"
+
+
+def pooled(line: MetricComparison) -> str:
+    """Return the verdict on all items together, in one line."""
+    verdict, p = line.verdict, line.comparison.p
+    assert verdict is not None
+    why = verdict.why if ", p = " in verdict.why or p is None else f"{verdict.why} (p = {p_exact(p)})"
+    return (
+        f"{verdict.kind}: {why.replace('= <', '< ')}; {count(line.comparison.n, 'item')} of {line.benchmark}"
+    )
+
+
+def notes(pair: Pair) -> list[str]:
+    """Return the facts that a reader must know before believing the numbers."""
+    a, b = pair.baseline, pair.new
+    return [
+        *dict.fromkeys((*a.notes, *b.notes)),
+        *(
+            f"{name} of {side} is NOT VALID: {why}"
+            for side, name, entry in _entries(pair)
+            if (why := entry.saved.invalid)
+        ),
+        *_scorers(pair),
+        *_directions(pair),
+        *_apart(pair),
+        *_unknown(pair),
+        *_items(pair),
+        *(
+            f"{name}: {count(n, 'item')} of {side} should have been scored and {'was' if n == 1 else 'were'} not"
+            for side, name, entry in _entries(pair)
+            if (n := entry.saved.faults)
+        ),
+        *(
+            f"only {name} has {listed(left)}: not compared"
+            for name, left in (("A", pair.only_in(a, b)), ("B", pair.only_in(b, a)))
+            if left
+        ),
+    ]
+
+
+def _entries(pair: Pair) -> list[tuple[str, str, Entry]]:
+    """Yield the results that were judged: side, benchmark and entry."""
+    sides = (("A", pair.baseline), ("B", pair.new))
+    return [(side, name, one.entries[name]) for side, one in sides for name in pair.judged]
+
+
+def _directions(pair: Pair) -> list[str]:
+    """Return the metrics of which lower is better."""
+    lower = dict.fromkeys(line.metric for line in pair.lines if not line.comparison.higher_is_better)
+    return [f"lower is better for {listed(lower)}"] if lower else []
+
+
+def _scorers(pair: Pair) -> list[str]:
+    """Return the scorers of benchmarks for which only one side has the better scorer."""
+    found: dict[str, list[str]] = {}
+    for name, line in pair.judged.items():
+        a, b = pair.baseline.entries[name], pair.new.entries[name]
+        for side, one, other in (("A", a, b), ("B", b, a)):
+            best = best_scorer(one)
+            if best != line.metric and metric_of(other, best) is None:
+                text = f"compared by {line.metric}, since only {side} has {best}"
+                found.setdefault(text, []).append(name)
+    return [f"{text}: {_benchmarks(pair, names)}" for text, names in found.items()]
+
+
+def _apart(pair: Pair) -> list[str]:
+    """Return the conditions that differ, one line each with its benchmarks."""
+    found: dict[str, list[str]] = {}
+    for name in pair.judged:
+        for condition, values in conditions_apart(
+            pair.baseline.entries[name], pair.new.entries[name]
+        ).items():
+            found.setdefault(condition_text(condition, values), []).append(name)
+    return [f"not asked alike, {text}: {_benchmarks(pair, names)}" for text, names in found.items()]
+
+
+def _benchmarks(pair: Pair, names: Sequence[str]) -> str:
+    """Return the names, or a word that they are all."""
+    every = 1 < len(names) == len(pair.judged)
+    return f"all {len(names)} benchmarks" if every else listed(names)
+
+
+def _unknown(pair: Pair) -> list[str]:
+    """Return notes on a side that was published elsewhere, if the other is a run; items in pairs are known by their
+    prompts."""
+    published = {
+        side: any(entry.saved.published for entry in one.entries.values())
+        for side, one in (("A", pair.baseline), ("B", pair.new))
+    }
+    if all(published.values()) or not any(published.values()):
+        return []
+    who = "A was published elsewhere" if published["A"] else "B was published elsewhere"
+    met = [name for name, line in pair.judged.items() if line.paired]
+    rest = [name for name in pair.judged if name not in met]
+    found = [f"{who}, and asked the same items by the same prompts: {_benchmarks(pair, met)}"] if met else []
+    if rest:
+        which = f": {_benchmarks(pair, rest)}" if met else ""
+        found.append(f"{who}: whether it was asked the same items alike is not known{which}")
+    return found
+
+
+def _items(pair: Pair) -> list[str]:
+    """Return the benchmarks that were compared on part of the items, or without any."""
+    found = []
+    totals: dict[str, list[str]] = {}
+    for name, line in pair.judged.items():
+        if not line.paired and line.items is None:
+            totals.setdefault(line.comparison.method, []).append(name)
+    for method, names in totals.items():
+        how = f", by {method}" if method != "none" else ""
+        found.append(
+            f"only totals are known, compared as runs on different items{how}: {_benchmarks(pair, names)}"
+        )
+    for name, line in pair.judged.items():
+        if line.items is None or len(set(line.items)) == 1:
+            continue
+        a, b, both = line.items
+        how = "compared on these" if line.paired else "compared as runs on different items"
+        found.append(f"{name}: {both} of {a} items of A and {b} of B are the same: {how}")
+    return found
+
+
+def clipped(text: str, width: int, *, end: bool = False) -> str:
+    """Return at most that many characters, in one line.
+
+    They are from the start of the text or, with ``end``, from its end, or around a mask, if there is one.
+    """
+    plain = " ".join(str(text).split())
+    if len(plain) <= width:
+        return plain
+    at = plain.find(MASK)
+    if at >= 0 and len(plain) - at + width // 2 > width:
+        plain = f"{plain[: at + width // 2]}…"
+        end = True
+        if len(plain) <= width:
+            return plain
+    return f"…{plain[-(width - 1) :]}" if end else f"{plain[: width - 1]}…"
+
+
+# Plain data
+
+
+def pair_facts(pair: Pair, flips: Flips | None = None) -> dict[str, Any]:
+    """Return the whole comparison."""
+    return {
+        "baseline": _candidate(pair.baseline),
+        "new": _candidate(pair.new),
+        "benchmarks": [_line(pair, line, (flips or {}).get(line.benchmark)) for line in pair.lines],
+        "composites": [_line(pair, line, None) for line in pair.composites],
+        "mean": None
+        if pair.mean is None
+        else {
+            **_numbers(pair.mean.comparison),
+            "percent": pair.mean.percent,
+            "benchmarks": pair.mean.benchmarks,
+        },
+        "pooled": None if pair.pooled is None else _line(pair, pair.pooled, None),
+        **{key: pair.of_kind(kind) for kind, key in LISTS},
+        "notes": notes(pair),
+    }
+
+
+def _candidate(one: Candidate) -> dict[str, Any]:
+    return {"name": one.name, "origin": one.origin, **one.about}
+
+
+def _line(pair: Pair, line: MetricComparison, flips: Sequence[Flip] | None) -> dict[str, Any]:
+    one, verdict = line.comparison, line.verdict
+    a, b = pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark)
+    found: dict[str, Any] = {
+        "benchmark": line.benchmark,
+        "metric": line.metric,
+        "primary": line.primary,
+        **_numbers(one),
+        "percent": line.percent,
+        "level": one.level,
+        "stderr": one.stderr,
+        "p_adjusted": verdict.p_adjusted if verdict else None,
+        "n": one.n or None,
+        "paired": line.paired,
+        "gained": len(line.flips.gained) if line.flips else None,
+        "lost": len(line.flips.lost) if line.flips else None,
+        "identical": line.identical,
+        "verdict": verdict.kind if verdict else None,
+        "why": verdict.why if verdict else one.why,
+        "items_to_tell": verdict.items or None if verdict else None,
+        "method": one.method,
+        "baseline_about": a.saved.about if a else "",
+        "new_about": b.saved.about if b else "",
+        "conditions_differ": conditions_apart(a, b) if a and b else {},
+    }
+    if flips is not None and line.primary:
+        found["flips"] = [asdict(flip) for flip in flips]
+    return found
+
+
+def _numbers(one: Comparison) -> dict[str, Any]:
+    found = {name: getattr(one, name) for name in ("baseline", "new", "difference", "low", "high", "p")}
+    return {**found, "points": 100 * one.difference if one.in_points and one.difference is not None else None}

@@ -1,0 +1,277 @@
+"""The gate on the terminal, and in words for all reports: the decision, and each line's numbers and reasons."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_touchstone.compare.baselines import FIRST_ON_ITEMS
+from pytest_touchstone.compare.gate.result import (
+    KINDS,
+    STRICT,
+    GateLine,
+    GateResult,
+    lines_from_json,
+    ordered,
+    shown_lines,
+)
+from pytest_touchstone.compare.pooled import POOLED
+from pytest_touchstone.core.composite import COMPOSITE
+from pytest_touchstone.core.text import listed
+from pytest_touchstone.reports.formatting import labelled, number, p_short, points, points_interval
+from pytest_touchstone.statistics.verdicts import POWER, points_text
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+STYLES: Final = {
+    "worse": "bold red",
+    "failed": "bold red",
+    "not valid": "bold red",
+    "not judged": "bold red",
+    "inconclusive": "magenta",
+    "not compared": "bold magenta",
+    "better": "bold green",
+    "not worse": "green",
+    "passed": "bold green",
+    "mistake": "bold red",
+}
+"""The styles of verdicts and decisions."""
+
+
+APART: Final = 20
+"""Lines that are shown one by one in a short report, apart from those that fail; more share a line per verdict."""
+
+
+def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, details: bool) -> None:
+    """Print one line per benchmark, the most pressing first, with the reasons of those that fail.
+
+    Without details, lines that pass without a comparison, or are too many, share a line per verdict. With details, all
+    have their reasons, and their baselines.
+    """
+    from rich.text import Text
+
+    lines = ordered(tuple(lines_from_json(gate)))
+    pooled = [line for line in shown_lines(gate) if line not in lines]
+    write(Text.assemble(("gate", "bold"), f"  {heading(gate)}"))
+    several = len({line.checkpoint for line in lines}) > 1
+    apart = lines if details else _apart(lines)
+    rows: list[tuple[Text, Text]] = []
+    before: set[str] = set()
+    for line in apart:
+        rows.append((_verdict(line.kind), Text(_numbers(line, several, details=details))))
+        bad = (*line.fails, *line.invalid)
+        told = reason_texts(line, "baseline ") if details or line.fails else reason_texts(line) if bad else []
+        if not details:  # reasons that several lines share are told by the first of them
+            told = [text for text in told if text not in before]
+            before.update(bad)
+        told += (
+            [sees_text(line)] if details and line.verdict != "inconclusive" and line.sees is not None else []
+        )
+        rows += [(Text(), Text(text, style="" if text in bad else "dim")) for text in told]
+    if not details and (text := _seen([line for line in lines if not line.fails], several)):
+        rows.append((Text("sees", style="dim"), Text(text, style="dim")))
+    together = [line for line in lines if line not in apart]
+    for kind in dict.fromkeys(line.kind for line in together):
+        names = [_label(line, several) for line in together if line.kind == kind]
+        rows.append(
+            (_verdict(kind), Text(f"{len(names)}: {listed(names, NAMED)}" if len(names) > 1 else names[0]))
+        )
+    for line in pooled if details or len(pooled) <= NAMED else []:
+        numbers = _numbers(replace(line, metric="composite"), several, details=details)
+        rows.append((Text(POOLED), Text.assemble(_verdict(line.kind), f" over {numbers}; decides nothing")))
+        why = [*reason_texts(line), *([sees_text(line)] * (line.verdict != "inconclusive"))]
+        rows += [(Text(), Text(text, style="dim")) for text in why if details and text]
+    rows += [(Text("note", style="magenta"), Text(note)) for note in gate.get("notes", ())]
+    write(labelled(rows, dim=False))
+
+
+def _apart(lines: Sequence[GateLine]) -> list[GateLine]:
+    """Return the lines that a short report shows one by one."""
+    bad = [line for line in lines if line.fails or line.invalid]
+    compared = [line for line in lines if line not in bad and line.difference is not None]
+    return bad[:APART] + (compared if len(compared) <= APART else [])
+
+
+def sees_text(line: GateLine) -> str:
+    """Return the drop that a line calls worse with power 0.8, in words; empty where it is not known."""
+    if line.sees is None:
+        return ""
+    which = line.benchmark if line.metric != POOLED else f"{line.benchmark} pooled"
+    return f"this gate sees a drop of {100 * line.sees:.1f} points on {which} with {100 * POWER:.0f} %"
+
+
+def _seen(lines: Sequence[GateLine], several: bool) -> str:
+    """Return the same of those that are inconclusive, in one sentence."""
+    seen = [
+        (line, 100 * line.sees) for line in lines if line.verdict == "inconclusive" and line.sees is not None
+    ]
+    told = [f"{drop:.1f} on {f'{line.checkpoint}, ' * several}{line.benchmark}" for line, drop in seen]
+    if len(told) > 1:
+        return f"this gate sees drops, in points, of {listed(told, NAMED)}, with {100 * POWER:.0f} %"
+    return sees_text(seen[0][0]) if seen else ""
+
+
+def print_decision(gate: Mapping[str, Any], write: Callable[..., None]) -> None:
+    """Print the decision, in one line, to be found by a search."""
+    from rich.text import Text
+
+    style = STYLES.get(str(gate.get("decision")), "bold")
+    write(Text(str(gate.get("text", "")), style=style), soft_wrap=True)
+
+
+def _verdict(kind: str) -> Text:
+    from rich.text import Text
+
+    return Text(kind, style=STYLES.get(kind, ""))
+
+
+def heading(gate: Mapping[str, Any]) -> str:
+    """Return the mode, the baseline, the margin and alpha, in a few words."""
+    mode = "verdicts only" if gate.get("mode") is None else gate["mode"]
+    return (
+        f"{mode}, against {gate['baseline']}, margin {points_text(gate['margin'])}, "
+        f"alpha {gate['alpha']:g} over all benchmarks of a checkpoint"
+    )
+
+
+def _numbers(line: GateLine, several: bool, *, details: bool) -> str:
+    """Benchmark, metric, value, difference with its interval, and p."""
+    about = f" ({line.about})" if line.about and details else ""
+    parts = [f"{_label(line, several)}  {number(line.value)}{about}"]
+    if line.difference is not None:
+        holm = f" (Holm over {line.family})" if line.family > 1 else ""
+        parts.append(f"{difference_text(line)} points")
+        if line.p_adjusted is not None:
+            parts.append(f"p {p_short(line.p_adjusted)}{holm}")
+        elif line.p is not None and line.early:
+            parts.append(f"p {p_short(line.p)} at its interim analysis")
+    return ", ".join(parts)
+
+
+def _label(line: GateLine, several: bool) -> str:
+    """Return benchmark and metric; of several checkpoints with the checkpoint."""
+    metric = "" if line.metric == COMPOSITE else f" {line.metric}"
+    return f"{f'{line.checkpoint}, ' * several}{line.benchmark}{metric}"
+
+
+NAMED: Final = 3
+"""The most reasons that the decision names before "and N more"."""
+
+_SAID: Final = re.compile(r"[+-][\d.]+ points( \[[^]]*\])?(, p = \S+( after Holm over \d+ tests)?)?[:;] ")
+"""The start of a verdict's reason, which a line shows already."""
+
+HINT: Final = "; --gate makes the exit code depend on them"
+
+
+def decision_text(gate: GateResult, code: int | None = None) -> str:
+    """Return the decision and its reasons, in one line; ``code`` is the run's exit code, if that is not the
+    gate's."""
+    code = gate.exit_code if code is None else code
+    if gate.mistake is not None:
+        return f"gate not judged: {gate.mistake}"
+    if gate.mode is None:
+        found = gate.fault or _counted(gate.lines) or "none"
+        return f"verdicts: {found}{_parts(gate)}{HINT}"
+    faults = [gate.fault] if gate.fault is not None else []
+    invalid = [*faults, *_by_reason(gate)]
+    fails = [f"{_name(line, gate)} {_failure(line)}" for line in gate.lines if line.fails]
+    if invalid:
+        besides = f"; besides, {listed(fails, NAMED, between='; ')}" if fails else ""
+        return f"gate not valid (exit code {code}): {listed(invalid, NAMED, between='; ')}{besides}"
+    if fails:
+        return f"gate failed (exit code {code}): {listed(fails, NAMED, between='; ')}"
+    if gate.lines and all(line.kind == "first" for line in gate.lines):
+        on = " on these items" if any(line.why == FIRST_ON_ITEMS for line in gate.lines) else ""
+        return f"gate passed: no baseline yet{on}; this run is the first, and is saved"
+    kinds = {line.kind for line in gate.lines}
+    unsure = "; --eval-gate-mode strict would fail" if kinds & {"inconclusive", "not compared"} else ""
+    without = "not compared" in kinds and not any(line.verdict for line in gate.lines)
+    return f"gate passed{' WITHOUT A COMPARISON' * without}: {_counted(gate.lines)}{_parts(gate)}{unsure}"
+
+
+def _by_reason(gate: GateResult) -> list[str]:
+    """Return each reason for which lines are not valid, once, after the names of those lines.
+
+    What to do about it is left to the line's own reasons.
+    """
+    found: dict[str, list[str]] = {}
+    for line in gate.lines:
+        if line.invalid:
+            found.setdefault(line.invalid[0], []).append(_name(line, gate))
+    return [f"{listed(names, NAMED)}: {reason.partition('; ')[0]}" for reason, names in found.items()]
+
+
+def difference_text(line: GateLine) -> str:
+    """Return ``-3.00 [-5.10, -0.90]`` in points, empty where nothing was compared."""
+    if line.difference is None:
+        return ""
+    limits = "" if line.low is None or line.high is None else f" {points_interval(line.low, line.high)}"
+    return f"{points(line.difference)}{limits}"
+
+
+def baseline_text(line: GateLine) -> str:
+    """Return the baseline, with its value as measured and, of several, after allowing for the choice."""
+    one = line.against
+    if one is None:
+        return ""
+    step = f", step {one.step}" if one.step is not None and str(one.step) not in one.checkpoint else ""
+    which = f"{one.checkpoint}{step} of run {one.run_id}"
+    if one.runs == 1:
+        return f"{which}: {number(one.measured)}"
+    moved = "" if line.as_measured is None else f" ({points(line.as_measured)} points)"
+    return (
+        f"{which}, best of {one.runs}: {number(one.measured)} as measured{moved}, "
+        f"{number(one.shrunk)} after allowing for the choice"
+    )
+
+
+def reason_texts(line: GateLine, against: str | None = None) -> list[str]:
+    """Return the reasons for a line's being not valid or failing, those for its verdict, and notes.
+
+    ``against`` precedes the line's baseline, which then comes first.
+    """
+    baseline = baseline_text(line) if against is not None else ""
+    fails = [reason for reason in line.fails if reason != "worse"]
+    why = _SAID.sub("", line.why, count=1)
+    said = [] if why in line.invalid else [why]
+    said += [sees_text(line)] if line.verdict == "inconclusive" and line.sees is not None else []
+    return [*([f"{against}{baseline}"] if baseline else []), *line.invalid, *fails, *said, *line.notes]
+
+
+def _parts(gate: GateResult) -> str:
+    """Return the benchmarks that lack items of earlier results: those that were compared with nothing, then the
+    others."""
+    apart = [f"{_name(line, gate)} ({line.part})" for line in gate.lines if line.kind == "not compared"]
+    some = [
+        f"{_name(line, gate)} ({line.part})"
+        for line in gate.lines
+        if line.part and line.kind != "not compared"
+    ]
+    texts = [f"NOTHING WAS COMPARED for {listed(apart, NAMED, between='; ')}"] if apart else []
+    texts += [f"only a part was asked of {listed(some, NAMED, between='; ')}"] if some else []
+    return "".join(f"; {text}" for text in texts)
+
+
+def _failure(line: GateLine) -> str:
+    """Return the reasons for which a line fails, in a few words with its difference."""
+    moved = "" if line.difference is None else f" ({points(line.difference)} points)"
+    told = (
+        f"was compared with nothing ({line.part})"
+        if line.kind == "not compared"
+        else f"cannot be told{moved}"
+    )
+    known = {"worse": f"is worse{moved}", STRICT: told}
+    return ", ".join(known.get(reason, reason) for reason in line.fails)
+
+
+def _name(line: GateLine, gate: GateResult) -> str:
+    return _label(line, len({one.checkpoint for one in gate.lines}) > 1)
+
+
+def _counted(lines: Iterable[GateLine]) -> str:
+    counts = Counter(line.kind for line in lines)
+    return ", ".join(f"{counts[kind]} {kind}" for kind in reversed(KINDS) if counts[kind])

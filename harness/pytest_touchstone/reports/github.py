@@ -1,0 +1,123 @@
+"""Reports for jobs of continuous integration: properties for JUnit's XML, annotations and a summary for GitHub.
+
+The forms of GitHub's workflow commands are those of its page "Workflow commands for GitHub Actions". The escaping is
+that of ``@actions/core`` (``command.ts``): in a message %, CR and LF are escaped, in a property also : and ,.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.compare.gate.result import lines_from_json, ordered, shown_lines
+from pytest_touchstone.compare.pooled import POOLED
+from pytest_touchstone.core import marks
+from pytest_touchstone.core.composite import COMPOSITE
+from pytest_touchstone.core.keys import masked
+from pytest_touchstone.core.outside import visible, without_home
+from pytest_touchstone.reports import formatting
+from pytest_touchstone.reports.gate import difference_text, reason_texts
+from pytest_touchstone.results.summary import Summary, wholes
+
+ANNOTATIONS: Final = 10
+"""The number of annotations of each kind that GitHub shows per step."""
+
+_NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def properties(summary: Summary) -> list[tuple[str, str]]:
+    """Return names and values for the suite.
+
+    These are every metric of every result with its ``mark`` and ``asked``, its change against the best so far, then
+    the gate's lines.
+    """
+    found = []
+    for result in wholes(summary):
+        where = f"touchstone.{result.checkpoint}.{result.benchmark}"
+        told = {"asked": marks.asked(result.shots, result.template, result.pick), "mark": result.mark}
+        found += [(f"{where}.{name}", text) for name, text in told.items() if text]
+        found += [(f"{where}.{metric.name}", _text(metric.value)) for metric in result.metrics.values()]
+    for one in summary.composites:
+        where = f"touchstone.{one['checkpoint']}.{one['name']}"
+        found += [(f"{where}.mark", one["mark"])] if one.get("mark") else []
+        found.append((where, _text(one["value"])))
+    for row in summary.changes:
+        metric = "" if row["metric"] == COMPOSITE else f".{row['metric']}"
+        where = f"touchstone.{row['checkpoint']}.{row['benchmark']}{metric}"
+        _, _, change = formatting.change_cells(row)
+        found += [
+            (f"{where}.best_so_far", _text(row["best"])),
+            (f"{where}.change", f"{change} against {formatting.best_so_far(row)}"),
+        ]
+    gate = summary.gate
+    if gate is not None:
+        found += [(f"touchstone.gate.{name}", str(gate[name])) for name in ("decision", "exit_code", "text")]
+        lines = shown_lines(gate)
+        counts = Counter((line.checkpoint, line.benchmark) for line in lines)
+        for line in lines:
+            where = f"touchstone.gate.{line.checkpoint}.{line.benchmark}"
+            if counts[line.checkpoint, line.benchmark] > 1:
+                where += f".{line.metric}"
+            if line.metric == POOLED:
+                where = f"touchstone.gate.{line.checkpoint}.{POOLED}"
+            found += [(where, line.kind), (f"{where}.why", "; ".join(reason_texts(line)))]
+            found += [(f"{where}.about", line.about)] if line.about else []
+            if line.difference is not None:
+                found.append((f"{where}.difference", _text(line.difference)))
+    return [(_NOT_XML.sub("?", name), _NOT_XML.sub("?", value)) for name, value in found]
+
+
+def commands(summary: Summary) -> list[str]:
+    """Return workflow commands: an error for each line of the gate that fails or says nothing, the decision as a
+    notice."""
+    gate = summary.gate
+    if gate is None:
+        return []
+    bad = [line for line in ordered(tuple(lines_from_json(gate))) if line.fails or line.invalid]
+    found = []
+    for line in bad[:ANNOTATIONS] if gate["mode"] is not None else []:
+        moved = difference_text(line)
+        parts = [
+            f"{moved} points" if moved else "",
+            line.about,
+            *reason_texts(line, "against "),
+        ]
+        title = f"{line.checkpoint}: {line.benchmark} {line.metric} {line.kind}"
+        found.append(command("error", _shown(title), _shown("; ".join(part for part in parts if part))))
+    kind = {"passed": "notice", "shown": "notice"}.get(gate["decision"], "error")
+    return [*found, command(kind, "touchstone gate", _shown(str(gate["text"])))]
+
+
+def _shown(text: str) -> str:
+    return visible(without_home(masked(text)))
+
+
+def command(kind: str, title: str, message: str) -> str:
+    """Return one workflow command; nothing in title or message can end it or begin another."""
+    return f"::{kind} title={_escape(title, inside=True)}::{_escape(message)}"
+
+
+def append_summary(environment: Mapping[str, str], text: str) -> str | None:
+    """Append the text to the job's summary, if it has one; return the error, if there was one."""
+    path = environment.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return None
+    try:
+        with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        return f"cannot write the job's summary {path}: {error.strerror}"
+    return None
+
+
+def _escape(text: str, *, inside: bool = False) -> str:
+    for sign, code in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
+        text = text.replace(sign, code)
+    return text.replace(":", "%3A").replace(",", "%2C") if inside else text
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else f"{value:.6g}"

@@ -1,0 +1,134 @@
+"""Items of a run as text: what was asked and answered, the right answer, the scores."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final
+
+from pytest_touchstone.core.outside import visible
+from pytest_touchstone.core.text import count
+from pytest_touchstone.reports.formatting import cell_width
+from pytest_touchstone.results.item_view import Asked, Choice, ItemView
+
+INDENT: Final = "  "
+LONGEST: Final = 600
+"""Characters of a text that are shown; of a longer one the beginning and the end."""
+
+LABELS: Final = {
+    "choices": "question",
+    "Loglikelihood": "context",
+    "RollingLoglikelihood": "text",
+    "Generate": "prompt",
+    "FillMask": "text",
+    "PseudoLoglikelihood": "text",
+    "RunProgram": "program",
+}
+
+
+def rendered(view: ItemView, width: int, *, full: bool = False) -> str:
+    """Return an item as lines of this width; ``full`` cuts nothing, and signs that do not show are named."""
+    return "\n".join(line.rstrip() for line in _lines(_visible(view), width, full))
+
+
+def _visible(value: Any) -> Any:
+    """Return the same data with ``visible`` texts."""
+    if isinstance(value, str):
+        return visible(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: _visible(getattr(value, one.name)) for one in fields(value)})
+    if isinstance(value, Mapping):
+        return {_visible(name): _visible(inner) for name, inner in value.items()}
+    return [_visible(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _lines(view: ItemView, width: int, full: bool) -> Iterator[str]:
+    verdict = {True: "right", False: "wrong", None: view.status}[view.right]
+    scores = ", ".join(f"{name} {score:.4g}" for name, score in view.scores.items())
+    head = f"{view.example} of {view.checkpoint}: {verdict}{f' ({scores})' if scores else ''}"
+    yield from textwrap.wrap(head, width, subsequent_indent=INDENT * 2, break_on_hyphens=False)
+    if view.message:
+        yield from _text(view.message, width, full, INDENT)
+    for asked in view.asked:
+        yield from _asked(asked, width, full)
+    for rule, found in view.extracted.items():
+        yield from _field(f"read by {rule}", "nothing" if found is None else found, width, full)
+    if view.gold is not None:
+        yield from _field("gold", view.gold, width, full)
+    for name, value in view.row.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        yield from _field(f"row: {name}", text, width, full)
+    for note in view.notes:
+        yield from textwrap.wrap(f"note: {note}", width, initial_indent=INDENT, subsequent_indent=INDENT * 2)
+
+
+def _asked(asked: Asked, width: int, full: bool) -> Iterator[str]:
+    yield f"{INDENT}{LABELS.get(asked.kind, asked.kind)}"
+    yield from _text(asked.text, width, full)
+    if asked.choices:
+        yield f"{INDENT}{'choices' if asked.kind == 'choices' else 'words'}"
+    for choice in asked.choices:
+        yield from _choice(choice, width, full)
+    for number, said in enumerate(asked.answers, start=1):
+        several = f" {number}" if len(asked.answers) > 1 else ""
+        verdict = asked.kind == "RunProgram"
+        yield from textwrap.wrap(
+            f"{'verdict' if verdict else 'answer'}{several}: {said.remark}",
+            width,
+            initial_indent=INDENT,
+            subsequent_indent=INDENT * 2,
+            max_lines=None if full else 6,
+        )
+        yield from _text(said.text, width, full) if said.text else ()
+
+
+def _choice(choice: Choice, width: int, full: bool) -> Iterator[str]:
+    marks = "right" if choice.right else ""
+    number = "no token" if choice.logprob is None else f"{choice.logprob:.2f}"
+    label = f"{'chosen' if choice.chosen else '':6} {marks:5} {number:>9}  "
+    yield from _text(choice.text, width, full, INDENT * 2 + label, INDENT * 2 + " " * len(label))
+
+
+def _field(label: str, text: str, width: int, full: bool) -> Iterator[str]:
+    if "\n" in text or len(label) + len(text) + 4 > width:
+        yield f"{INDENT}{label}"
+        yield from _text(text, width, full)
+    else:
+        yield f"{INDENT}{label}: {text}"
+
+
+def _text(
+    text: str, width: int, full: bool, first: str = INDENT * 2, others: str | None = None
+) -> Iterator[str]:
+    """Yield a text folded to the width, its own lines kept."""
+    others = first if others is None else others
+    start = first
+    for line in (text if full else shortened(text)).strip("\n").split("\n"):
+        for part in _folded(line.expandtabs(), width - cell_width(others)):
+            yield start + part
+            start = others
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """Return a line as several of that many columns at most, broken at spaces, else anywhere."""
+    lines = [""]
+    for word in re.findall(r"\s*\S+|\s+$", line):
+        if lines[-1].strip() and cell_width(lines[-1] + word) > width:
+            lines.append("")
+        for sign in word if lines[-1] or len(lines) == 1 else word.lstrip():
+            if lines[-1] and cell_width(lines[-1] + sign) > width:
+                lines.append("")
+            lines[-1] += sign
+    return lines
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Return a text with its middle left out where it is long; the number of characters stands there."""
+    left = len(text) - longest
+    if left <= longest // 10:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n[... {count(left, 'character')}; --full shows them ...]\n{text[-half:]}"

@@ -1,0 +1,232 @@
+"""A run, and a comparison, as GitHub-flavoured Markdown for a comment on a pull request or the summary of a job.
+
+A run begins with the gate's decision. A comparison has one table per pair, its lists and notes below, and flips
+folded.
+
+Names of checkpoints, benchmarks and items come from outside: they stand in code spans, where nothing links, mentions or
+formats, and whatever else is printed is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from pytest_touchstone.compare.gate.result import GateLine, shown_lines
+from pytest_touchstone.compare.pair import Pair
+from pytest_touchstone.core.composite import COMPOSITE
+from pytest_touchstone.core.keys import masked
+from pytest_touchstone.core.outside import INVISIBLE, without_home
+from pytest_touchstone.reports import comparison, formatting, notes
+from pytest_touchstone.reports.comparison import Cells, Flip, Flips
+from pytest_touchstone.reports.gate import difference_text, heading, reason_texts
+from pytest_touchstone.results.summary import Result, Summary, wholes
+
+ROWS: Final = 100
+"""The most lines of a table; a comment on GitHub holds 65,536 characters."""
+
+SIGNS: Final = {
+    "passed": ":white_check_mark:",
+    "failed": ":x:",
+    "not valid": ":warning:",
+    "mistake": ":warning:",
+    "shown": ":bar_chart:",
+}
+_SPECIAL: Final = re.compile(r"[&<>`*\[\]|\\#~!$]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_|(?<=www)\.|:(?=//)")
+_UNSEEN: Final = re.compile(rf"(?:[\t\n\r]|{INVISIBLE.pattern})+")
+_MENTION: Final = re.compile(r"(?<![A-Za-z0-9])@")
+
+
+def page(summary: Summary) -> str:
+    """Return the whole text."""
+    parts = [
+        f"### Benchmarks: {code(summary.run_id)}",
+        *_gate(summary.gate),
+        *_scores(summary),
+        *_changes(summary),
+        *_notes(summary),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def code(text: str) -> str:
+    """Return the text in a code span that nothing in it can end, also inside a table."""
+    clean = _clean(text).replace("|", "\\|")
+    fence = "`" * (max((len(run) for run in re.findall("`+", clean)), default=0) + 1)
+    pad = " " if clean.startswith("`") or clean.endswith("`") or not clean.strip() else ""
+    return f"{fence}{pad}{clean}{pad}{fence}"
+
+
+def plain(text: str) -> str:
+    """Return the text with entities for everything that Markdown would treat as markup; nobody is mentioned."""
+    clean = _MENTION.sub("@\u200b", _clean(text))
+    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", clean)
+
+
+def _clean(text: str) -> str:
+    """Return a text in one line, without signs that do not show, keys and places in somebody's home."""
+    return _UNSEEN.sub(" ", without_home(masked(text)))
+
+
+def _gate(gate: dict[str, Any] | None) -> list[str]:
+    if gate is None:
+        return []
+    parts = [f"{SIGNS.get(gate['decision'], '')} **{plain(str(gate['text']))}**".strip()]
+    lines = shown_lines(gate)
+    if lines:
+        level = 100 * (1 - float(gate["alpha"]))
+        head = f"verdict|checkpoint|benchmark|value|points [{level:g} %]|p (Holm)|baseline and reasons"
+        parts += [_table(head.split("|"), [_row(line) for line in lines]), plain(f"Judged: {heading(gate)}.")]
+    return [*parts, *(plain(note) for note in gate.get("notes", ()))]
+
+
+def _row(line: GateLine) -> tuple[str, ...]:
+    metric = "" if line.metric == COMPOSITE else f" {code(line.metric)}"
+    strong = "**" if line.fails or line.invalid else ""
+    return (
+        f"{strong}{line.kind}{strong}",
+        code(line.checkpoint),
+        code(line.benchmark) + metric,
+        formatting.number(line.value) + (f" ({plain(line.about)})" if line.about else ""),
+        difference_text(line) or "-",
+        plain(formatting.p_short(line.p_adjusted)),
+        "<br>".join(plain(text) for text in reason_texts(line, "against ")),
+    )
+
+
+def _scores(summary: Summary) -> list[str]:
+    rows = [
+        (
+            code(result.checkpoint),
+            " ".join(part for part in (code(result.benchmark), formatting.asked(result)) if part),
+            code(metric.name),
+            formatting.number(metric.value),
+            plain(formatting.interval(metric.low, metric.high)),
+            str(metric.n),
+            ", ".join(_remarks(result)),
+        )
+        for result in wholes(summary)
+        for metric in [result.metrics[result.primary]]
+    ]
+    rows += [
+        (
+            code(one["checkpoint"]),
+            code(one["name"]),
+            "composite",
+            formatting.number(one["value"]),
+            plain(formatting.interval(one["low"], one["high"])),
+            "",
+            plain(one.get("mark", "")),
+        )
+        for one in summary.composites
+    ]
+    head = ("checkpoint", "benchmark", "metric", "value", "95 % interval", "n", "")
+    return [_table(head, rows)] if rows else []
+
+
+def _remarks(result: Result) -> list[str]:
+    """Return the remarks beside a value: its mark (that it is over few items), and that it is not valid."""
+    broken = result.invalid is not None or result.faults
+    return [*([plain(result.mark)] if result.mark else []), *(["**not valid**"] if broken else [])]
+
+
+def _changes(summary: Summary) -> list[str]:
+    rows = [
+        (
+            code(row["checkpoint"]),
+            code(formatting.change_label(row)),
+            *map(plain, formatting.change_cells(row)),
+            code(formatting.best_so_far(row, of=False)),
+        )
+        for row in formatting.shown_changes(summary)
+    ]
+    head = ("checkpoint", "metric", "best so far", "now", "change", "best so far is of")
+    told = [*formatting.best_runs(formatting.shown_changes(summary)), formatting.changes_left_out(summary)]
+    return [_table(head, rows), *(plain(text) for text in told if text)] if rows else []
+
+
+def _notes(summary: Summary) -> list[str]:
+    lines = [
+        notes.items(summary),
+        *notes.demonstration(summary),
+        *notes.directions(summary),
+        *notes.warnings(summary),
+    ]
+    lines += [f"{status}: {text}" for status, text in notes.faults(summary)[:5]]
+    lines += [f"left out: {text}" for text in notes.left_out(summary)]
+    return ["\n".join(f"- {plain(line)}" for line in lines)]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows[:ROWS]]
+    text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"{text}\n\nand {len(rows) - ROWS} more" if len(rows) > ROWS else text
+
+
+# Comparisons
+
+_RIGHT: Final = ("baseline", "new", "points", "interval", "percent", "p", "n", "flips")
+
+
+def comparison_page(pairs: Sequence[Pair], flips: Sequence[Flips] = ()) -> str:
+    """Return all comparisons; no text of others can break out of its cell."""
+    shown = [
+        "\n".join(_compared(pair, flips[place] if place < len(flips) else {}))
+        for place, pair in enumerate(pairs)
+    ]
+    return "\n\n".join(shown) + "\n"
+
+
+def _compared(pair: Pair, flips: Flips) -> Iterable[str]:
+    a, b = pair.baseline, pair.new
+    yield f"### {plain(b.name)} against {plain(a.name)}"
+    yield ""
+    yield f"- A, the baseline: {plain(a.name)} ({plain(comparison.about(a))})"
+    yield f"- B: {plain(b.name)} ({plain(comparison.about(b))})"
+    yield ""
+    level = pair.lines[0].comparison.level
+    yield _cells(comparison.header(level))
+    yield "| " + " | ".join("---:" if name in _RIGHT else "---" for name in Cells._fields) + " |"
+    for line in pair.lines:
+        one = comparison.cells(line)
+        if about := comparison.about_values(pair, line):
+            one = one._replace(benchmark=f"{one.benchmark} ({about})")
+        yield _cells(one, bold=line.primary and one.verdict.startswith(("worse", "better")))
+    for line in pair.composites:
+        yield _cells(comparison.composite_cells(line))
+    yield ""
+    for title, text in comparison.lists(pair):
+        yield f"- **{title}**: {plain(text)}" if title else f"  - {plain(text)}"
+    if pair.mean is not None:
+        yield f"- **mean**: {plain(comparison.mean(pair.mean))}"
+    if pair.pooled is not None:
+        yield f"- **pooled**: {plain(comparison.pooled(pair.pooled))}"
+    yield from (f"- note: {plain(text)}" for text in comparison.notes(pair))
+    for name, found in flips.items():
+        yield from _flips(name, found)
+
+
+def _cells(one: Cells, *, bold: bool = False) -> str:
+    shown = [plain(cell) for cell in one]
+    if bold:
+        shown[-1] = f"**{shown[-1]}**"
+    return "| " + " | ".join(shown) + " |"
+
+
+def _flips(name: str, found: Sequence[Flip]) -> Iterable[str]:
+    yield ""
+    yield f"<details><summary>{plain(name)}: items gained and lost</summary>"
+    yield ""
+    yield "| item | | question | A | B | gold |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for flip in found:
+        texts = (flip.question, flip.baseline, flip.new, flip.gold)
+        shown = [
+            plain(comparison.clipped(text or formatting.NOTHING, 300, end=place == 0))
+            for place, text in enumerate(texts)
+        ]
+        word = "gained" if flip.gained else "lost"
+        yield f"| {plain(flip.example)} | {word} | {' | '.join(shown)} |"
+    yield ""
+    yield "</details>"

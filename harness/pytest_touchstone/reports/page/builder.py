@@ -1,0 +1,173 @@
+"""Puts a page together: its summary, the data of its items, and the scripts that show them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.core.files import write_atomic
+from pytest_touchstone.core.outside import visible
+from pytest_touchstone.reports import formatting, gate, notes
+from pytest_touchstone.reports.charts import line_charts
+from pytest_touchstone.reports.page import comparison, payload
+from pytest_touchstone.reports.page.items import Tell
+from pytest_touchstone.reports.page.security import Redaction, own_text, policy, refuse_keys
+from pytest_touchstone.reports.page.studies import study_runs
+from pytest_touchstone.reports.page.summary import content, drawn
+from pytest_touchstone.reports.study.section import Section
+from pytest_touchstone.results.summary import Summary
+
+FILE: Final = "report.html"
+FOLDER: Final = Path(__file__).parent
+STYLES: Final = ("page.css", "items.css")
+SCRIPTS: Final = ("core", "texts", "data", "filters", "list", "item", "controls", "downloads", "page")
+"""The scripts in the order in which they are joined: each uses those before it."""
+
+
+def write_run(summary: Summary, target: Path | None = None) -> Path:
+    """Write the page of a run, into its folder unless told, and return its path.
+
+    Raises ``HarnessError`` where a setting holds what looks like a key, or the journal cannot be read, and ``OSError``.
+    """
+    path = target or Path(summary.directory) / FILE
+    write_atomic(path, run_page(summary))
+    return path
+
+
+def run_page(summary: Summary, tell: Tell | None = None, told: Sequence[str] = ()) -> str:
+    """Return the page of a run; names, messages and texts of others cannot become markup.
+
+    ``tell`` is asked what the benchmark tells of items whose records of a former version do not have it; ``told`` are
+    notes for the reader.
+
+    Raises ``HarnessError`` where a setting holds what looks like a key, or the journal cannot be read.
+    """
+    refuse_keys(summary.manifest, summary.run_id)
+    redaction = Redaction()
+    several = len(summary.checkpoints) > 1
+    runs = [payload.read(summary, redaction, compared=several, tell=tell)]
+    text = _rendered("summary.html.j2", content(summary, runs[0].parts), redaction)
+    facts = {"title": f"Results of {summary.run_id}", "kind": "run", "notes": told}
+    return _page(text, runs, payload.judged(runs), facts, redaction)
+
+
+def comparison_page(
+    summaries: Sequence[Summary], tells: Sequence[Tell | None], told: Sequence[str] = ()
+) -> str:
+    """Return the page of several runs side by side, the first of which is the baseline.
+
+    Raises ``HarnessError`` where they have nothing in common, and as ``run_page`` does.
+    """
+    redaction = Redaction()
+    for summary in summaries:
+        refuse_keys(summary.manifest, summary.run_id)
+    runs = [
+        payload.read(summary, redaction, compared=True, tell=tell)
+        for summary, tell in zip(summaries, tells, strict=True)
+    ]
+    judged = payload.judged(runs)
+    text = _rendered("comparison.html.j2", comparison.content(runs, judged), redaction)
+    ids = dict.fromkeys(summary.run_id for summary in summaries)
+    title = f"{' and '.join(ids)}, side by side" if len(ids) > 1 else f"Checkpoints of {summaries[0].run_id}"
+    facts = {"title": title, "kind": "comparison", "notes": told}
+    return _page(text, runs, judged, facts, redaction)
+
+
+def study_page(study: Study, sections: Sequence[Section]) -> str:
+    """Return the page of a study, with the items of its runs where these are not too many.
+
+    Raises ``HarnessError`` where a setting of a run holds what looks like a key.
+    """
+    redaction = Redaction()
+    summaries, note = study_runs(study)
+    for summary in summaries:
+        refuse_keys(summary.manifest, summary.run_id)
+    runs = [payload.read(summary, redaction, compared=False) for summary in summaries]
+    curves = drawn(line_charts(study))
+    text = _rendered("study.html.j2", {"sections": sections, "note": note, "curves": curves}, redaction)
+    return _page(text, runs, [], {"title": "Study of checkpoints", "kind": "study", "notes": ()}, redaction)
+
+
+def _page(
+    summary: str,
+    runs: Sequence[payload.Read],
+    judged: Sequence[payload.Judged],
+    facts: Mapping[str, Any],
+    redaction: Redaction,
+) -> str:
+    """Return the page around a summary that is HTML already."""
+    meta, blocks = payload.meta_and_blocks(runs, judged, facts)
+    meta["notes"] = [*facts["notes"], *redaction.notes()]
+    return assembled(summary, redaction.value(meta, "names"), blocks)
+
+
+def assembled(summary: str, meta: Mapping[str, Any], blocks: Sequence[payload.Block]) -> str:
+    """Return the page of a summary that is HTML, and of data without keys; without blocks it has no items."""
+    from markupsafe import Markup
+
+    style = "".join(map(_text, STYLES))
+    scripts = ["\n".join(_text(f"script/{name}.js") for name in SCRIPTS)] if blocks else []
+    text: str = (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            title=meta["title"],
+            notes=meta["notes"],
+            policy=policy(scripts, style),
+            style=Markup(style),
+            scripts=[Markup(one) for one in scripts],
+            summary=Markup(summary),
+            data=blocks and [payload.Block("page-meta", _json(meta)), *blocks],
+        )
+    )
+    return text.lstrip()
+
+
+def _rendered(template: str, data: Mapping[str, Any], redaction: Redaction) -> str:
+    text = _environment().get_template(template).render(**data)
+    return redaction.text(text, "the summary")
+
+
+@functools.cache
+def _environment() -> Any:
+    """Return the templates, which are compiled once in a process."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+    )
+    environment.globals |= {"formatting": formatting, "gate": gate, "notes": notes, "plain": _plain}
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as a page shows it; what is HTML already stays as it is."""
+    return visible(own_text(value)) if type(value) is str else value
+
+
+def _text(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def _json(value: object) -> Any:
+    """Return JSON that cannot end the element that it stands in."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def _plain(value: Any) -> str:
+    """Return a setting as text: as it is, or as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

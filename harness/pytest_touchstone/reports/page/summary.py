@@ -1,0 +1,265 @@
+"""The summary of a run on its page: the data that ``summary.html.j2`` shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.compare.formats import korean_mlm
+from pytest_touchstone.compare.gate.result import shown_lines
+from pytest_touchstone.compare.study.points import Axis
+from pytest_touchstone.core.aggregation import aggregation_of
+from pytest_touchstone.core.text import count
+from pytest_touchstone.reports import formatting, notes
+from pytest_touchstone.reports.charts import Dot, Line, LineChart, best_of, chart_key
+from pytest_touchstone.reports.page.breakdown import Share, breakdown
+from pytest_touchstone.reports.page.curves import svg
+from pytest_touchstone.reports.page.items import Part
+from pytest_touchstone.results.run_directory import command_words
+from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary, totals, wholes
+
+FAULTS_SHOWN: Final = 200
+OPEN_GROUPS: Final = 60
+"""Rows of groups that are unfolded from the start; more stay folded."""
+
+
+class Bar(NamedTuple):
+    """The places of value and interval on a track, in per cent of its width."""
+
+    tick: float
+    start: float
+    end: float
+
+
+class Row(NamedTuple):
+    """A row of a table of results; ``counts`` are items, errors and skipped items, none for a composite."""
+
+    label: str
+    checkpoint: str
+    value: float | None
+    low: float | None
+    high: float | None
+    method: str
+    bar: Bar | None
+    mark: str = ""
+    counts: tuple[int | str, ...] = ()
+    strong: bool = True
+
+
+def content(summary: Summary, parts: Sequence[Part] = ()) -> dict[str, Any]:
+    """Return what the template shows; ``parts`` are the items of the run."""
+    shares = breakdown(parts)
+    known = {str(info.get("name")): info for info in summary.checkpoints}
+    return {
+        "summary": summary,
+        "when": _when(summary),
+        "command": " ".join(command_words(summary.manifest)),
+        "tiles": _tiles(summary),
+        "facts": [
+            *notes.demonstration(summary),
+            *notes.directions(summary),
+            *(f"Reused: {text}" for text in notes.reused(summary)),
+            *notes.generated(summary),
+            *notes.programs(summary),
+            *notes.usage(summary),
+        ],
+        "warnings": [*notes.failed_to_load(summary), *notes.warnings(summary)],
+        "gate_lines": shown_lines(summary.gate or {}),
+        "benchmarks": [
+            {**_benchmark(one, summary.results), "parts": _shares(shares.get(one.name, ()))}
+            for one in summary.declarations
+        ],
+        "curves": drawn(curves_of(summary)),
+        "composites": [_composite(one) for one in summary.composites],
+        "composite_notes": _composite_notes(summary),
+        "changed": formatting.shown_changes(summary),
+        "datasets": [
+            (info.name, info.rows, info.origin, info.path, info.sha256)
+            for info in formatting.datasets(summary)
+        ],
+        "checkpoints": [
+            (name, what, info.get("source") or info.get("path") or "", info.get("fingerprint") or "")
+            for name, what in formatting.checkpoints(summary).items()
+            for info in [known.get(name, {})]
+        ],
+        "faults": summary.faults[:FAULTS_SHOWN],
+        "settings": {name: value for name, value in summary.manifest.items() if name != "checkpoints"},
+    }
+
+
+def _tiles(summary: Summary) -> list[tuple[str, int, bool]]:
+    """Return label and number of each count of items, and whether it is one of faults."""
+    labels = {"collected": "items collected", "truncated": "requests cut"}
+    return [
+        (labels.get(name, name), count, count > 0 and name in ("errors", "timeouts", "lost"))
+        for name, count in totals(summary).items()
+        if count or name in ("collected", "scored", "skipped", "errors")
+    ]
+
+
+def _when(summary: Summary) -> str:
+    began = summary.manifest.get("began")
+    clock = (
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if isinstance(began, (int, float)) else ""
+    )
+    took = f"{formatting.duration(summary.seconds)} in all" if summary.seconds else ""
+    checkpoints = count(len(formatting.checkpoints(summary)), "checkpoint")
+    return ", ".join(part for part in (clock, took, checkpoints) if part)
+
+
+def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, Any]:
+    """Return the part of one benchmark: metric by metric, with the checkpoints one below the other, and group by
+    group."""
+    mine = [result for result in results if result.benchmark == declared.name]
+    whole = [result for result in mine if result.group is None]
+    groups = [result for result in mine if result.group is not None]
+    facts = (
+        "NOT VALID" if any(result.invalid for result in whole) else "",
+        "UNSANDBOXED" if any(result.unsandboxed for result in whole) else "",
+        formatting.asked_alike(whole),
+        f"version {declared.version}",
+        declared.dataset.name,
+        formatting.common_mark(whole),
+    )
+    metrics = dict.fromkeys(metric.name for result in whole for metric in formatting.shown_metrics(result))
+    rows = [
+        row for name in metrics for row in _rows(name, name, [one for one in whole if name in one.metrics])
+    ]
+    primary = groups[0].primary if groups else ""
+    scale = _scale(result.metrics[primary] for result in groups)
+    names = dict.fromkeys(result.group or "" for result in groups)
+    return {
+        "name": declared.name,
+        "facts": ", ".join(filter(None, facts)),
+        "rows": rows,
+        "groups": count(len(names), "group") if groups else "",
+        "open": len(groups) <= OPEN_GROUPS,
+        "primary": primary,
+        "group_rows": [
+            row
+            for name in names
+            for row in _rows(name, primary, [r for r in groups if r.group == name], scale)
+        ],
+        "scored": "\n\n".join(filter(None, (declared.rule, declared.source))),
+    }
+
+
+def _rows(
+    label: str, name: str, results: Sequence[Result], scale: tuple[float, float] | None = None
+) -> list[Row]:
+    """Return a row per checkpoint, the label on the first."""
+    scale = scale or _scale(result.metrics[name] for result in results)
+    rows = []
+    for place, result in enumerate(results):
+        metric, primary = result.metrics[name], name == result.primary
+        counts = (result.faults, result.skipped) if primary else ("", "")
+        rows.append(
+            Row(
+                "" if place else label,
+                formatting.who(result, results),
+                metric.value,
+                metric.low,
+                metric.high,
+                f"{metric.method} interval",
+                _bar(metric.value, metric.low, metric.high, scale),
+                result.mark * primary,
+                (metric.n, *counts),
+                primary and result.group is None,
+            )
+        )
+    return rows
+
+
+def _shares(shares: Iterable[Share]) -> list[Row]:
+    """Return a row per share, the field and its value on the first of each."""
+    rows: list[Row] = []
+    before = ""
+    for one in shares:
+        label = f"{one.field}: {one.value}"
+        bar = _bar(one.mean, one.low, one.high, (0.0, 1.0)) if 0 <= (one.mean or 0) <= 1 else None
+        method, counts = f"{one.method} interval", (one.n, "", "")
+        shown = "" if label == before else label
+        rows.append(Row(shown, one.checkpoint, one.mean, one.low, one.high, method, bar, "", counts, False))
+        before = label
+    return rows
+
+
+def drawn(charts: Iterable[LineChart]) -> list[str]:
+    """Return the charts as elements of a page, which need no name space."""
+    return [svg(chart).replace(' xmlns="http://www.w3.org/2000/svg"', "", 1) for chart in charts]
+
+
+def curves_of(summary: Summary) -> list[LineChart]:
+    """Return a chart for each benchmark's primary metric over the steps or epochs of the run's series."""
+    places = {str(row["name"]): row for row in summary.checkpoints}
+    axis: Axis = "epoch" if all(row.get("epoch") is not None for row in places.values()) else "step"
+    charts = []
+    for declared in summary.declarations:
+        series: dict[str, list[Dot]] = {}
+        for result in (one for one in wholes(summary) if one.benchmark == declared.name):
+            row, metric = places.get(result.checkpoint, {}), result.metrics[result.primary]
+            place = row.get("epoch") if axis == "epoch" else step_of_row(row) if row else None
+            if place is not None and metric.value is not None:
+                dot = Dot(place, metric.value, metric.low, metric.high, result.checkpoint)
+                series.setdefault(row.get("series") or "", []).append(dot)
+        charts.append(_curve(declared, series, axis))
+    return [chart for chart in charts if chart.lines]
+
+
+def _curve(declared: Declaration, series: Mapping[str, Sequence[Dot]], axis: Axis) -> LineChart:
+    """Return the chart of a benchmark, with a line for each series of several checkpoints."""
+    higher = aggregation_of(declared.aggregate, declared.primary).higher_is_better
+    lines = []
+    for name, found in series.items():
+        dots = tuple(sorted(found, key=lambda dot: dot.place))
+        if len(dots) > 1:
+            lines.append(Line(name, dots, best_of([dot.value for dot in dots], higher=higher)))
+    values = [dot.value for line in lines for dot in line.dots]
+    return LineChart(
+        key=chart_key(declared.name),
+        title=f"{declared.name} {declared.primary}",
+        axis=axis,
+        lines=tuple(lines),
+        percent=all(0 <= value <= 1 for value in values),
+        higher_is_better=higher,
+    )
+
+
+def _composite(one: Mapping[str, Any]) -> Row:
+    value, low, high = (one[name] for name in ("value", "low", "high"))
+    bar = _bar(value, low, high, (0.0, 1.0))
+    return Row(one["name"], one["checkpoint"], value, low, high, one["method"], bar, one.get("mark", ""))
+
+
+def _composite_notes(summary: Summary) -> list[str]:
+    best = [
+        f"Best by {key}: {top['checkpoint']}, {formatting.number(top['value'])} "
+        f"(standard error {formatting.number(top['stderr'])}); "
+        f"the highest of {top['of']} noisy values is more likely too high than too low."
+        for key, top in korean_mlm.best(korean_mlm.rows(summary)).items()
+        if top["of"] > 1
+    ]
+    return [*dict.fromkeys(f"{one['name']} = {one['formula']}" for one in summary.composites), *best]
+
+
+def _bar(
+    value: float | None, low: float | None, high: float | None, scale: tuple[float, float]
+) -> Bar | None:
+    """Return value and interval on the scale; None without a value."""
+    if value is None:
+        return None
+    left, right = scale
+    ends = (value, value if low is None else low, value if high is None else high)
+    return Bar(*(min(100.0, max(0.0, 100 * (one - left) / (right - left))) for one in ends))
+
+
+def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
+    """Return 0 to 1 if everything lies within; else the lowest and the highest limit."""
+    limits = [one for m in metrics for one in (m.low, m.value, m.high) if one is not None]
+    if not limits or (min(limits) >= 0 and max(limits) <= 1):
+        return 0.0, 1.0
+    low, high = min(limits), max(limits)
+    margin = (high - low) / 10 or 1.0
+    return low - margin, high + margin

@@ -1,0 +1,178 @@
+"""A plan of a gate in words, and as plain data.
+
+``touchstone plan --json`` prints the plain data; numbers are shares, not points, and what cannot be is null:
+
+    {"schema": 1, "kind": "plan", "baseline": "best", "drop": 0.02, "power": 0.8, "alpha": 0.05, "margin": 0.01,
+     "benchmarks": [{"benchmark": "gsm8k", "metric": "exact_match", "items": 1319, "flips": 0.14, "runs": 1,
+                     "sees": 0.041, "finds": 0.23, "basis": "...", "assumed": false, ...}],
+     "together": {...}, "unknown": {"NAME": "why"}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from pytest_touchstone.compare.plan import Plan, PlanRow
+from pytest_touchstone.core.composite import COMPOSITE
+from pytest_touchstone.core.files import SCHEMA
+from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
+from pytest_touchstone.results.summary import finite
+from pytest_touchstone.statistics.power import MOST_ITEMS
+from pytest_touchstone.statistics.verdicts import points_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """Return the whole plan."""
+    plain: dict[str, Any] = finite(asdict(plan))
+    rows = [{**row.pop("design"), **row} for row in plain.pop("rows")]
+    return {"schema": SCHEMA, "kind": "plan", **plain, "benchmarks": rows}
+
+
+def render(plan: Plan, *, width: int, color: bool, checkpoints: int = 1) -> str:
+    """Return the plan as text of at most ``width`` columns; it holds for each of so many checkpoints."""
+    console = console_of(width, color=color)
+    for part in (_heading(plan, checkpoints), _table(plan), "", _notes(plan)):
+        console.print(part, highlight=False)
+    return written(console)
+
+
+def _heading(plan: Plan, checkpoints: int) -> str:
+    made = sum(row.metric == COMPOSITE for row in plan.rows)
+    whole = f" and {count(made, 'composite')}" if made else ""
+    over = f" over {count(len(plan.rows) - made, 'benchmark')}{whole}" if len(plan.rows) > 1 else ""
+    each = f", for each of {checkpoints} checkpoints" if checkpoints > 1 else ""
+    return (
+        f"plan  against {plan.baseline}, margin {points_text(plan.margin)}, alpha {plan.alpha:g}{over}{each}"
+    )
+
+
+def _table(plan: Plan) -> Table:
+    table = open_table(gap=2)
+    drop = points_text(plan.drop)
+    heads = (
+        ("benchmark", "left"),
+        ("items", "right"),
+        ("flips", "right"),
+        (f"sees, {_percent(plan.power)}", "right"),
+        (f"finds {drop}", "right"),
+        ("items it takes", "right"),
+        ('for "not worse"', "right"),
+    )
+    for head, side in heads:
+        table.add_column(head, justify=side, overflow="fold")  # type: ignore[arg-type]
+    for row in plan.rows:
+        table.add_row(*_cells(plan, row))
+    return table
+
+
+def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:
+    flips = f"{100 * row.design.flips:.1f} %" if row.design.flips is not None else NOTHING
+    return (
+        f"{row.benchmark} {row.metric}".rstrip(),
+        f"{row.design.items:,}",
+        flips + "?" * row.assumed,
+        _points(row.sees),
+        _percent(row.finds),
+        "never" if _never(plan, row) else _about(row.items_for_drop, beyond=row.finds > 0),
+        _about(row.items_for_not_worse, beyond=True),
+    )
+
+
+def _notes(plan: Plan) -> Table:
+    rows: list[tuple[str | Text, str | Text]] = []
+    drop, power = points_text(plan.drop), _percent(plan.power)
+    if sees := _sees(plan):
+        rows.append(("sees", sees))
+    if never := [row.benchmark for row in plan.rows if _never(plan, row)]:
+        whose = "" if len(never) == len(plan.rows) else f" of {listed(never, 3)}"
+        why = f"the drop is {'within' if any(plan.drop < row.margin for row in plan.rows) else 'equal to'} the margin"
+        rows.append(("never", f"{why}{whose}, so no number of items calls it worse; give a larger --drop"))
+    if (one := plan.together) is not None:
+        rows.append(
+            (
+                "together",
+                f"of checkpoints as good as the baseline about {_percent(one.false_alarm)} fail",
+            )
+        )
+        found = f"where each benchmark loses {drop} the gate fails with {_percent(one.finds_all)}"
+        seen = "" if one.sees_all is None else f"; with {power} from {_points(one.sees_all)} on each"
+        rows.append(("", found + seen))
+        rows.append(
+            ("", f"it then calls each of them worse with {_range(row.finds_too for row in plan.rows)}")
+        )
+        rows.append(
+            (
+                "",
+                f'all {len(plan.rows)} are "not worse", where nothing is lost, with {_percent(one.not_worse)}',
+            )
+        )
+        seen = f"sees {_points(one.pooled_sees)} with {power}, " if one.pooled_sees is not None else ""
+        rows.append(
+            ("pooled", f"all {one.items:,} items: {seen}finds {drop} with {_percent(one.pooled_finds)}")
+        )
+    for basis in dict.fromkeys(row.basis for row in plan.rows):
+        names = [row.benchmark for row in plan.rows if row.basis == basis]
+        rows.append(("from", f"{listed(names, 3)}: {basis}"))
+    for row in plan.rows:
+        if row.design.effect > 1.005:
+            same = f"its {row.design.items:,} items tell as much as {row.design.effective:,.0f} that share no text"
+            rows.append(("note", f"{row.benchmark}: {same}"))
+        if row.design.runs > 1:
+            rows.append(
+                (
+                    "note",
+                    f"{row.benchmark}: {row.design.runs} saved results may be the best; that is allowed for",
+                )
+            )
+    rows += [("note", f"{name}: {why}") for name, why in plan.unknown.items()]
+    return labelled(rows)
+
+
+def _sees(plan: Plan) -> str:
+    """Return the smallest drop that the gate sees, and on which benchmarks; empty where it sees none."""
+    known = [(row.benchmark, f"{100 * row.sees:.1f}", row.sees) for row in plan.rows if row.sees is not None]
+    if not known:
+        return ""
+    least = min(known, key=lambda one: one[2])[1]
+    names = [name for name, drop, _ in known if drop == least]
+    told = f"this gate sees a drop of {least} points"
+    if len(names) == len(plan.rows) > 1:
+        return f"{told} on each of the {len(names)} with {_percent(plan.power)}"
+    larger = "; on the others only larger ones" if len(plan.rows) > 1 else ""
+    return f"{told} on {listed(names, 3)} with {_percent(plan.power)}{larger}"
+
+
+def _never(plan: Plan, row: PlanRow) -> bool:
+    """Return whether no number of items finds the drop, since it is within the margin."""
+    return plan.drop <= row.margin
+
+
+def _range(shares: Iterable[float]) -> str:
+    """Return ``20 %``, or ``5.4 % to 31 %``."""
+    known = sorted(shares)
+    return " to ".join(dict.fromkeys(_percent(one) for one in (known[0], known[-1])))
+
+
+def _points(share: float | None) -> str:
+    return NOTHING if share is None else f"{100 * share:.1f} points"
+
+
+def _percent(share: float) -> str:
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * min(share, 0.999 if share < 1 else 1):.3g} %"
+
+
+def _about(items: int | None, *, beyond: bool) -> str:
+    """Return a number of items with two digits, rounded up."""
+    if items is None:
+        return f"> {MOST_ITEMS // 1_000_000} million" if beyond else NOTHING
+    digits = max(0, len(str(items)) - 2)
+    return f"{-(-items // 10**digits) * 10**digits:,}"

@@ -1,0 +1,43 @@
+"""The sections of a study in their order, and the whole as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.core.files import SCHEMA
+from pytest_touchstone.reports.study.curves import curves
+from pytest_touchstone.reports.study.findings import finding_sections
+from pytest_touchstone.reports.study.overfitting import overfitting
+from pytest_touchstone.reports.study.overview import checkpoints, contradictions, overview
+from pytest_touchstone.reports.study.section import Maker, Section
+from pytest_touchstone.reports.study.sparklines import glance
+from pytest_touchstone.reports.study.stability import stability
+from pytest_touchstone.reports.study.starts import starts
+from pytest_touchstone.results.summary import finite
+
+SECTIONS: Final[tuple[Maker, ...]] = (
+    overview,
+    contradictions,
+    checkpoints,
+    glance,
+    curves,
+    stability,
+    overfitting,
+    starts,
+)
+
+
+def sections_of(study: Study) -> list[Section]:
+    """Return the sections that the study has something for."""
+    found = [section for make in SECTIONS if (section := make(study)) is not None]
+    return [*found, *finding_sections(study)]
+
+
+def study_facts(study: Study, sections: Sequence[Section]) -> dict[str, Any]:
+    """Return the study with the findings of every section as a JSON object."""
+    found: dict[str, Any] = {"schema": SCHEMA, "kind": "study", **study.facts()}
+    found |= {one.key: one.data for one in sections if one.data is not None}
+    plain: dict[str, Any] = finite(found)
+    return plain

@@ -1,0 +1,352 @@
+"""Series against series: their bests, sequence lengths, equal epochs, and efficiency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from pytest_touchstone.compare.study.bests import Duel, Told
+from pytest_touchstone.compare.study.between import Between, Lengths
+from pytest_touchstone.compare.study.curves import judged_curves
+from pytest_touchstone.compare.study.epochs import AtEpochs
+from pytest_touchstone.compare.study.points import Measure, Study
+from pytest_touchstone.core.text import count, place_text
+from pytest_touchstone.reports.formatting import NOTHING
+from pytest_touchstone.reports.study.section import (
+    Facts,
+    Part,
+    Section,
+    Table,
+    comparison_facts,
+    found_among,
+    share_text,
+)
+from pytest_touchstone.statistics.comparison import Comparison
+from pytest_touchstone.statistics.contrasts import Contrast
+
+SHOWN: Final = 3
+"""Measures that are shown in full at once; of more, the first alone, and the others among the details."""
+
+UNTOLD: Final[Told] = "cannot tell"
+
+CORRECTED: Final = "the best value less the part that luck has in being the best of several"
+TOTALS: Final = (
+    "where only totals are known, the checkpoints of a series are taken as independent. On the same items luck has "
+    "less of a part in the best, and the intervals are narrower"
+)
+INTERVAL: Final = "of the difference, allowing for both choices"
+
+
+def versus(study: Study, found: Sequence[Between], lengths: Sequence[Lengths]) -> Section | None:
+    """Return the section; None where there are fewer than two series."""
+    several = [one for one in found if len(one.bests) > 1]
+    if len(study.series) < 2 or not several:
+        return None
+    shown = shown_first(several)
+    rest = [one for one in several if one not in shown]
+    first = main_of(several)
+    parts: list[Part] = [part for one in shown for part in _bests(one)]
+    parts.append(Facts((("corrected", CORRECTED), ("95 % interval", INTERVAL), *_how(several))))
+    parts += [*_lengths(lengths), *_epochs(first), *_efficiency(first)]
+    details = [part for one in rest for part in _bests(one)]
+    details += [part for one in several if one is not first for part in (*_epochs(one), *_efficiency(one))]
+    return Section(
+        key="between",
+        title="Series against series",
+        parts=tuple(parts),
+        details=tuple(details),
+        brief=() if study.once(judged_curves) else tuple(_bests(first)),
+        line=_line(several, lengths),
+        data={
+            "measures": [_facts(one) for one in found],
+            "lengths": [_length_facts(one) for one in lengths],
+        },
+    )
+
+
+def _line(several: Sequence[Between], lengths: Sequence[Lengths]) -> str:
+    several = sorted(several, key=lambda one: one is not main_of(several))
+    epochs = [(one, pair) for one in several for pair in one.epochs if pair.p is not None]
+    at_epochs = [
+        f"{pair.second.name} {pair.told} than {pair.first.name} by {one.measure.label}"
+        for one, pair in epochs
+        if pair.told != UNTOLD
+    ]
+    kinds = [
+        ([(one.measure, duel) for one in several for duel in one.duels], "pairs of the series' bests"),
+        ([(one.measure, one.duel) for one in lengths], "pairs of sequence lengths"),
+    ]
+    lines = []
+    for duels, tests in kinds:
+        told = [f"{_said(duel)} by {measure.label}" for measure, duel in duels if duel.told != UNTOLD]
+        tested = sum(duel.p is not None for _, duel in duels)
+        lines += [found_among(told, tested, tests)] if tested else []
+    lines += [found_among(at_epochs, len(epochs), "pairs at equal epochs")] if epochs else []
+    return "; ".join(lines) or "no pair of series can be tested"
+
+
+def _said(duel: Duel) -> str:
+    return f"{duel.second.series.name} {duel.told} than {duel.first.series.name}"
+
+
+def main_of(found: Sequence[Between]) -> Between:
+    """Return the measure that is shown first: the first composite, else the first of all."""
+    return next((one for one in found if one.measure.composite is not None), found[0])
+
+
+def shown_first(several: Sequence[Between]) -> Sequence[Between]:
+    """Return the measures that are shown without ``-v``: all of a few, else the first alone."""
+    return several if len(several) <= SHOWN else [main_of(several)]
+
+
+# Bests
+
+
+def _bests(one: Between) -> Iterable[Part]:
+    share = one.measure.share
+    axes = {own.series.axis for own in one.bests}
+    alike = len(axes) == 1 and "order" not in axes
+    rows, best = [], frozenset[tuple[int, int]]()
+    for place, own in enumerate(one.bests):
+        top = one.overall is not None and own.series.name == one.overall.series.name
+        duel = None if one.overall is None or top else one.duel(one.overall.series, own.series)
+        if top:
+            best = frozenset({(place, 2)})
+        rows.append(
+            (
+                own.series.name,
+                _place(own.series.place(own.point)) if alike else own.series.where(own.point),
+                share_text(own.value, share=share),
+                share_text(own.shrunk, share=share),
+                NOTHING if duel is None else moved(duel.as_measured.difference, share=share),
+                NOTHING if duel is None else limits(duel.comparison, share=share),
+                "highest" if top else NOTHING if duel is None else duel.told,
+            )
+        )
+    at = axes.pop() if alike else "best at"
+    header = ("series", at, "value", "corrected", "gap", "95 % interval", "verdict")
+    yield Table(title=_title(one.measure), header=header, rows=tuple(rows), left=2, words=True, best=best)
+
+
+def _title(measure: Measure) -> str:
+    unit = ", gaps in points" if measure.share else ""
+    return f"{measure.label}: the best of each series{unit}"
+
+
+def _how(found: Sequence[Between]) -> Iterable[tuple[str, str]]:
+    family = {bool(one.measure.composite): 0 for one in found}
+    for one in found:
+        family[bool(one.measure.composite)] += sum(duel.p is not None for duel in one.duels)
+    tests = " and ".join(
+        f"{count(n, 'pair')} of {'composites' if composite else 'benchmarks'}"
+        for composite, n in family.items()
+        if n
+    )
+    if tests:
+        yield "verdict", f"against the best series, corrected for all tests together (Holm: {tests})"
+    whys = dict.fromkeys(duel.as_measured.why for one in found for duel in one.duels if duel.as_measured.why)
+    for why in whys:
+        yield "note", why
+    if any(own.by_totals and own.of > 1 for one in found for own in one.bests):
+        yield "note", TOTALS
+
+
+def moved(value: float | None, *, share: bool) -> str:
+    """Return a difference: ``-1.37`` in points, or four decimals."""
+    if value is None:
+        return NOTHING
+    return f"{100 * value:+.2f}" if share else f"{value:+.4f}"
+
+
+def limits(one: Comparison | Contrast | None, *, share: bool) -> str:
+    """Return an interval of a difference, ``[-4.06, +1.32]``."""
+    return NOTHING if one is None else span(one.low, one.high, share=share)
+
+
+def span(low: float | None, high: float | None, *, share: bool) -> str:
+    """Return the same of two limits."""
+    if low is None or high is None:
+        return NOTHING
+    return f"[{moved(low, share=share)}, {moved(high, share=share)}]"
+
+
+# Lengths
+
+
+def _lengths(found: Sequence[Lengths]) -> Iterable[Part]:
+    pairs: dict[tuple[int | None, int | None], list[Lengths]] = {}
+    for one in found:
+        pairs.setdefault((one.duel.first.series.seq_len, one.duel.second.series.seq_len), []).append(one)
+    for (short, long), same in pairs.items():
+        rows = tuple(
+            (
+                one.training,
+                one.measure.label,
+                share_text(one.duel.first.value, share=one.measure.share),
+                share_text(one.duel.second.value, share=one.measure.share),
+                moved(one.duel.as_measured.difference, share=one.measure.share),
+                limits(one.duel.comparison, share=one.measure.share),
+                one.duel.told,
+            )
+            for one in same
+        )
+        yield Table(
+            title=f"Sequence length: the best at {short} tokens against the best at {long}",
+            header=("training", "measure", f"{short}", f"{long}", "gap", "95 % interval", f"at {long}"),
+            rows=rows,
+            left=2,
+            words=True,
+        )
+
+
+# Equal epochs
+
+
+def _epochs(one: Between) -> Iterable[Part]:
+    share = one.measure.share
+    compared = [pair for pair in one.epochs if pair.how != "not at all"]
+    if compared:
+        rows = tuple(
+            (
+                pair.first.name,
+                pair.second.name,
+                _at(pair),
+                moved(pair.contrast.value if pair.contrast else None, share=share),
+                limits(pair.contrast, share=share),
+                pair.told,
+            )
+            for pair in compared
+        )
+        yield Table(
+            title=f"{one.measure.label} at equal epochs: the mean difference, second less first",
+            header=("first", "second", "at epochs", "gap", "95 % interval", "second is"),
+            rows=rows,
+            left=3,
+            words=True,
+        )
+    reasons: dict[str, list[str]] = {}
+    for pair in one.epochs:
+        if pair.how == "not at all":
+            reasons.setdefault(pair.why, []).append(f"{pair.first.name} and {pair.second.name}")
+    if reasons:
+        yield Facts(tuple(("not compared", f"{why}: {'; '.join(who)}") for why, who in reasons.items()))
+
+
+def _at(pair: AtEpochs) -> str:
+    first, last = _place(min(pair.epochs)), _place(max(pair.epochs))
+    text = first if len(pair.epochs) == 1 else f"{first} to {last} ({len(pair.epochs)})"
+    return text if pair.how == "common" else f"{text}, interpolated"
+
+
+# Efficiency
+
+
+def _efficiency(one: Between) -> Iterable[Part]:
+    share, rows = one.measure.share, []
+    for own in one.efficiency:
+        axis = own.series.axis
+        if own.first is None:
+            continue
+        factor = 1.0 if axis == "epoch" else 1000.0
+        slope = own.slope
+        rows.append(
+            (
+                own.series.name,
+                "epoch" if axis == "epoch" else "1000 steps",
+                NOTHING if slope is None else moved(factor * slope.slope, share=share),
+                NOTHING if slope is None else span(factor * slope.low, factor * slope.high, share=share),
+                _place(own.first),
+                _place(own.within),
+                _place(own.peak),
+                _place(own.last),
+            )
+        )
+    if rows:
+        unit = "points" if share else "change"
+        header = ("series", "per", unit, "95 % interval", "first", "within 1", "peak", "last")
+        yield Table(
+            title=f"{one.measure.label}: training efficiency, by the straight line through all checkpoints",
+            header=header if share else (*header[:5], "near", *header[6:]),
+            rows=tuple(rows),
+            left=2,
+        )
+        if share:
+            yield "within 1: the first place within one point of the measured peak"
+
+
+def _place(value: float | None) -> str:
+    return NOTHING if value is None else place_text(value)
+
+
+# Data
+
+
+def _facts(one: Between) -> dict[str, Any]:
+    return {
+        "measure": one.measure.key,
+        "overall": one.overall.point.name if one.overall else None,
+        "bests": [
+            {
+                "series": best.series.name,
+                "point": best.point.name,
+                "value": best.value,
+                "corrected": best.shrunk,
+                "of": best.of,
+                "not_told_apart": [point.name for point in best.rivals],
+            }
+            for best in one.bests
+        ],
+        "pairs": [duel_facts(duel) for duel in one.duels],
+        "equal_epochs": [
+            {
+                "first": pair.first.name,
+                "second": pair.second.name,
+                "how": pair.how,
+                "epochs": list(pair.epochs),
+                "why": pair.why or None,
+                **contrast_facts(pair.contrast),
+                "p_corrected": pair.p,
+                "verdict": pair.told,
+            }
+            for pair in one.epochs
+        ],
+        "efficiency": [
+            {
+                "series": own.series.name,
+                "per": own.series.axis,
+                "slope": asdict(own.slope) if own.slope else None,
+                "first": own.first,
+                "within_one_point": own.within,
+                "peak": own.peak,
+                "last": own.last,
+                "why": own.why or None,
+            }
+            for own in one.efficiency
+        ],
+    }
+
+
+def duel_facts(duel: Duel) -> dict[str, Any]:
+    """Return the comparison of two bests as plain data; ``verdict`` is about the second."""
+    return {
+        "first": duel.first.series.name,
+        "second": duel.second.series.name,
+        "first_point": duel.first.point.name,
+        "second_point": duel.second.point.name,
+        "as_measured": comparison_facts(duel.as_measured),
+        "corrected": comparison_facts(duel.comparison),
+        "p_corrected": duel.p,
+        "items": duel.items,
+        "verdict": duel.told,
+    }
+
+
+def contrast_facts(one: Contrast | None) -> dict[str, Any]:
+    """Return a weighted sum as plain data; all None where there is none."""
+    names = ("value", "stderr", "low", "high", "p")
+    return {name: None if one is None else getattr(one, name) for name in names}
+
+
+def _length_facts(one: Lengths) -> dict[str, Any]:
+    return {"training": one.training, "measure": one.measure.key, **duel_facts(one.duel)}

@@ -1,0 +1,159 @@
+"""The files that are sent of a run: copies in a folder of their own, without keys of the environment.
+
+the parent     summary.json, results.csv, errors.log, report.html, and the plots that lie in the run's folder
+each result    tasks.csv (a row per item; of programs the run's own table), samples.jsonl (the first of the first
+               ``FIRST`` items)
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.core.files import file_name
+from pytest_touchstone.reports.trackers.payload import Found, Place
+from pytest_touchstone.reports.trackers.secrets import Secrets
+from pytest_touchstone.reports.validity import token_limit
+from pytest_touchstone.results.journal import latest, places, read_at, read_journal
+from pytest_touchstone.results.records import Record, to_json
+from pytest_touchstone.results.summary import SUMMARY, Summary, wholes
+
+FIRST: Final = 20
+"""The number of items whose samples are sent."""
+
+LARGEST: Final = 50_000_000
+"""The bytes of a file that is sent; what is larger is named instead."""
+
+PAGE: Final = "report.html"
+PACKED: Final = (".html", ".png")
+"""The kinds of file that are sent as they are: the page has no keys already, or is left out."""
+OF_RUN: Final = (SUMMARY, "results.csv", "errors.log", PAGE)
+
+
+class Artifacts:
+    """The files of a run, made in ``target``; ``left_out`` says which are not sent, and why."""
+
+    def __init__(self, summary: Summary, target: Path, secrets: Secrets) -> None:
+        self._summary = summary
+        self._folder = Path(summary.directory)
+        self._target = target
+        self._secrets = secrets
+        self.left_out: list[str] = []
+
+    def of_run(self) -> dict[str, Path]:
+        """Return the files of the whole run, by name. Raises ``OSError`` as the system does."""
+        paths = [self._folder / name for name in OF_RUN]
+        found = {}
+        for path in (one for one in paths if one.is_file() and one.stat().st_size):
+            if path.name == PAGE and (name := self._secret_in_texts()) is not None:
+                self.left_out.append(f"{PAGE} (the run's texts hold the value of {name})")
+            elif path.stat().st_size > LARGEST:
+                self.left_out.append(f"{path.name} ({path.stat().st_size // 1_000_000} MB)")
+            else:
+                found[path.name] = self._written(f"run/{path.name}", path.read_bytes())
+        return found
+
+    def pictures(self) -> dict[str, Path]:
+        """Return the curves and bars of a study of the run, by name; none without matplotlib, or with a secret."""
+        from pytest_touchstone.reports.drawing import drawing
+        from pytest_touchstone.reports.plots import available, study_jobs
+
+        if not available() or self._secret_in_texts() is not None:
+            return {}
+        study = study_of([str(self._folder)], output=self._folder.parent)
+        with drawing(study_jobs(study)) as files:
+            found = {name: data for name, data in files().items() if name.endswith(".png")}
+        return {name: self._written(f"plots/{name}", data) for name, data in found.items()}
+
+    def of_results(self) -> dict[Place, Found]:
+        """Return the files of each result, by name, with what its first records tell.
+
+        Raises ``OSError``, and ``HarnessError`` where the journal cannot be read.
+        """
+        records: dict[Place, list[Record]] = {}
+        for record in latest(read_journal(self._folder, exchanges=False)).values():
+            records.setdefault(Place(record.checkpoint, record.benchmark), []).append(record)
+        lines = places(self._folder)
+        several = len({result.checkpoint for result in wholes(self._summary)}) > 1
+        found = {}
+        for number, (place, known) in enumerate(records.items()):
+            scored = [one for one in known if one.status == "scored"]
+            whole = [read_at(lines[one.item]) for one in scored[:FIRST]]
+            front = file_name(f"{place.checkpoint}_{place.benchmark}" if several else place.benchmark)
+            files = {
+                "tasks.csv": self._own(f"{front}_tasks.csv") or item_table(known).encode(),
+                "samples.jsonl": self._samples(f"{front}_samples.jsonl") or _lines(map(_first, whole)),
+            }
+            written = {name: self._written(f"{number}/{name}", data) for name, data in files.items() if data}
+            found[place] = Found(written, _asked(whole))
+        return found
+
+    def _written(self, name: str, data: bytes) -> Path:
+        path = self._target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if path.suffix in PACKED else self._secrets.removed_from(data))
+        return path
+
+    def _own(self, name: str) -> bytes:
+        path = self._folder / name
+        return path.read_bytes() if path.is_file() else b""
+
+    def _samples(self, name: str) -> bytes:
+        """Return the first sample of each of the first tasks, from a file of samples; nothing without one."""
+        path = self._folder / name
+        if not path.is_file():
+            return b""
+        found: list[str] = []
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                if json.loads(line).get("sample", 0) == 0:
+                    found.append(line)
+                if len(found) == FIRST:
+                    break
+        return "".join(found).encode()
+
+    def _secret_in_texts(self) -> str | None:
+        """Return the variable whose value a record holds: within the page texts are packed, and not searched."""
+        return self._secrets.within(sorted(self._folder.glob("items-*.jsonl")))
+
+
+def item_table(records: Sequence[Record]) -> str:
+    """Return a row per item as CSV: what became of it, and its scores."""
+    scores = list(dict.fromkeys(name for one in records for name in one.scores))
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["example", "group", "status", "seconds", *scores, "message"])
+    for one in records:
+        values = [one.scores.get(name, "") for name in scores]
+        rows.writerow([one.example, one.group or "", one.status, one.seconds, *values, one.message or ""])
+    return text.getvalue()
+
+
+def _first(record: Record) -> dict[str, Any]:
+    kept = ("example", "group", "status", "scores", "exchanges")
+    return {name: value for name, value in to_json(record).items() if name in kept}
+
+
+def _lines(rows: Iterable[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode(
+        "utf-8", "backslashreplace"
+    )
+
+
+def _asked(records: Iterable[Record]) -> dict[str, float] | None:
+    """Return how texts were asked for, by the parameters' names, where all were asked for alike; None without a
+    record."""
+    found: dict[str, set[float]] = {}
+    known = list(records)
+    for record in known:
+        for one in (one for one in record.exchanges if one["kind"] == "Generate"):
+            request = one["request"]
+            found.setdefault("num_samples", set()).add(request["samples"] if request["temperature"] else 1)
+            found.setdefault("temperature", set()).add(request["temperature"])
+            found.setdefault("max_new_tokens", set()).add(token_limit(one) or request["max_new_tokens"])
+    return {name: values.pop() for name, values in found.items() if len(values) == 1} if known else None

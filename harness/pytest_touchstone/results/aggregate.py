@@ -1,0 +1,467 @@
+"""Records -> results: the only source of the numbers that reports show.
+
+    every item    ends in one status; one without a record is lost
+    a metric      the mean of a score over the scored items that have it (``n``), unless declared otherwise
+    a group       a result of its own, NAME/GROUP, before the whole
+    the whole     means over all items (micro), and METRIC_macro beside each: the mean of the groups' means
+    a composite   the weighted sum of several benchmarks' metrics, where a checkpoint has them all
+
+Items are taken in order of their example ids, so nothing depends on the order in which they were scored.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from pytest_touchstone.core.aggregation import MACRO, Aggregation, Function, aggregation_of, mean
+from pytest_touchstone.core.composite import Composite, composite_value, composites_from_plain, one_of_each
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.marks import Extent, composite_mark, mark
+from pytest_touchstone.results.journal import latest
+from pytest_touchstone.results.kept_records import KeptRecords, LatestRecords, RecordColumns
+from pytest_touchstone.results.records import GENERATED, Record
+from pytest_touchstone.results.summary import Collected, Declaration, Metric, Result, Summary
+from pytest_touchstone.results.usage import Usage
+from pytest_touchstone.statistics.intervals import (
+    Estimate,
+    composite_estimate,
+    macro_estimate,
+    mean_estimate,
+    perplexity_estimate,
+)
+
+BITS: Final = "bits"
+"""The unit of what a text costs per byte."""
+
+LOST: Final = "collected, but no record of it was found: it never ran, or the process that ran it died"
+
+ESTIMATORS: Final[Mapping[str, Function]] = {"mean": mean_estimate, "perplexity": perplexity_estimate}
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The records of one checkpoint on one benchmark, by their places in columns."""
+
+    checkpoint: str
+    declaration: Declaration
+    columns: RecordColumns
+    places: array[int] = field(default_factory=lambda: array("Q"))
+    drift: str | None = None
+
+    @property
+    def records(self) -> KeptRecords:
+        return KeptRecords(self.columns, self.places)
+
+
+def summarize(
+    records: Iterable[Record] | Mapping[str, Record] | LatestRecords,
+    declarations: Mapping[str, Declaration],
+    collected: Sequence[Collected],
+    *,
+    run_id: str,
+    directory: str,
+    manifest: dict[str, Any],
+    checkpoints: Sequence[dict[str, Any]],
+    deselected: Sequence[str] = (),
+    seconds: float = 0.0,
+    usage: Sequence[Usage] = (),
+    drifts: Mapping[str, str] | None = None,
+) -> Summary:
+    """Return the whole run's numbers.
+
+    ``drifts`` says of checkpoints why their answers were not those of one model.
+
+    Raises ``BenchmarkError`` when an item's benchmark is not declared. Of several records of an item the last counts,
+    except that "lost" never replaces "scored"; or there is one for each, by item.
+    """
+    known = records if isinstance(records, LatestRecords) else _as_columns(records)
+    buckets, found = _buckets(known, declarations, collected)
+    for bucket in buckets:
+        bucket.drift = (drifts or {}).get(bucket.checkpoint)
+    results = [result for bucket in buckets for result in _results(bucket)]
+    return Summary(
+        run_id=run_id,
+        directory=directory,
+        manifest=manifest,
+        checkpoints=list(checkpoints),
+        results=results,
+        declarations=list({bucket.declaration.name: bucket.declaration for bucket in buckets}.values()),
+        composites=_composites(buckets),
+        deselected=list(deselected),
+        faults=[fault for bucket in buckets for fault in _faults(bucket.records)],
+        uncollected=len(known) - found,
+        seconds=seconds,
+        effort=list(usage),
+    )
+
+
+def _as_columns(records: Iterable[Record] | Mapping[str, Record]) -> LatestRecords:
+    kept = KeptRecords.of((records if isinstance(records, Mapping) else latest(records)).values())
+    return LatestRecords(kept.columns, kept.places)
+
+
+def _buckets(
+    known: LatestRecords, declarations: Mapping[str, Declaration], collected: Sequence[Collected]
+) -> tuple[list[_Bucket], int]:
+    """Return the buckets of the collected items, and the number of these that have a record.
+
+    An item without one joins the columns as lost.
+    """
+    buckets: dict[tuple[str, str], _Bucket] = {}
+    seen, lost = bytearray(len(known.columns)), set[str]()
+    for item in collected:
+        place = known.find(item.item)
+        if item.item in lost if place is None else seen[place]:
+            continue
+        key = item.checkpoint, item.benchmark
+        if key not in buckets:
+            if item.benchmark not in declarations:
+                raise BenchmarkError(
+                    f"no declaration of the benchmark {item.benchmark!r}, which {item.item} is of"
+                )
+            buckets[key] = _Bucket(item.checkpoint, declarations[item.benchmark], known.columns)
+        if place is None:
+            lost.add(item.item)
+            place = len(known.columns)
+            known.columns.add(Record(**asdict(item), status="lost", message=LOST))
+        else:
+            seen[place] = True
+        buckets[key].places.append(place)
+    return list(buckets.values()), sum(seen)
+
+
+def _faults(records: KeptRecords) -> list[dict[str, str]]:
+    status = records.columns.status
+    return [
+        {"item": record.item, "status": record.status, "message": record.message or ""}
+        for record in records.where(lambda place: status(place) in ("error", "timeout", "lost"))
+    ]
+
+
+# Results
+
+
+def _results(bucket: _Bucket) -> list[Result]:
+    declaration = bucket.declaration
+    whole = _result(bucket, None, bucket.records)
+    if not declaration.grouped:
+        return [whole]
+    places: dict[str, array[int]] = {}
+    for place in bucket.places:
+        places.setdefault(bucket.columns.group(place) or "", array("Q")).append(place)
+    groups = {group: KeptRecords(bucket.columns, own) for group, own in places.items()}
+    metrics = {**whole.metrics, **_macro(declaration, whole.metrics, list(groups.values()))}
+    return [
+        *(_result(bucket, group, members) for group, members in groups.items()),
+        replace(whole, metrics=metrics),
+    ]
+
+
+def _result(bucket: _Bucket, group: str | None, records: KeptRecords) -> Result:
+    declaration = bucket.declaration
+    counted = _counted(records)
+    statuses, counts = counted.statuses, {name: counted.texts[name] for name in GENERATED}
+    extent = _extent(declaration, group)
+    scored = statuses["scored"]
+    return Result(
+        name=declaration.name if group is None else f"{declaration.name}/{group}",
+        benchmark=declaration.name,
+        group=group,
+        checkpoint=bucket.checkpoint,
+        version=declaration.version,
+        primary=declaration.primary,
+        metrics=_metrics(declaration, records),
+        collected=len(records),
+        scored=scored,
+        skipped=statuses["skipped"],
+        errors=statuses["error"],
+        timeouts=statuses["timeout"],
+        lost=statuses["lost"],
+        truncated=counted.truncated,
+        seconds=math.fsum(counted.seconds),
+        dataset=declaration.dataset,
+        few_shot=declaration.few_shot,
+        **counts,
+        programs=dict(counted.programs.most_common()),  # the most frequent outcome first
+        unsandboxed=counted.unsandboxed,
+        weak_tests=counted.weak_tests,
+        answered=_answered(declaration, records) if counts["unanswered"] else None,
+        invalid="; ".join(filter(None, (_invalid(counts, declaration.most_unusable), bucket.drift))) or None,
+        reused=sum(counted.reused.values()),
+        reused_from=sorted(filter(None, counted.reused)),
+        template=_template(counts),
+        of=extent.of,
+        published=extent.published,
+        mark=mark(scored, extent, origin=declaration.dataset.origin, own=declaration.own_rows),
+    )
+
+
+@dataclass(slots=True)
+class _Counted:
+    """The sums over records; ``weak_tests`` are those of scored tasks, and ``texts`` those of scored items."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    texts: Counter[str] = field(default_factory=Counter)
+    programs: Counter[str] = field(default_factory=Counter)
+    reused: Counter[str] = field(default_factory=Counter)
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    seconds: array[float] = field(default_factory=lambda: array("d"))
+    truncated: int = 0
+    unsandboxed: int = 0
+
+
+def _counted(records: Iterable[Record]) -> _Counted:
+    """Return the sums, for which each record is looked at once."""
+    found = _Counted()
+    for record in records:
+        found.statuses[record.status] += 1
+        found.seconds.append(record.seconds)
+        found.truncated += record.truncated
+        found.unsandboxed += record.unsandboxed
+        if record.programs:
+            found.programs.update(record.programs)
+        if record.reused_from is not None:
+            found.reused[record.reused_from] += 1
+        if record.status == "scored":
+            found.weak_tests.update(record.weak_tests)
+            for name in GENERATED:
+                if many := getattr(record, name):
+                    found.texts[name] += many
+    return found
+
+
+def _answered(declaration: Declaration, records: KeptRecords) -> Metric:
+    """Return the primary metric over the items whose texts were not all used up before an answer."""
+    name = declaration.primary
+    unanswered = records.columns.unanswered
+    having = records.scored().where(lambda place: not unanswered(place))
+    return _metric(name, aggregation_of(declaration.aggregate, name), declaration, having)
+
+
+def _template(counts: Mapping[str, int]) -> str | None:
+    """Return the way in which texts were asked for; None where none were."""
+    if not counts["outputs"]:
+        return None
+    return {0: "plain", counts["outputs"]: "chat"}.get(counts["chat"], "mixed")
+
+
+def _invalid(counts: Mapping[str, int], most: float) -> str | None:
+    """Return why the outputs say too little about the checkpoint: too many were cut off, or had no answer in them.
+
+    None where nothing was generated.
+    """
+    if not counts["outputs"]:
+        return None
+    reasons = {"at_limit": "ended at the limit of new tokens", "no_answer": "had no answer in them"}
+    found = [
+        f"{counts[name]} of {counts['outputs']} outputs {reason}"
+        for name, reason in reasons.items()
+        if counts[name] > most * counts["outputs"]
+    ]
+    return f"{', '.join(found)}; more than {most:.0%} must not" if found else None
+
+
+def _metrics(declaration: Declaration, records: KeptRecords) -> dict[str, Metric]:
+    """Return every score's mean and every declared aggregation; the primary metric is always there, and first."""
+    scored = records.scored()
+    wanted = {declaration.primary: None}
+    for names in scored.names:
+        wanted |= dict.fromkeys(names)
+    wanted |= dict.fromkeys(declaration.aggregate)
+    return {
+        name: _metric(name, aggregation_of(declaration.aggregate, name), declaration, scored)
+        for name in wanted
+    }
+
+
+def _metric(name: str, how: Aggregation, declaration: Declaration, scored: KeptRecords) -> Metric:
+    function = how.resolve() or ESTIMATORS.get(how.by)
+    if function is None:
+        known = ", ".join(ESTIMATORS)
+        raise BenchmarkError(
+            f"{declaration.name!r}: metric {name!r} is aggregated by {how.by!r}; use {known}"
+        )
+    having = scored.having(how.of)
+    clusters = having.clusters if declaration.clustered else None
+    try:
+        values = [_value(record, how) for record in having] if how.beside else having.values(how.of)
+    except KeyError as error:  # records of former versions, or a benchmark that does not tell it
+        why = f"an item has no {error} beside its score"
+        return as_metric(name, Estimate(None, None, None, None, "none", why), len(having))
+    return as_metric(name, _estimate(how, function, values, clusters), len(having))
+
+
+def _value(record: Record, how: Aggregation) -> Any:
+    """Return an item's score in a tuple with what the aggregation takes beside it; raises ``KeyError``."""
+    return (record.scores[how.of], *((record.told or {})[name][0] for name in how.beside))
+
+
+def _estimate(
+    how: Aggregation, function: Function, values: list[Any], clusters: list[str | None] | None
+) -> Estimate:
+    """Return the function's estimate.
+
+    It is undefined where a function of somebody else's fails, so that the other numbers of a run stay.
+    """
+    if how.at is None and how.function is None:
+        found: Estimate = function(values, clusters)
+        return _from_zero(found, how)
+    try:
+        if not isinstance(said := function(values, clusters), Estimate):
+            said = Estimate(float(said), None, None, None, how.by, "its aggregation gives no interval")
+        if said.value is None or math.isfinite(said.value):
+            return said
+        why = f"its aggregation gives {said.value}"
+    except Exception as error:
+        why = f"its aggregation fails: {type(error).__name__}: {error}"
+    return Estimate(None, None, None, None, "none", why)
+
+
+def _from_zero(found: Estimate, how: Aggregation) -> Estimate:
+    """Return the estimate; of bits, which are not below 0, with an interval that is not either."""
+    if how.unit != BITS or found.low is None:
+        return found
+    return replace(found, low=max(0.0, found.low))
+
+
+def _macro(
+    declaration: Declaration, metrics: Mapping[str, Metric], groups: list[KeptRecords]
+) -> dict[str, Metric]:
+    """Return the mean of the groups' means, for each metric that is a mean over all items.
+
+    A score that only some items have (such as that of one level) is not spread evenly over the groups.
+    """
+    found: dict[str, Metric] = {}
+    ordered = [group.scored() for group in groups]
+    scored = sum(map(len, ordered))
+    for name, metric in metrics.items():
+        how = aggregation_of(declaration.aggregate, name)
+        if how.by != "mean" or how.at is not None or metric.n < scored:
+            continue
+        values = [group.having(how.of).values(how.of) for group in ordered]
+        found[name + MACRO] = as_metric(name + MACRO, _from_zero(macro_estimate(values), how), metric.n)
+    return found
+
+
+def as_metric(name: str, estimate: Estimate, n: int) -> Metric:
+    """Return the estimate over ``n`` items as a metric."""
+    return Metric(name=name, n=n, **asdict(estimate))
+
+
+# Composites
+
+
+def _composites(buckets: Sequence[_Bucket]) -> list[dict[str, Any]]:
+    by_checkpoint: dict[str, list[tuple[Declaration, Sequence[Record]]]] = {}
+    for one in buckets:
+        by_checkpoint.setdefault(one.checkpoint, []).append((one.declaration, one.records))
+    declared = [
+        one for bucket in buckets for one in composites_from_plain(bucket.declaration.composites or ())
+    ]
+    return [
+        composite
+        for checkpoint, results in by_checkpoint.items()
+        for definition in one_of_each(declared)
+        if (composite := composite_of_records(definition, checkpoint, results)) is not None
+    ]
+
+
+def composite_of_records(
+    definition: Composite, checkpoint: str, results: Sequence[tuple[Declaration, Sequence[Record]]]
+) -> dict[str, Any] | None:
+    """Return the composite of one checkpoint from the records of its benchmarks, None where a part is missing."""
+    scored = {
+        declaration.name: (declaration, KeptRecords.of(records).scored()) for declaration, records in results
+    }
+    summands: dict[str, list[tuple[float, Metric]]] = {}
+    for weight, name, metric in definition.parts:
+        if name not in scored:
+            return None
+        declaration, records = scored[name]
+        part = _metric(metric, mean(metric), declaration, records)
+        if part.value is None:
+            return None
+        summands.setdefault(name, []).append((weight, part))
+    known = {(name, one.name): one.value for name, parts in summands.items() for _, one in parts}
+    estimate = composite_estimate(
+        [(1.0, _together(parts, *scored[name])) for name, parts in summands.items()]
+    )
+    return {
+        "name": definition.name,
+        "checkpoint": checkpoint,
+        "formula": definition.formula,
+        **asdict(estimate),
+        # Not that of the estimate, whose last digit may be rounded the other way.
+        "value": composite_value(definition, known),
+        "mark": composite_mark(_part_mark(*scored[name]) for name in summands),
+        "parts": [
+            {
+                "weight": weight,
+                "benchmark": name,
+                "metric": part.name,
+                "value": part.value,
+                "n": part.n,
+                "of": _extent(scored[name][0]).of,
+            }
+            for name, parts in summands.items()
+            for weight, part in parts
+        ],
+    }
+
+
+def _part_mark(declaration: Declaration, scored: KeptRecords) -> tuple[str, int, int, str]:
+    extent = _extent(declaration)
+    text = mark(extent.of, extent, origin=declaration.dataset.origin, own=declaration.own_rows)
+    return declaration.name, len(scored), extent.of, text
+
+
+def _extent(declaration: Declaration, group: str | None = None) -> Extent:
+    return declaration.extents.get(group or "", Extent())
+
+
+def _together(
+    parts: Sequence[tuple[float, Metric]], declaration: Declaration, scored: KeptRecords
+) -> Estimate:
+    """Return the weighted sum of means over the same items, which rise and fall together.
+
+    The error is sqrt(sum of r_ij d_i d_j), with d the parts' own weighted errors and r the correlation of their
+    means. The limits are made in the same way from the distances of the parts' limits, so they stay where the parts'
+    own limits are.
+    """
+    value = math.fsum(weight * part.value for weight, part in parts if part.value is not None)
+    errors, downs, ups = [], [], []
+    for weight, part in parts:
+        if part.value is None or part.low is None or part.high is None or part.stderr is None:
+            return Estimate(value, None, None, None, "none", part.why or "a part has no interval")
+        errors.append(weight * part.stderr)
+        downs.append(weight * (part.value - part.low))
+        ups.append(weight * (part.high - part.value))
+    r = [[_correlation(a, b, declaration, scored) for _, b in parts] for _, a in parts]
+    return Estimate(
+        value, value - _joint(downs, r), value + _joint(ups, r), _joint(errors, r), "MOVER, correlated parts"
+    )
+
+
+def _joint(distances: Sequence[float], r: Sequence[Sequence[float]]) -> float:
+    pairs = (r[i][j] * a * b for i, a in enumerate(distances) for j, b in enumerate(distances))
+    return math.sqrt(max(0.0, math.fsum(pairs)))
+
+
+def _correlation(a: Metric, b: Metric, declaration: Declaration, scored: KeptRecords) -> float:
+    """Return the correlation of two means over the same items, allowing for clusters; 1 (cautious) where
+    undefined."""
+    if a.name == b.name:
+        return 1.0
+    both = scored.having(a.name).having(b.name)
+    clusters = both.clusters if declaration.clustered else None
+    ones, twos = both.values(a.name), both.values(b.name)
+    one, two = mean_estimate(ones, clusters).stderr, mean_estimate(twos, clusters).stderr
+    total = mean_estimate([x + y for x, y in zip(ones, twos, strict=True)], clusters).stderr
+    if not one or not two or total is None:
+        return 1.0
+    return min(1.0, max(-1.0, (total**2 - one**2 - two**2) / (2 * one * two)))

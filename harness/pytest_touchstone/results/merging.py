@@ -1,0 +1,331 @@
+"""The shards of a run -> one run, in a folder of its own, with one journal.
+
+Shards whose answers are not of the same question are refused: another fingerprint, data, code, or a setting on which
+answers depend. Of an item with several records the later one stays, by the rules of the journal. Nothing but the
+target's folder is written, and it is written anew each time: a merge can be run again when more has been scored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pytest_touchstone.core.conditions import unlike
+from pytest_touchstone.core.errors import DataError, JournalError
+from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.shard import FLAG
+from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.results.journal import Place, latest, line_of, placed_records, read_line
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.reuse import SETTINGS
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.share import FILE, Share, read_share
+from pytest_touchstone.results.summary import Collected, Declaration
+
+MERGED: Final = "merged"
+"""The key of a merged run's manifest that lists its shards, and the name of its journal."""
+
+FACTS: Final = ("version", "data", "few_shot", "code", SETTINGS)
+"""The facts of a benchmark in a manifest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The folder of a shard, with what it says of itself."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    share: Share
+    items: Sequence[Collected]
+    declarations: dict[str, Declaration]
+    deselected: list[str]
+
+    @property
+    def run_id(self) -> str:
+        """The name of its folder when it was run."""
+        return str(self.manifest.get("run_id", self.folder.name))
+
+    @property
+    def shown(self) -> str:
+        """The folder and the shard, for messages."""
+        return f"{shown_path(self.folder)} ({self.share.name})"
+
+
+class Differing(NamedTuple):
+    """An item that two shards have scored differently; the second's scores are those that stay."""
+
+    item: str
+    runs: tuple[str, str]
+    scores: tuple[dict[str, float], dict[str, float]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Merged:
+    """The findings of a merge: ``missing`` says line by line what is not there, ``double`` counts the items that two
+    shards have both scored, alike; ``differing`` are those that they have scored differently."""
+
+    folder: Path
+    shards: int
+    items: int = 0
+    whole: int = 0
+    missing: list[str] = field(default_factory=list)
+    double: int = 0
+    differing: list[Differing] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+# Reading
+
+
+def find_parts(folders: Iterable[Path]) -> list[Part]:
+    """Return the shards in these folders, each that of a run or one with such folders up to two levels below; in order
+    of their numbers and beginnings.
+
+    Raises ``HarnessError`` for a folder without any.
+    """
+    found: dict[Path, Part] = {}
+    for folder in folders:
+        own = [one for one in _runs_in(folder) if (one / FILE).is_file()]
+        if not own:
+            there = "is a run, but no shard" if (folder / "run.json").is_file() else "has no shard of a run"
+            raise DataError(f"{shown_path(folder)} {there}; a run with --eval-shard makes one")
+        for one in own:
+            found.setdefault(one.resolve(), _part(one))
+    return sorted(
+        found.values(), key=lambda one: (one.share.number, one.manifest.get("began", 0), one.run_id)
+    )
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    if (folder / "run.json").is_file():
+        return [folder]
+    return sorted(path.parent for below in ("*", "*/*") for path in folder.glob(f"{below}/run.json"))
+
+
+def _part(folder: Path) -> Part:
+    share = read_share(folder)
+    assert share is not None
+    directory = RunDirectory(folder)
+    manifest, (items, declarations, deselected) = directory.read_manifest(), directory.read_collected()
+    return Part(
+        folder=folder,
+        manifest=manifest,
+        share=share,
+        items=items,
+        declarations=declarations,
+        deselected=deselected,
+    )
+
+
+def check_alike(parts: Sequence[Part]) -> None:
+    """Raise ``DataError`` naming what differs where these are no shards of one run."""
+    prints: dict[str, tuple[str, Part]] = {}
+    for part in parts:
+        other, differences = parts[0], list(_differences(parts[0], part))
+        for row in part.manifest.get("checkpoints", ()):
+            name, own = row["name"], row.get("fingerprint")
+            if own is None:
+                continue
+            known, first = prints.setdefault(name, (own, part))
+            if known != own:
+                other = first
+                differences.append(f"the fingerprint of {name} is {known[:12]} and {own[:12]}")
+        if differences:
+            raise DataError(
+                f"{other.shown} and {part.shown} are no parts of one run: {listed(differences, 6, between='; ')}"
+            )
+
+
+def _differences(mine: Part, other: Part) -> Iterator[str]:
+    if mine.share.count != other.share.count:
+        yield f"one of {mine.share.count} shards, and one of {other.share.count}"
+    settings = [one.manifest.get(SETTINGS, {}) for one in (mine, other)]
+    for name, values in unlike(*settings, but=("shard",)).items():
+        yield f"--eval-{name.replace('_', '-')} is {values[0]!r} and {values[1]!r}"
+    facts = [one.manifest.get("benchmarks", {}) for one in (mine, other)]
+    for name in dict.fromkeys((*facts[0], *facts[1])):
+        if not all(name in one for one in facts):
+            yield f"{name} is in one of them alone"
+            continue
+        rows = [one[name] for one in facts]
+        apart = [fact for fact in FACTS if rows[0].get(fact) != rows[1].get(fact)]
+        if apart:
+            yield f"{name} has other {listed(fact.replace('_', '-') for fact in apart)}"
+    if mine.share.digest != other.share.digest and facts[0] == facts[1]:
+        yield f"they were cut from other items ({mine.share.items} and {other.share.items})"
+
+
+# Joining
+
+
+def name_of(parts: Sequence[Part]) -> str:
+    """Return the name of the merged run, the same for the same question whichever shards are there."""
+    one = parts[0]
+    asked = [one.share.digest, one.share.count, one.share.checkpoints, one.manifest.get("benchmarks")]
+    asked += [{**one.manifest.get(SETTINGS, {}), "shard": None, "output": None, "run_id": None}]
+    text = json.dumps(asked, sort_keys=True, default=str)
+    return f"merged_{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()[:8]}"
+
+
+def check_target(target: Path, parts: Sequence[Part]) -> None:
+    """Raise ``DataError`` where something else than an earlier merge of this run is in the way."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    manifest = RunDirectory(target).read_manifest() if target.is_dir() else {}
+    if MERGED not in manifest:
+        raise DataError(f"{shown_path(target)}: exists, and is no merged run; name another folder with -o")
+    known = {row["name"]: row.get("fingerprint") for row in manifest.get("checkpoints", ())}
+    for row in (row for part in parts for row in part.manifest.get("checkpoints", ())):
+        if known.get(row["name"], row.get("fingerprint")) != row.get("fingerprint"):
+            raise DataError(
+                f"{shown_path(target)}: was merged with another fingerprint of {row['name']}; "
+                "name another folder with -o"
+            )
+
+
+def merge(parts: Sequence[Part], target: Path) -> Merged:
+    """Write the run of which these are the shards; return what was found. Raises ``HarnessError``."""
+    directory = RunDirectory(target)
+    found = Merged(folder=target, shards=len({one.share.number for one in parts}), whole=parts[0].share.items)
+    order: dict[str, int] = {}
+    owners: dict[str, set[int]] = {}
+    for part in parts:
+        for item, place in part.share.places.items():
+            order[item] = place
+            owners.setdefault(item, set()).add(part.share.number)
+    records = _records(parts, found)
+    found.items = sum(record.status != "lost" for record, _ in records.values())
+    found.missing = list(_missing(parts, records, owners))
+    found.notes += _versions(parts)
+    collected = {item.item: item for part in parts for item in part.items}
+    items = sorted(collected.values(), key=lambda one: order.get(one.item, len(order)))
+    directory.make()
+    directory.write_manifest(_manifest(directory, parts))  # first: a merge that is stopped can be run again
+    _write_journal(target, [records[one.item] for one in items if one.item in records], parts)
+    deselected = dict.fromkeys(line for part in parts for line in part.deselected)
+    directory.write_collected(items, parts[0].declarations, list(deselected))
+    usage = [
+        replace(row, who=f"{part.share.number}-{row.who}")
+        for part in parts
+        for row in RunDirectory(part.folder).read_usage()
+    ]
+    directory.write_usage(MERGED, usage)
+    return found
+
+
+def _records(parts: Sequence[Part], found: Merged) -> dict[str, tuple[Record, Place]]:
+    """Return the record of each item that stays, and where it is; what is double goes into ``found``."""
+    kept: dict[str, tuple[Record, Place]] = {}
+    runs: dict[str, str] = {}
+    known = {part.run_id for part in parts}
+    for part in parts:
+        for item, (record, place) in placed_records(part.folder, found.notes).items():
+            before = kept.get(item)
+            if before is not None:
+                stays = latest([before[0], record])[item]
+                if before[0].status == record.status == "scored" and record.reused_from not in known:
+                    _note_double(found, item, (runs[item], part.shown), (before[0], record))
+                if stays is before[0]:
+                    continue
+            kept[item], runs[item] = (record, place), part.shown
+    return kept
+
+
+def _note_double(found: Merged, item: str, runs: tuple[str, str], records: tuple[Record, Record]) -> None:
+    if records[0].scores == records[1].scores:
+        found.double += 1
+    else:
+        found.differing.append(Differing(item, runs, (records[0].scores, records[1].scores)))
+
+
+def _missing(
+    parts: Sequence[Part], records: Mapping[str, tuple[Record, Place]], owners: Mapping[str, set[int]]
+) -> Iterator[str]:
+    of, whole = parts[0].share.count, parts[0].share.items
+    there = {part.share.number for part in parts}
+    for number in range(1, of + 1):
+        if number not in there:
+            yield f"shard {number}/{of} is missing"
+    for number in sorted(there):
+        own = [part for part in parts if part.share.number == number]
+        wanted = {item for part in own for item in part.share.places}
+        gone = [item for item in wanted if item not in records or records[item][0].status == "lost"]
+        if gone:
+            lines = dict.fromkeys(line for part in own for line in part.deselected)
+            why = f" ({listed(lines, 2, between='; ')})" if lines else ""
+            yield (
+                f"shard {number}/{of}: {len(gone):,} of {count(len(wanted), 'item')} not scored{why}, such as "
+                f"{min(gone)}; the same command goes on"
+            )
+    if len(there) == of and len(owners) < whole:
+        yield f"{count(whole - len(owners), 'item')} in no shard"
+
+
+def _versions(parts: Sequence[Part]) -> list[str]:
+    """Return a line for each package of which the shards had several versions."""
+    found: dict[str, dict[str, None]] = {}
+    for part in parts:
+        for name, version in part.manifest.get("versions", {}).items():
+            found.setdefault(name, {})[str(version)] = None
+    return [f"shards had {name} {listed(some)}" for name, some in found.items() if len(some) > 1]
+
+
+def _write_journal(target: Path, kept: Iterable[tuple[Record, Place]], parts: Sequence[Part]) -> None:
+    """Write the records, file by file, in place of those of a former merge.
+
+    One that a shard took from an earlier run of its own counts as scored in this run.
+    """
+    known = {part.run_id for part in parts}
+    rank = {part.folder: number for number, part in enumerate(parts)}
+    rows = [(record.reused_from in known, place) for record, place in kept if record.status != "lost"]
+    rows.sort(key=lambda one: (rank[one[1].path.parent], one[1].path.name, one[1].offset))
+    new = target / f"items-{MERGED}.jsonl"
+    temporary = new.with_suffix(".tmp")
+    try:
+        with temporary.open("wb") as file:
+            for path, some in itertools.groupby(rows, key=lambda one: one[1].path):
+                with path.open("rb") as source:
+                    for own, place in some:
+                        source.seek(place.offset)
+                        line = source.readline()
+                        file.write(line_of(replace(read_line(line), reused_from=None)) if own else line)
+            file.flush()
+            os.fsync(file.fileno())
+        for old in target.glob("items-*.jsonl"):
+            old.unlink()
+        temporary.replace(new)
+    except OSError as error:
+        raise JournalError(f"cannot write {new}: {error.strerror}") from error
+
+
+def _manifest(directory: RunDirectory, parts: Sequence[Part]) -> dict[str, Any]:
+    first = parts[0]
+    rows = {row["name"]: row for part in parts for row in part.manifest.get("checkpoints", ())}
+    order = {name: place for place, name in enumerate(first.share.checkpoints)}
+    plain = {**first.manifest, "run_id": directory.run_id}
+    plain["began"] = min(part.manifest.get("began", 0.0) for part in parts)
+    plain["settings"] = {**first.manifest.get(SETTINGS, {}), "shard": None}
+    plain["checkpoints"] = sorted(rows.values(), key=lambda row: order.get(row["name"], len(order)))
+    plain["benchmarks"] = {
+        name: row for part in parts for name, row in part.manifest.get("benchmarks", {}).items()
+    }
+    plain["command"] = _without_shard(first.manifest.get("command", ()))
+    plain[MERGED] = [{"run_id": part.run_id, "shard": part.share.name} for part in parts]
+    return plain
+
+
+def _without_shard(words: Iterable[str]) -> list[str]:
+    given = iter(map(str, words))
+    kept = []
+    for word in given:
+        if word.partition("=")[0] != FLAG:
+            kept.append(word)
+        elif word == FLAG:
+            next(given, None)
+    return kept

@@ -1,0 +1,112 @@
+"""The record of one item: the line of the journal from which everything later is computed.
+
+A record is one JSON object per line, ``{"schema": 1, "kind": "item", ...}`` with the fields of ``Record``.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from pytest_touchstone.core.errors import JournalError
+from pytest_touchstone.core.files import SCHEMA, check_kind
+
+Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost"]
+STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost")
+
+GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered")
+"""The fields of a record that count its generated texts; results have their sums."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The outcome of one item.
+
+    ``item`` is its node id; ``example`` its id within the data (``winogrande/17``), the same in every run; ``row``
+    the hash of its data row. ``scores`` is empty unless ``status`` is "scored". ``seconds`` is the item's own share
+    of its batches. ``truncated`` counts its requests whose context was cut.
+
+    Of its generated texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in
+    which ``no_answer`` was found, and those asked through a ``chat`` template. The ``unanswered`` ones are empty at the
+    limit: a reasoning used up all tokens.
+
+    ``programs`` counts what became of its programs, by outcome, ``unsandboxed`` those that ran without isolation.
+    ``weak_tests`` has, by task, the wrong programs that its tests accept.
+
+    ``told`` is what the benchmark told of it beside its scores (``core.grade.told_by``), and ``length``, the characters
+    of its first question; None where it was not scored, and in records of former versions.
+
+    ``reused_from`` is the run that scored it, if that is another one. ``exchanges`` holds each request with its
+    answer, as plain data.
+    """
+
+    item: str
+    benchmark: str
+    example: str
+    checkpoint: str
+    status: Status
+    scores: dict[str, float] = field(default_factory=dict)
+    group: str | None = None
+    cluster: str | None = None
+    row: str = ""
+    message: str | None = None
+    seconds: float = 0.0
+    truncated: int = 0
+    outputs: int = 0
+    at_limit: int = 0
+    empty: int = 0
+    no_answer: int = 0
+    chat: int = 0
+    unanswered: int = 0
+    programs: dict[str, int] = field(default_factory=dict)
+    unsandboxed: int = 0
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    told: dict[str, Any] | None = None
+    reused_from: str | None = None
+    exchanges: list[dict[str, Any]] = field(default_factory=list)
+
+
+FIELDS: Final = tuple(Record.__dataclass_fields__)
+_VALUES: Final = operator.attrgetter(*FIELDS)
+_KNOWN: Final = frozenset(FIELDS)
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """Return the record as a JSON object with its schema version; it shares the record's lists and dicts."""
+    return {"schema": SCHEMA, "kind": "item", **dict(zip(FIELDS, _VALUES(record), strict=True))}
+
+
+def from_json(data: dict[str, Any]) -> Record:
+    """Return the record that ``to_json`` wrote. Raises ``JournalError`` naming what is wrong with any other
+    object."""
+    check_kind(data, "item", JournalError)
+    known = {name: value for name, value in data.items() if name in _KNOWN}
+    try:
+        record = Record(**known)
+    except TypeError as error:
+        raise JournalError(f"incomplete item record: {error}") from None
+    if record.status not in STATUSES:
+        raise JournalError(f"unknown status {record.status!r}; one of {', '.join(STATUSES)}")
+    return record
+
+
+_SHARE: Final = re.compile(r"(\w+_)?acc(_\w+)?|exact_match(_\w+)?|em|(\w+_)?f1(_\w+)?|\w+@\d+")
+"""The names of scores that are shares of 1 in every benchmark."""
+
+
+def check_ranges(record: Record) -> None:
+    """Raise ``JournalError`` for scores and fields that no benchmark gives; for records that have no checksum."""
+    if not all(
+        isinstance(getattr(record, name), str) for name in ("item", "benchmark", "example", "checkpoint")
+    ):
+        raise JournalError("incomplete item record: its names are no texts")
+    if not isinstance(record.scores, dict):
+        raise JournalError(f"scores are {str(record.scores)[:60]!r}, no table")
+    for name, value in record.scores.items():
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise JournalError(f"score {name} is {str(value)[:60]!r}, no number")
+        if _SHARE.fullmatch(name) and not 0 <= value <= 1:
+            raise JournalError(f"score {name} is {value!r}, no share of 1")

@@ -1,0 +1,284 @@
+"""Scores of earlier runs that are taken instead of asking the checkpoint again.
+
+A run's manifest says which checkpoints it had, by fingerprint, and under which settings. For each benchmark it has
+its version, the hash of its data, its few-shot examples and its code. Where all of that agrees, an item with the same
+example and row takes its record, with requests and answers, from the journal of that run. It does not matter how that
+run ended.
+
+``core.conditions`` says which settings may differ: those that choose items or checkpoints, and those of speed
+and place. Answers of ``fake:`` checkpoints are not reused (``cacheable``), nor is anything whose fingerprint is
+unknown. A weak fingerprint, of a served model, may be that of other weights tomorrow. So a run takes the answers of
+those before it that did not complete the benchmark: the same command goes on where it was stopped. Others are taken
+only where ``--eval-reuse-served`` says so.
+
+The controller decides, before the first item, and writes down which runs to search; every process then finds its
+items in their journals by itself. The set of items does not depend on it, so simultaneous runs do no harm: at worst
+something is scored twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pytest_touchstone.checkpoints.fingerprint import WEAK
+from pytest_touchstone.core.checksum import read_summed
+from pytest_touchstone.core.conditions import same_answers
+from pytest_touchstone.core.errors import JournalError
+from pytest_touchstone.core.files import SCHEMA, shown_path, write_atomic
+from pytest_touchstone.core.reading import open_regular, parsed, read_json
+from pytest_touchstone.results.journal import check_line, lines_of, read_line
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.summary import SUMMARY, Declaration
+
+FILE: Final = "reuse.json"
+
+SETTINGS: Final = "settings"
+"""The key of a run's settings in its manifest, and of those of a benchmark alone among its facts."""
+
+MOST_RUNS: Final = 20
+"""The most runs that are searched for one checkpoint and benchmark, the newest ones."""
+
+_HEAD: Final = re.compile(
+    rb'"item":("(?:[^"\\]|\\.)*"),"benchmark":("(?:[^"\\]|\\.)*"),"example":("(?:[^"\\]|\\.)*"),'
+    rb'"checkpoint":("(?:[^"\\]|\\.)*"),"status":"(\w+)"'
+)
+
+
+class Source(NamedTuple):
+    """A run that has scored a checkpoint, and the name it had for it."""
+
+    directory: str
+    checkpoint: str
+
+
+Decision: TypeAlias = dict[str, dict[str, list[Source]]]
+"""Checkpoint -> benchmark -> the runs to search, newest first."""
+
+
+# What runs are alike
+
+
+def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str, Any]]:
+    """Return the facts that a manifest has of each benchmark, so that a later run can tell whether it is the same."""
+    return {
+        name: {"version": one.version, "data": one.dataset.sha256, "few_shot": one.few_shot, "code": one.code}
+        | ({SETTINGS: one.settings} if one.settings else {})
+        for name, one in declarations.items()
+    }
+
+
+def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
+    """Return the runs below ``output``, begun before this one, with answers that hold for this one too.
+
+    A run whose manifest cannot be read is left out.
+    """
+    mine = {
+        row["name"]: row["fingerprint"]
+        for row in manifest["checkpoints"]
+        if row.get("fingerprint") and row.get("cacheable", True)
+    }
+    decision: Decision = {}
+    if not mine:
+        return decision
+    weak_too = bool(manifest.get(SETTINGS, {}).get("reuse_served"))
+    closed: set[tuple[str, str]] = set()
+    for directory, other in _earlier(manifest, output):
+        try:
+            alike = [name for name in manifest["benchmarks"] if _alike(manifest, other, name)]
+            by_print = {row.get("fingerprint"): str(row["name"]) for row in other.get("checkpoints", ())}
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue  # no manifest that this program writes
+        for checkpoint, fingerprint in mine.items():
+            for benchmark in alike if fingerprint in by_print else ():
+                if (checkpoint, benchmark) in closed:
+                    continue
+                if (
+                    fingerprint.startswith(WEAK)
+                    and not weak_too
+                    and _completed(directory, by_print[fingerprint], benchmark)
+                ):
+                    closed.add((checkpoint, benchmark))
+                    continue
+                sources = decision.setdefault(checkpoint, {}).setdefault(benchmark, [])
+                if len(sources) < MOST_RUNS:
+                    sources.append(Source(str(directory), by_print[fingerprint]))
+    return decision
+
+
+def _completed(directory: Path, checkpoint: str, benchmark: str) -> bool:
+    """Return whether a run has an answer for every item of a benchmark that it collected."""
+    try:
+        results = read_summed(directory / SUMMARY)["results"]
+        mine = [one for one in results if (one["checkpoint"], one["benchmark"]) == (checkpoint, benchmark)]
+        return bool(mine) and not any(one["errors"] + one["timeouts"] + one["lost"] for one in mine)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # it was stopped before it could write that
+
+
+def _alike(mine: Mapping[str, Any], other: Mapping[str, Any], benchmark: str) -> bool:
+    """Return whether two runs have a benchmark of the same code and data, and ask it alike."""
+    facts = [dict(one.get("benchmarks", {}).get(benchmark) or {}) for one in (mine, other)]
+    asked = [{**one.get(SETTINGS, {}), **facts[n].pop(SETTINGS, {})} for n, one in enumerate((mine, other))]
+    return bool(facts[0].get("code")) and facts[0] == facts[1] and same_answers(*asked)
+
+
+def _earlier(manifest: Mapping[str, Any], output: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Return the manifests of the runs that began before, newest first."""
+    found = []
+    for path in output.glob("*/run.json"):
+        try:
+            other = read_json(path)
+            if path.parent.name == manifest["run_id"] or _apart(manifest, other):
+                continue
+            began = other.get("began")
+        except (OSError, ValueError, AttributeError):
+            continue
+        else:
+            if isinstance(began, (int, float)) and began < manifest["began"]:
+                found.append((began, path.parent, other))
+    found.sort(key=lambda one: one[0], reverse=True)
+    return [(directory, other) for _, directory, other in found]
+
+
+def _apart(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two runs are different shards of as many, of which none has items of the other."""
+    mine_of, other_of = (
+        str(one.get(SETTINGS, {}).get("shard") or "").partition("/") for one in (mine, other)
+    )
+    return mine_of[2] == other_of[2] != "" and mine_of[0] != other_of[0]
+
+
+def write_decision(directory: Path, decision: Decision) -> None:
+    """Write the decision for the other processes of the run."""
+    if decision:
+        write_atomic(
+            directory / FILE, json.dumps({"schema": SCHEMA, "sources": decision}, ensure_ascii=False)
+        )
+
+
+# Finding records
+
+
+class Reuse:
+    """The records of earlier runs that a process of this run can take; nothing is read before it is asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._decision: Decision | None = None
+        self._runs: dict[str, _Stored] = {}
+
+    @property
+    def damaged(self) -> list[str]:
+        """The lines of the runs searched so far that are not believed, each with its place and the reason."""
+        return [line for stored in self._runs.values() for line in stored.damaged]
+
+    @property
+    def empty(self) -> bool:
+        """Return whether no earlier run has anything for this one."""
+        return not self._sources()
+
+    def sources(self, checkpoint: str, benchmark: str) -> list[Source]:
+        """Return the runs whose scores this run may take."""
+        return self._sources().get(checkpoint, {}).get(benchmark, [])
+
+    def has(self, checkpoint: str, benchmark: str, example: str) -> bool:
+        """Return whether an earlier run has scored the example."""
+        return next(self._places(checkpoint, benchmark, example), None) is not None
+
+    def find(self, item: str, checkpoint: str, benchmark: str, example: str, row: str) -> Record | None:
+        """Return the record of an item that an earlier run has scored, as this run's own."""
+        for stored, source, place in self._places(checkpoint, benchmark, example):
+            record = stored.read(place)
+            if record is not None and record.row == row and record.status == "scored":
+                origin = record.reused_from or Path(source.directory).name
+                return replace(record, item=item, checkpoint=checkpoint, reused_from=origin)
+        return None
+
+    def _places(
+        self, checkpoint: str, benchmark: str, example: str
+    ) -> Iterator[tuple[_Stored, Source, _Place]]:
+        for source in self.sources(checkpoint, benchmark):
+            if source.directory not in self._runs:
+                self._runs[source.directory] = _Stored(Path(source.directory))
+            stored = self._runs[source.directory]
+            if (place := stored.places.get((source.checkpoint, benchmark, example))) is not None:
+                yield stored, source, place
+
+    def _sources(self) -> Decision:
+        if self._decision is None:
+            try:
+                read = read_json(self._directory / FILE)["sources"]
+            except FileNotFoundError:
+                read = {}
+            self._decision = {
+                checkpoint: {name: [Source(*one) for one in found] for name, found in benchmarks.items()}
+                for checkpoint, benchmarks in read.items()
+            }
+        return self._decision
+
+
+class _Place(NamedTuple):
+    """The place of a record: the file, and the offset at which its line begins."""
+
+    path: Path
+    offset: int
+    item: bytes
+
+
+class _Stored:
+    """The scored items of a run, by checkpoint, benchmark and example, with the place of each record."""
+
+    def __init__(self, directory: Path) -> None:
+        self.places: dict[tuple[str, str, str], _Place] = {}
+        self.damaged: list[str] = []
+        doubtful: set[tuple[str, str, str]] = set()
+        for path in sorted(directory.glob("items-*.jsonl")):
+            for place, key, status in _lines(path, self.damaged):
+                before = self.places.get(key)
+                if before is not None and before.item != place.item:
+                    doubtful.add(key)  # two items with one example: it cannot be known which is meant
+                if status == "scored":
+                    self.places[key] = place
+                elif status != "lost":
+                    self.places.pop(key, None)
+        for key in doubtful:
+            del self.places[key]
+
+    def read(self, place: _Place) -> Record | None:
+        """Return the record; None where it cannot be believed, or read any more."""
+        try:
+            with open_regular(place.path) as file:
+                file.seek(place.offset)
+                return read_line(file.readline())
+        except (OSError, JournalError) as error:
+            self.damaged.append(f"{shown_path(place.path)}, at byte {place.offset}: {error}")
+            return None
+
+
+def _lines(path: Path, damaged: list[str]) -> Iterator[tuple[_Place, tuple[str, str, str], str]]:
+    """Yield the places of a file's records; lines that are none are named in ``damaged``."""
+    offset = 0
+    try:
+        with open_regular(path) as shard:
+            for number, line in enumerate(lines_of(shard), start=1):
+                if not line.endswith(b"\n"):
+                    return  # it was never finished
+                try:
+                    check_line(line)
+                    if (head := _HEAD.search(line)) is None:
+                        raise JournalError("no record")
+                    item, *names, status = head.groups()
+                    benchmark, example, checkpoint = map(parsed, names)
+                    yield _Place(path, offset, item), (checkpoint, benchmark, example), status.decode()
+                except (JournalError, ValueError) as error:
+                    damaged.append(f"{shown_path(path)}, line {number}: {error}")
+                offset += len(line)
+    except OSError as error:
+        damaged.append(f"{shown_path(path)}: {error.strerror}")
+    except JournalError as error:
+        damaged.append(str(error))

@@ -1,0 +1,290 @@
+"""The folder of a run: ``OUTPUT/RUN_ID/``, what is in it, and the manifest.
+
+run.json          the manifest: command, versions, machine, commit, checkpoints, settings
+items-WHO.jsonl   the journal, one file per process
+collected.json    every collected item, the benchmarks' declarations, what was left out and why
+shard.json        with --eval-shard: which of all items these are
+courses.json      with --eval-gate-sequential: the order of the items, and the counts after which they are analysed
+effort-WHO.json   what answering cost, one file per process
+workload.json     while the run goes on: the sizes of what is asked (``results.live``)
+progress-WHO.json while the run goes on: what a process does and has done, rewritten a few times a second
+in-flight-WHO.json  what a process computes now, left where it was killed (``results.in_flight``)
+quarantine.txt    items that ran alone, because a worker died with them
+run.log           what happened when: begin, what was left out, dead workers, end
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.core.errors import HarnessError, JournalError
+from pytest_touchstone.core.files import SCHEMA, shown_path, write_atomic
+from pytest_touchstone.core.json_pieces import ReadingList, json_pieces
+from pytest_touchstone.core.keys import masked, masked_value
+from pytest_touchstone.core.outside import unbroken
+from pytest_touchstone.core.reading import MOST_BYTES, open_regular, read_json, typed
+from pytest_touchstone.core.text import did_you_mean
+from pytest_touchstone.results.collected import CollectedItems
+from pytest_touchstone.results.live import remove_live
+from pytest_touchstone.results.summary import (
+    Collected,
+    Declaration,
+    check_manifest,
+    declaration_from_json,
+    keyed,
+)
+from pytest_touchstone.results.usage import Usage
+
+COLUMNS: Final = tuple(one.name for one in fields(Collected))
+PACKAGES: Final = (
+    *("pytest-touchstone", "pytest", "pytest-xdist", "torch", "transformers", "tokenizers"),
+    *("kiwipiepy", "kiwipiepy_model", "numpy"),
+)
+PREPARATIONS: Final = ("collected.json", "courses.json", "shard.json")
+"""Files that are written into the folder before anything is asked."""
+
+
+def free_run_path(output: Path, now: float, pid: int, end: str = "") -> Path:
+    """Return the folder for a run that nobody has named, ``YYYYMMDD_HHMMSS_PID`` in local time and the ``end``.
+
+    Two runs of one process within a second get two.
+    """
+    name = time.strftime("%Y%m%d_%H%M%S", time.localtime(now)) + f"_{pid}{end}"
+    others = (f"{name}_{number}" for number in itertools.count(2))
+    return next(output / one for one in itertools.chain([name], others) if not (output / one).exists())
+
+
+DEFAULT_FILES: Final = ("-p", "pytest_touchstone.plugin.default_files")
+"""The arguments before all others with which ``touchstone run`` starts pytest."""
+
+TASKS: Final = "--eval-tasks="
+"""The beginning of the arguments after them, one for each ``--tasks``."""
+
+LAST: Final = "last"
+"""The name that stands for the newest run."""
+
+
+def find_run(target: str | Path, output: Path, *files: str) -> Path:
+    """Return the folder of a run by its path or id, or that of the newest one by ``last``; it has one of the ``files``.
+
+    Raises ``HarnessError`` naming the nearest ids, or saying that the run has not ended.
+    """
+    for folder in (Path(target), output / target):
+        if any((folder / file).is_file() for file in files):
+            return folder
+        if (folder / "run.json").is_file():
+            raise HarnessError(
+                f"{target}: has no {files[0]}: the run goes on, or was killed; the same command goes on from there; "
+                f"`touchstone report {target}` shows what is scored"
+            )
+    paths = [path for file in files for path in output.glob(f"*/{file}") if path.is_file()]
+    runs = sorted((path.stat().st_mtime, path.parent) for path in paths)
+    if str(target) == LAST and runs:
+        return runs[-1][1]
+    known = did_you_mean(str(target), (folder.name for _, folder in runs)) if str(target) != LAST else ""
+    raise HarnessError(f"{target}: no such run in {output}/; {known}`touchstone list` shows them")
+
+
+class RunDirectory:
+    """The paths of a run, and the small files through which its processes exchange data."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run_id = path.name
+        self.quarantine = path / "quarantine.txt"
+        self.manifest = path / "run.json"
+        self.collected = path / "collected.json"
+
+    def exists(self) -> bool:
+        """Return whether anything was written: a run without benchmarks leaves no folder."""
+        return self.path.is_dir()
+
+    def used(self) -> bool:
+        """Return whether an earlier run wrote here."""
+        return self.path.is_dir() and any(self.path.iterdir())
+
+    def make(self) -> None:
+        """Make the folder. Raises ``JournalError`` when that is impossible."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(
+                f"cannot make the folder {self.path}: {error.strerror}; choose another --eval-output"
+            ) from error
+
+    def discard(self) -> None:
+        """Remove the folder if it holds nothing but preparations: no manifest, no record of an item."""
+        if self.manifest.exists() or any(self.path.glob("items-*.jsonl")):
+            return
+        remove_live(self.path)
+        with suppress(OSError):
+            for name in PREPARATIONS:
+                (self.path / name).unlink(missing_ok=True)
+            self.path.rmdir()
+
+    def write_collected(
+        self, items: Sequence[Collected], declarations: Mapping[str, Declaration], deselected: Sequence[str]
+    ) -> None:
+        """Note what was collected; every worker writes the same, so the last one wins."""
+        data = {
+            "schema": SCHEMA,
+            "items": _Rows(items),
+            "declarations": {name: keyed(one) for name, one in declarations.items()},
+            "deselected": list(deselected),
+        }
+        write_atomic(self.collected, json_pieces(data, ensure_ascii=False))
+
+    def read_collected(self) -> tuple[CollectedItems, dict[str, Declaration], list[str]]:
+        """Return what ``write_collected`` noted; nothing when no process got that far. Raises ``HarnessError``."""
+        if not self.collected.is_file():
+            return CollectedItems(()), {}, []
+        try:
+            with io.TextIOWrapper(open_regular(self.collected, most=MOST_BYTES), encoding="utf-8") as file:
+                reading = ReadingList(file, "items")
+                items = CollectedItems(reading)
+                data = reading.rest()
+            if data["items"]:  # written in another form than ours
+                items = CollectedItems(data.pop("items"))
+            declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
+            return items, declarations, list(map(str, data["deselected"]))
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            RecursionError,
+        ) as error:
+            raise HarnessError(f"{shown_path(self.collected)}: cannot be read ({_why(error)})") from None
+
+    def write_usage(self, who: str, rows: Sequence[Usage]) -> None:
+        """Note what answering has cost a process so far."""
+        write_atomic(
+            self.path / f"effort-{who}.json", json.dumps([asdict(row) for row in rows], ensure_ascii=False)
+        )
+
+    def read_usage(self) -> list[Usage]:
+        """Return what all processes noted. Raises ``HarnessError``."""
+        found: list[Usage] = []
+        for path in sorted(self.path.glob("effort-*.json")):
+            try:
+                found += [typed(Usage, row) for row in read_json(path)]
+            except (OSError, ValueError, TypeError) as error:
+                raise HarnessError(f"{shown_path(path)}: cannot be read ({_why(error)})") from None
+        return found
+
+    def log(self, message: str) -> None:
+        """Add a line with its local time to ``run.log``; on a full disk it is lost, and what matters says so itself."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        with (
+            suppress(OSError),
+            (self.path / "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file,
+        ):
+            file.write(f"{stamp} {unbroken(masked(message))}\n")
+
+    def unwritten(self, error: OSError) -> str:
+        """Return what to say where one of the run's files cannot be written."""
+        place = shown_path(Path(error.filename)) if isinstance(error.filename, str) else shown_path(self.path)
+        return f"cannot write {place}: {error.strerror}; free some space or choose another --eval-output"
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Write ``run.json``, without keys."""
+        write_atomic(
+            self.manifest,
+            json.dumps({"schema": SCHEMA, **masked_value(manifest)}, ensure_ascii=False, indent=2) + "\n",
+        )
+
+    def read_manifest(self) -> dict[str, Any]:
+        """Return ``run.json`` as written, empty when there is none. Raises ``HarnessError`` for what is no manifest."""
+        try:
+            found: dict[str, Any] = read_json(self.manifest)
+            check_manifest(found)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, AttributeError) as error:
+            raise HarnessError(f"{shown_path(self.manifest)}: cannot be read ({_why(error)})") from None
+        return found
+
+
+def _why(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
+
+
+class _Rows(Sequence[list[Any]]):
+    """Items as ``collected.json`` has them, each made when it is written."""
+
+    def __init__(self, items: Sequence[Collected]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, place: Any) -> Any:
+        return [[getattr(item, name) for name in COLUMNS] for item in self._items[place]]
+
+
+def command_words(manifest: Mapping[str, Any]) -> list[str]:
+    """Return the command of a run as a person types it, but for keys: pytest's, or ``touchstone run``."""
+    words = [str(word) for word in masked_value(manifest.get("command", ()))]
+    if tuple(words[: len(DEFAULT_FILES)]) != DEFAULT_FILES:
+        return ["pytest", *words]
+    own = words[len(DEFAULT_FILES) :]
+    tasks = list(itertools.takewhile(lambda word: word.startswith(TASKS), own))
+    told = (part for word in tasks for part in ("--tasks", word.removeprefix(TASKS)))
+    return ["touchstone", "run", *told, *own[len(tasks) :]]
+
+
+def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, Any]:
+    """Return the part of a run's manifest about the command, the program versions, the machine and the commit."""
+    return {
+        "command": list(command),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "machine": {
+            "platform": platform.platform(),
+            "processor": platform.machine(),
+            "cpus": os.cpu_count(),
+            "python": sys.implementation.name,
+        },
+        "commit": _commit(folder),
+        "rootdir": str(root),
+        "folder": str(folder),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit(folder: Path) -> dict[str, Any] | None:
+    """Return the git commit of the folder in which pytest runs, and whether files differ from it; None outside
+    git."""
+    try:
+        head = _git(folder, "rev-parse", "HEAD")
+        dirty = head and _git(folder, "status", "--porcelain", "-uno")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if head is None else {"id": head, "dirty": bool(dirty)}
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    done = subprocess.run(
+        ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=False
+    )
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,115 @@
+"""The folder ``OUTPUT/saved``: entries are written, found and removed here.
+
+There is one entry for each run, checkpoint and benchmark, found by the checkpoint's fingerprint.
+
+    OUTPUT/saved/FINGERPRINT/BENCHMARK@RUN_ID.json         what was scored, under which conditions, and the metrics
+    OUTPUT/saved/FINGERPRINT/BENCHMARK@RUN_ID.items.json   the scores of the items
+
+Gates find their baselines here, and runs what they need not score again. Every file is written whole or not at all
+and belongs to one run, so simultaneous runs do not interfere.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.core.checksum import read_summed, summed_pieces
+from pytest_touchstone.core.errors import DataError, HarnessError
+from pytest_touchstone.core.files import file_name, shown_path, write_atomic
+from pytest_touchstone.core.json_pieces import json_pieces
+from pytest_touchstone.results.store_entry import (
+    ItemScores,
+    StoredResult,
+    items_from_json,
+    items_json,
+    saved_from_json,
+    saved_json,
+)
+
+FOLDER: Final = "saved"
+_ITEMS: Final = ".items.json"
+_PREFIX: Final = 16
+"""Hexadecimal digits of the fingerprint in the folder's name; entries have all of it."""
+
+
+class ResultStore:
+    """The saved results of a results folder."""
+
+    def __init__(self, output: Path) -> None:
+        self.folder = output / FOLDER
+        self.left_out: list[str] = []
+
+    def save(self, saved: StoredResult, items: ItemScores) -> Path:
+        """Write an entry and return its path.
+
+        The scores are written first, so that whoever sees the entry finds them.
+        """
+        path = self._path(saved)
+        _write(path.with_suffix(_ITEMS), items_json(items))
+        _write(path, saved_json(saved))
+        return path
+
+    def find(self, *, benchmark: str | None = None) -> list[StoredResult]:
+        """Return the entries, oldest run first; those that cannot be read are in ``left_out``, and told once."""
+        start = f"{file_name(benchmark)}@" if benchmark else ""
+        paths = [path for path in self.folder.glob(f"*/{start}*.json") if not path.name.endswith(_ITEMS)]
+        found = [saved for path in paths if (saved := self._read(path)) is not None]
+        wanted = [saved for saved in found if benchmark in (None, saved.benchmark)]
+        return sorted(
+            wanted, key=lambda saved: (saved.began, saved.run_id, saved.checkpoint, saved.benchmark)
+        )
+
+    def items(self, saved: StoredResult) -> ItemScores:
+        """Return the scores of an entry. Raises ``DataError`` where they are gone or broken."""
+        path = self._written(saved).with_suffix(_ITEMS)
+        try:
+            return items_from_json(read_summed(path))
+        except (OSError, ValueError, HarnessError) as error:
+            raise DataError(
+                f"{path}: cannot be read ({error}); remove it, and score the checkpoint again"
+            ) from None
+
+    def remove(self, saved: StoredResult) -> None:
+        """Remove an entry; do nothing where it is gone already."""
+        path = self._written(saved)
+        path.unlink(missing_ok=True)
+        path.with_suffix(_ITEMS).unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> StoredResult | None:
+        try:
+            return saved_from_json(read_summed(path))
+        except FileNotFoundError:  # removed by another process since it was listed
+            return None
+        except (OSError, ValueError, HarnessError) as error:
+            line = f"{shown_path(path)}: cannot be read ({error}), and is left out; remove it"
+            if line not in self.left_out:
+                self.left_out.append(line)
+            _tell(line)
+            return None
+
+    def _path(self, saved: StoredResult) -> Path:
+        name = f"{file_name(saved.benchmark)}@{file_name(saved.run_id)}"
+        if saved.fingerprint:
+            return self.folder / saved.fingerprint[:_PREFIX] / f"{name}.json"
+        return self.folder / "unknown" / f"{name}@{file_name(saved.checkpoint)}.json"
+
+    def _written(self, saved: StoredResult) -> Path:
+        """Return where an entry lies: of one without a fingerprint, files had no checkpoint's name before."""
+        path = self._path(saved)
+        former = path.with_name(f"{file_name(saved.benchmark)}@{file_name(saved.run_id)}.json")
+        return former if not path.exists() and former.exists() else path
+
+
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    pieces = json_pieces(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    write_atomic(path, summed_pieces(pieces))
+
+
+@functools.cache
+def _tell(line: str) -> None:
+    """Say a line on the standard error stream, unless somebody has other plans for warnings."""
+    logging.getLogger("touchstone").warning("touchstone: %s", line)

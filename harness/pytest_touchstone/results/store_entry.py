@@ -1,0 +1,324 @@
+"""The saved result of one checkpoint on one benchmark: plain data, its JSON form, and the differences between two.
+
+It is made from a run's summary and records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.core.aggregation import Aggregation, aggregation_of
+from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
+from pytest_touchstone.core.conditions import known_conditions, of_settings
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.files import SCHEMA, check_kind
+from pytest_touchstone.core.marks import asked
+from pytest_touchstone.core.reading import typed
+from pytest_touchstone.results.kept_records import KeptRecords
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.summary import Declaration, Metric, Summary, wholes
+
+_REAL: Final = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
+STUDIED: Final = (
+    parse_composite("score", {**_REAL, "ko_lambada:lambada@1": 0.3}, "composite"),
+    parse_composite("score_wiki", {**_REAL, "ko_lambada_wiki:lambada@1": 0.3}, "composite"),
+)
+"""The composites of results that do not name theirs: published ones, and those of versions that stored none."""
+
+PUBLISHED: Final = "-imported"
+"""The end of the fingerprint of a result that was read from a table, whose checkpoint nobody has seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResult:
+    """One checkpoint on one benchmark in one run.
+
+    ``conditions`` has everything but the checkpoint that the scores may depend on, by the names shown to people
+    ("version", "data", "shots", "template", "seed", "seq_len", ...). ``aggregate`` is the declaration's: metric ->
+    the plain form of its ``Aggregation``; ``composites`` are plain too. ``metrics`` has the primary one first.
+
+    ``faults`` counts items that should have been scored and were not; ``items_sha256`` is over the ids and rows of
+    those that were. ``code`` is the hash of what scores (``plugin.source_hash``). ``began`` is in seconds since 1970.
+    ``reused_from`` lists earlier runs that scored some or all of the items.
+
+    ``of`` is the number of items that the benchmark has with this data, 0 where not known; ``mark`` is the result's
+    (``core.marks``).
+    """
+
+    run_id: str
+    directory: str
+    began: float
+    checkpoint: str
+    fingerprint: str
+    path: str
+    step: int | None
+    benchmark: str
+    primary: str
+    conditions: dict[str, Any]
+    aggregate: dict[str, dict[str, Any]]
+    metrics: dict[str, Metric]
+    collected: int
+    scored: int
+    skipped: int
+    faults: int
+    invalid: str | None
+    items_sha256: str
+    code: str | None = None
+    reused_from: list[str] = field(default_factory=list)
+    checkpoint_info: dict[str, Any] = field(default_factory=dict)
+    of: int = 0
+    mark: str = ""
+    composites: list[dict[str, Any]] | None = None
+
+    def aggregation(self, metric: str) -> Aggregation:
+        """Return the aggregation of the metric, and whether higher is better."""
+        return aggregation_of(self.aggregate, metric)
+
+    @property
+    def about(self) -> str:
+        """Return what must be known beside its values: that a chat template was used, and the mark; empty for
+        neither."""
+        shots, template = int(self.conditions.get("shots") or 0), self.conditions.get("template")
+        pick = (self.conditions.get("few_shot") or {}).get("pick")
+        how = asked(shots, template, pick) if template == "chat" else ""
+        return "; ".join(text for text in (how, self.mark) if text)
+
+    @property
+    def checkpoint_key(self) -> str:
+        """Return what tells the checkpoint from others: its fingerprint, or its name where its engine knows none."""
+        return self.fingerprint or f"name: {self.checkpoint}"
+
+    @property
+    def part(self) -> bool:
+        """Return whether it is over fewer items than the benchmark has with this data, as far as that is known."""
+        return self.scored < self.of
+
+    @property
+    def published(self) -> bool:
+        """Return whether it was read from somebody's file.
+
+        The checkpoint is then known by its name alone, and items, if any, have ids of their own.
+        """
+        return self.fingerprint.endswith(PUBLISHED)
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """Return the known conditions, by today's rules: the ones that comparisons use."""
+        return known_conditions(self.conditions, published=self.published)
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every item that was collected has a score and nothing is known against the numbers."""
+        return self.faults == 0 and self.skipped == 0 and self.invalid is None and self.scored > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemScores:
+    """The scored items of a ``StoredResult``, in order of their ids, as columns of equal length.
+
+    ``scores`` has None where an item has no such score; ``clusters`` is None throughout where items share nothing.
+    """
+
+    examples: list[str]
+    rows: list[str]
+    groups: list[str | None]
+    clusters: list[str | None]
+    scores: dict[str, list[float | None]]
+
+    def digest(self) -> str:
+        """Return the SHA-256 over the ids and the hashes of the rows, the same in whatever order they come."""
+        pairs = sorted(zip(self.examples, self.rows, strict=True))
+        lines = "\n".join(f"{example}\t{row}" for example, row in pairs)
+        return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def composites_of(results: Iterable[StoredResult], more: Iterable[Composite] = ()) -> list[Composite]:
+    """Return the composites that any of the results is part of, and ``more``; of one name the first."""
+    found = {one.name: one for one in more}
+    for saved in results:
+        kept = STUDIED if saved.composites is None else composites_from_plain(saved.composites)
+        for one in kept:
+            if saved.benchmark in one.benchmarks:
+                found.setdefault(one.name, one)
+    return list(found.values())
+
+
+def saved_json(saved: StoredResult) -> dict[str, Any]:
+    """Return the entry as a JSON object."""
+    return {"schema": SCHEMA, "kind": "saved", **asdict(saved)}
+
+
+def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
+    """Return the entry that ``saved_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other
+    object."""
+    check_kind(data, "saved")
+    try:
+        return typed(StoredResult, data)
+    except ValueError as error:
+        raise HarnessError(f"incomplete saved result: {error}") from None
+
+
+def items_json(items: ItemScores) -> dict[str, Any]:
+    """Return the scores as a JSON object."""
+    # Not copied: they are long.
+    columns = {name: getattr(items, name) for name in ItemScores.__dataclass_fields__}
+    return {"schema": SCHEMA, "kind": "saved items", **columns}
+
+
+def items_from_json(data: Mapping[str, Any]) -> ItemScores:
+    """Return the scores that ``items_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other
+    object."""
+    check_kind(data, "saved items")
+    try:
+        items = typed(ItemScores, data)
+    except ValueError as error:
+        raise HarnessError(f"incomplete saved items: {error}") from None
+    columns: list[list[Any]] = [items.examples, items.rows, items.groups, items.clusters]
+    lengths = {len(column) for column in (*columns, *items.scores.values())}
+    if len(lengths) > 1:
+        raise HarnessError(
+            f"saved items with columns of {sorted(lengths)} entries; they must have the same number"
+        )
+    return items
+
+
+def stored_result(
+    declaration: Declaration,
+    manifest: Mapping[str, Any],
+    row: Mapping[str, Any],
+    *,
+    run_id: str,
+    directory: str,
+    checkpoint: str,
+    chat: bool,
+    metrics: Mapping[str, Metric],
+    collected: int,
+) -> StoredResult:
+    """Return the result of a checkpoint on a benchmark of a run as it is once every item has been scored.
+
+    ``row`` is the checkpoint's in the manifest; one without a fingerprint (of another program) gets "". The
+    conditions are the benchmark, its data, the way of asking (``chat``: through a chat template), and the relevant
+    settings of the manifest.
+    """
+    few_shot = {name: value for name, value in declaration.few_shot.items() if name != "num_fewshot"}
+    conditions = {
+        "version": declaration.version,
+        "data": declaration.dataset.sha256,
+        "shots": int(declaration.few_shot.get("num_fewshot") or 0),
+        "few_shot": few_shot,
+        "template": "chat" if chat else "plain",
+        **of_settings({**manifest.get("settings", {}), **declaration.settings}),
+    }
+    return StoredResult(
+        run_id=run_id,
+        directory=directory,
+        began=float(manifest.get("began") or 0.0),
+        checkpoint=checkpoint,
+        fingerprint=row.get("fingerprint") or "",
+        path=row.get("path") or "",
+        step=step_of_row(row),
+        benchmark=declaration.name,
+        primary=declaration.primary,
+        conditions=conditions,
+        aggregate=declaration.aggregate,
+        metrics=dict(metrics),
+        collected=collected,
+        scored=collected,
+        skipped=0,
+        faults=0,
+        invalid=None,
+        items_sha256="",
+        checkpoint_info=dict(row),
+        composites=declaration.composites,
+    )
+
+
+def saved_of(
+    summary: Summary,
+    records: Iterable[Record],
+    *,
+    codes: Mapping[str, str] | None = None,
+) -> list[tuple[StoredResult, ItemScores]]:
+    """Return an entry for each checkpoint and benchmark of the run.
+
+    ``codes`` has the hash of what scored each benchmark.
+    """
+    found = {key: items_of(own) for key, own in KeptRecords.of(records).by_result().items()}
+    return entries_of(summary, found, codes=codes)
+
+
+def entries_of(
+    summary: Summary,
+    scores: Mapping[tuple[str, str], ItemScores],
+    *,
+    codes: Mapping[str, str] | None = None,
+) -> list[tuple[StoredResult, ItemScores]]:
+    """Return the same from the scored items by checkpoint and benchmark."""
+    rows = {row["name"]: row for row in summary.checkpoints}
+    declared = {declaration.name: declaration for declaration in summary.declarations}
+    found = []
+    for result in wholes(summary):
+        items = scores.get((result.checkpoint, result.benchmark)) or items_of([])
+        whole = stored_result(
+            declared[result.benchmark],
+            summary.manifest,
+            rows.get(result.checkpoint, {}),
+            run_id=summary.run_id,
+            directory=summary.directory,
+            checkpoint=result.checkpoint,
+            chat=bool(result.chat),
+            metrics=result.metrics,
+            collected=result.collected,
+        )
+        saved = replace(
+            whole,
+            scored=result.scored,
+            skipped=result.skipped,
+            faults=result.faults,
+            invalid=result.invalid,
+            items_sha256=items.digest(),
+            code=(codes or {}).get(result.benchmark),
+            reused_from=result.reused_from,
+            of=result.of,
+            mark=result.mark,
+        )
+        found.append((saved, items))
+    return found
+
+
+def items_of(records: Iterable[Record]) -> ItemScores:
+    """Return the scores of scored records, in order of the examples' ids."""
+    if isinstance(records, KeptRecords):
+        return _items_of_columns(records)
+    ordered = sorted(records, key=lambda record: record.example)
+    names = dict.fromkeys(name for record in ordered for name in record.scores)
+    return ItemScores(
+        examples=[record.example for record in ordered],
+        rows=[record.row for record in ordered],
+        groups=[record.group for record in ordered],
+        clusters=[record.cluster for record in ordered],
+        scores={name: [record.scores.get(name) for record in ordered] for name in names},
+    )
+
+
+def _items_of_columns(records: KeptRecords) -> ItemScores:
+    """Return the same without making a record again."""
+    kept = records.by_example()
+    columns, places = kept.columns, kept.places
+    names = dict[str, None]()
+    for some in kept.names:
+        names |= dict.fromkeys(some)
+    return ItemScores(
+        examples=[columns.examples[place] for place in places],
+        rows=[columns.row(place) for place in places],
+        groups=[columns.group(place) for place in places],
+        clusters=kept.clusters,
+        scores={
+            name: [columns.score(at, name) if name in columns.names(at) else None for at in places]
+            for name in names
+        },
+    )

@@ -1,0 +1,325 @@
+"""The results of a run: one per checkpoint and benchmark, with every collected item accounted for.
+
+It is plain frozen data with a JSON form. ``results.aggregate`` makes it from records. Reports read nothing
+else, and never use pass counts of pytest.
+
+The JSON form is ``{"schema": 1, "kind": "summary", ...}`` with the fields of ``Summary``, nested as here; a number
+that is undefined is ``null``, never NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.core.checksum import read_summed
+from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.files import SCHEMA, check_kind
+from pytest_touchstone.core.marks import Extent
+from pytest_touchstone.core.reading import typed
+from pytest_touchstone.results.usage import Usage
+
+SUMMARY: Final = "summary.json"
+
+KEYS: Final = {"dataset": "pack", "failed_to_load": "broken"}
+"""The keys that files have for fields of another name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A benchmark as plain data: the process that aggregates may never import its module.
+
+    ``aggregate`` maps a metric to the plain form of its ``Aggregation``. ``composites`` are those that the benchmark
+    is part of, in plain form; None in results of versions that stored none.
+
+    ``few_shot`` has the number and the source of the shots: {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first",
+    "sha256": ...}; reports read ``num_fewshot`` only. ``code`` is the hash of what scores (``plugin.source_hash``).
+    ``extents`` has the benchmark's sizes by group, that of the whole under ""; ``own_rows`` describes its shipped
+    rows, where none of them was published. ``scores`` are the names of the scores, if the benchmark's code shows them
+    all. ``settings`` are those of the benchmark alone, in place of the run's: the demonstration's. ``file`` is the path
+    of its module; empty in results of former versions.
+    """
+
+    name: str
+    version: int
+    primary: str
+    aggregate: dict[str, dict[str, Any]] = field(default_factory=dict)
+    grouped: bool = False
+    clustered: bool = False
+    dataset: DatasetInfo
+    few_shot: dict[str, Any] = field(default_factory=dict)
+    rule: str = ""
+    source: str = ""
+    most_unusable: float = 0.1
+    code: str = ""
+    extents: dict[str, Extent] = field(default_factory=dict)
+    scores: list[str] = field(default_factory=list)
+    own_rows: str = ""
+    composites: list[dict[str, Any]] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """One collected item: its node id, and what it belongs to."""
+
+    item: str
+    benchmark: str
+    checkpoint: str
+    example: str
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A value, its 95 % interval and standard error, over ``n`` items; None where undefined, with ``why``."""
+
+    name: str
+    value: float | None
+    low: float | None
+    high: float | None
+    stderr: float | None
+    n: int
+    method: str
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One checkpoint on one benchmark, or on one group of it (``group`` set).
+
+    ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add up to
+    ``collected``; ``reused`` of the scored ones come from earlier runs, ``reused_from``. ``metrics`` has the primary
+    one first.
+
+    ``truncated`` counts requests whose context was cut; ``outputs`` to ``unsandboxed`` count texts and programs as a
+    ``Record`` does. ``weak_tests`` has the wrong programs that the tests of a scored task accept, by task.
+    ``template`` is the way in which texts were asked for: "chat", "plain", "mixed", or None where none were.
+
+    ``answered`` is the primary metric over the items without an ``unanswered`` text, None where there is no such text.
+
+    ``of`` is the number of items that the benchmark (or group) has with this data, 0 where not known, and
+    ``published`` the number of rows in the published set. ``mark`` stands beside every value over fewer items
+    (``core.marks``). ``invalid`` says why the numbers must not be believed, None where nothing is known
+    against them.
+    """
+
+    name: str
+    benchmark: str
+    group: str | None
+    checkpoint: str
+    version: int
+    primary: str
+    metrics: dict[str, Metric]
+    collected: int
+    scored: int
+    skipped: int
+    errors: int
+    timeouts: int
+    lost: int
+    truncated: int
+    seconds: float
+    dataset: DatasetInfo
+    few_shot: dict[str, Any]
+    outputs: int = 0
+    at_limit: int = 0
+    empty: int = 0
+    no_answer: int = 0
+    chat: int = 0
+    unanswered: int = 0
+    answered: Metric | None = None
+    programs: dict[str, int] = field(default_factory=dict)
+    unsandboxed: int = 0
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    invalid: str | None = None
+    reused: int = 0
+    reused_from: list[str] = field(default_factory=list)
+    template: str | None = None
+    of: int = 0
+    published: int | None = None
+    mark: str = ""
+
+    @property
+    def faults(self) -> int:
+        """Return the number of items that should have been scored and were not: error, timeout or lost."""
+        return self.errors + self.timeouts + self.lost
+
+    @property
+    def shots(self) -> int:
+        """The number of few-shot examples in each prompt."""
+        return int(self.few_shot.get("num_fewshot") or 0)
+
+    @property
+    def pick(self) -> str | None:
+        """The way in which few-shot examples were picked: "first", "sample", or another harness's; None without any."""
+        return self.few_shot.get("pick")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A whole run: its manifest (``run.json``), its results in collection order, and what was left out.
+
+    The groups of a benchmark come before its whole. ``composites`` are {"name", "checkpoint", "value", "low", "high",
+    "stderr", "method", "why", "mark", "parts": [{"weight", "benchmark", "metric", "value", "n", "of"}]}. ``faults``
+    lists items that ended in error, timeout or lost, as {"item", "status", "message"}.
+
+    ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a narrower
+    selection); they enter no number. ``effort`` is the usage of each process, under its older name.
+    ``failed_to_load`` lists those of several checkpoints that could not be used, as {"name", "path", "message"}.
+
+    ``gate``: what ``compare.gate.result`` describes, None without a gate. ``changes``: the change of each metric and
+    composite against the best so far, as ``compare.gate.changes`` describes it. ``leaders``: the
+    best of several checkpoints, where it can be told (``compare.leaders``).
+    """
+
+    run_id: str
+    directory: str
+    manifest: dict[str, Any]
+    checkpoints: list[dict[str, Any]]
+    results: list[Result]
+    declarations: list[Declaration] = field(default_factory=list)
+    composites: list[dict[str, Any]] = field(default_factory=list)
+    deselected: list[str] = field(default_factory=list)
+    faults: list[dict[str, str]] = field(default_factory=list)
+    uncollected: int = 0
+    seconds: float = 0.0
+    effort: list[Usage] = field(default_factory=list)
+    gate: dict[str, Any] | None = None
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    leaders: list[dict[str, Any]] = field(default_factory=list)
+    failed_to_load: list[dict[str, str]] = field(default_factory=list)
+
+
+def base_name(benchmark: str) -> str:
+    """Return the name that a benchmark declares: ``styled`` for ``styled[polite]``, its result for one value of a
+    parameter."""
+    return benchmark.partition("[")[0]
+
+
+def wholes(summary: Summary) -> list[Result]:
+    """Return the results of whole benchmarks, without those of their groups."""
+    return [result for result in summary.results if result.group is None]
+
+
+def of_checkpoints(summary: Summary, names: Collection[str], items: Iterable[Collected]) -> Summary:
+    """Return the part of a run that is about these checkpoints; ``items`` are those of the whole run.
+
+    What was found over all checkpoints, the gate's decision and the leaders, is no part of it.
+    """
+    own = {one.item for one in items if one.checkpoint in names}
+    results = [one for one in summary.results if one.checkpoint in names]
+    benchmarks = {one.benchmark for one in results}
+    return replace(
+        summary,
+        checkpoints=[row for row in summary.checkpoints if row["name"] in names],
+        results=results,
+        declarations=[one for one in summary.declarations if one.name in benchmarks],
+        composites=[row for row in summary.composites if row["checkpoint"] in names],
+        faults=[row for row in summary.faults if row["item"] in own],
+        effort=[one for one in summary.effort if one.checkpoint in names],
+        gate=None,
+        changes=[row for row in summary.changes if row["checkpoint"] in names],
+        leaders=[],
+        failed_to_load=[],
+    )
+
+
+def totals(summary: Summary) -> dict[str, int]:
+    """Return the counts of all items of the run by what became of them, and of truncated requests."""
+    names = ("collected", "scored", "skipped", "errors", "timeouts", "lost", "truncated")
+    return {name: sum(getattr(result, name) for result in wholes(summary)) for name in names}
+
+
+def keyed(one: Summary | Result | Declaration) -> dict[str, Any]:
+    """Return the fields as plain data, under the keys that files have."""
+
+    def factory(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {KEYS.get(name, name): value for name, value in pairs}
+
+    return asdict(one, dict_factory=factory)
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """Return the summary as a JSON object; numbers that are not finite become null."""
+    plain: dict[str, Any] = finite(keyed(summary))
+    return {"schema": SCHEMA, "kind": "summary", **plain, "totals": totals(summary)}
+
+
+def summary_from_json(data: Mapping[str, Any]) -> Summary:
+    """Return the summary that ``summary_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other."""
+    check_kind(data, "summary")
+    try:
+        parts = {name: [_fields(one) for one in data.get(name, ())] for name in ("results", "declarations")}
+        found = typed(Summary, {**_fields(data), **parts})
+        check_manifest({**found.manifest, "checkpoints": found.checkpoints})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise HarnessError(f"incomplete summary: {error}") from None
+    return found
+
+
+def check_manifest(data: Any) -> None:
+    """Raise ``ValueError`` for what is no manifest of a run (``run.json``)."""
+    typed(_Manifest, data)
+    for row in data.get("checkpoints", ()):
+        if not isinstance(row.get("name"), str):
+            raise ValueError(f"the name of a checkpoint is {row.get('name')!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    """The fields of a manifest that are looked at."""
+
+    began: float = 0.0
+    run_id: str = ""
+    rootdir: str = ""
+    folder: str = ""
+    command: list[str] = field(default_factory=list)
+    versions: dict[str, str | None] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    checkpoints: list[dict[str, Any]] = field(default_factory=list)
+    benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def load_summary(directory: Path) -> Summary:
+    """Return the summary of a run's folder, wherever that is now.
+
+    Raises ``HarnessError`` naming the file when there is none that can be read.
+    """
+    path = directory / SUMMARY
+    try:
+        data = read_summed(path)
+        if not isinstance(data, dict):
+            raise HarnessError("not a JSON object")
+        return replace(summary_from_json(data), directory=str(directory))
+    except OSError as error:
+        raise HarnessError(
+            f"cannot read {path}: {error.strerror}; name the folder of a finished run"
+        ) from error
+    except (ValueError, HarnessError) as error:
+        raise HarnessError(f"{path}: {error}") from error
+
+
+def declaration_from_json(data: Mapping[str, Any]) -> Declaration:
+    """Return the declaration that ``keyed`` made plain. Raises ``ValueError`` or ``AttributeError`` for any other."""
+    return typed(Declaration, _fields(data))
+
+
+def finite(value: Any) -> Any:
+    """Return the same plain data with None for every float that is not finite: JSON has no NaN."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(part) for part in value]
+    return value
+
+
+def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    names = {key: name for name, key in KEYS.items()}
+    return {names.get(key, key): value for key, value in data.items()}

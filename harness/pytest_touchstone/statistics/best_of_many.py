@@ -1,0 +1,329 @@
+"""A baseline that is the best of many runs: the part of its lead that is luck, and a test that allows for it.
+
+The largest of several measured means lies above the truth, the more so the more runs there are and the closer they
+lie. So a new run just as good looks worse than "the best", and a plain paired test says so too often.
+
+- **Noise of the means**: jointly normal, with the covariance of all runs' means over the same items (clusters whole),
+  so what the runs share by having the same items cancels. Simulating their maximum instead of resampling items is
+  the Gaussian multiplier bootstrap (Chernozhukov, Chetverikov and Kato 2013, Annals of Statistics 41).
+- **Candidates**: the runs that may be the best, at most c standard errors (of the difference) below the one measured
+  best. They are taken as equal, which is the least favourable case; the others stay as far below as they were
+  measured. A run far ahead of all others is its only candidate, and nothing changes. The value is shrunk with
+  c = sqrt(2 log log n), which finds the right runs in the long run (Hansen 2005, J. Business and Economic Statistics
+  23). The test has c = sqrt(2 log n): with few items the smaller one leaves out equal runs so often that its error
+  rate is half as large again as it may be. Any c that grows, but slower than sqrt(n), will do (Andrews and Soares
+  2010, Econometrica 78).
+- **Shrunk value**: the measured best less the expected maximum of that noise.
+- **Test that the new run is no worse than the best** (reality check for data snooping: White 2000, Econometrica 68):
+  the chance that max over runs of (run - new) is as large as measured when the candidates and the new run are equal.
+  It is doubled to be two-sided, and never below the plain paired test's p. A new run that measured higher than the
+  best keeps the plain p: beating a lucky maximum is harder, not easier. Draws show no chance below one in their
+  number, which the correction for many tests needs. So p is at most the sum of the chances that each run alone is as
+  far ahead (Bonferroni), which is nearly exact where they are small.
+- **Interval**: the upper limit is widened to match that test; the lower one stays the one against the best *as
+  measured*, so that shrinking makes "not worse" no easier.
+- **Composites**: the noise of the runs' composites is the sum, over the benchmarks, of that of their weighted items.
+  Metrics of the same items are added up item by item; different benchmarks are independent.
+
+**Which of several runs is the best**, with no new run: the one measured best, if it is better than each other one.
+That it is not is one of as many possible accidents as there are runs: some run has beaten one that is as good or
+better. Each has at most half the chance of a two-sided test, so p is the largest of the paired ones times runs / 2
+(Bonferroni; of two runs the plain paired p).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pytest_touchstone.statistics.comparison import LEVEL, Comparison
+from pytest_touchstone.statistics.composites import Benchmark, Part, compare_composites
+from pytest_touchstone.statistics.joint_noise import Noise, Sample, noise_of, sample_of
+from pytest_touchstone.statistics.moments import Clusters
+from pytest_touchstone.statistics.paired import compare_paired
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+DRAWS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The best of several runs against a new one.
+
+    ``chosen`` is its place among the runs, ``measured`` and ``shrunk`` its value before and after allowing for the
+    choice, ``candidates`` the places of all that the test takes as equally good. ``comparison`` is the one to judge
+    by: against the shrunk value; ``as_measured`` is the plain one.
+    """
+
+    chosen: int
+    measured: float
+    shrunk: float
+    candidates: tuple[int, ...]
+    runs: int
+    comparison: Comparison
+    as_measured: Comparison
+
+
+def compare_with_best(
+    runs: Sequence[Sequence[float]],
+    new: Sequence[float],
+    clusters: Clusters | None = None,
+    *,
+    chosen: int | None = None,
+    level: float = LEVEL,
+    draws: int = DRAWS,
+) -> Selection:
+    """The new run against the best of ``runs``, all on the same items in the same order.
+
+    ``chosen`` is the run that was chosen by another metric; by default the one with the highest mean, the first of
+    equals. What another metric chose is allowed for as if this one had: that bounds its effect. Raises ``ValueError``
+    without runs or items, and for unequal lists.
+    """
+    if not runs or not new:
+        raise ValueError("the best of no runs, or of runs without items; give at least one run with items")
+    short = next((place for place, run in enumerate(runs) if len(run) != len(new)), None)
+    if short is not None:
+        raise ValueError(
+            f"run {short} has {len(runs[short])} values, the new run {len(new)}; compare the same items"
+        )
+    means = [math.fsum(run) / len(run) for run in runs]
+    best = means.index(max(means)) if chosen is None else chosen
+    plain = compare_paired(runs[best], new, clusters, level=level)
+    noise = noise_of(runs, new, clusters) if len(runs) > 1 else None
+    if noise is None:
+        return nothing_chosen(best, means[best], len(runs), plain)
+    return select(best, means, plain, noise, draws=draws)
+
+
+def nothing_chosen(best: int, mean: float, runs: int, plain: Comparison) -> Selection:
+    """The selection where nothing was chosen, or the noise is not known."""
+    return Selection(
+        chosen=best,
+        measured=mean,
+        shrunk=mean,
+        candidates=(best,),
+        runs=runs,
+        comparison=plain,
+        as_measured=plain,
+    )
+
+
+def select(
+    best: int,
+    means: Sequence[float],
+    plain: Comparison,
+    noise: Noise,
+    *,
+    draws: int = DRAWS,
+    sample: Sample | None = None,
+) -> Selection:
+    """The run at ``best`` against the new one, whose plain comparison is given, allowing for the choice; ``sample``
+    are draws of the noise, if there are any yet."""
+    drawn = sample_of(noise.covariance, draws) if sample is None else sample
+    new = len(means)
+    runs = Contenders(means, Noise(noise.covariance[:new, :new], noise.units), drawn.values[:new])
+    rival = Rival(drawn.values[new], runs.squares_to(noise.covariance[new, :new], noise.covariance[new, new]))
+    return Selection(
+        chosen=best,
+        measured=means[best],
+        shrunk=means[best] - runs.luck(rival.mean),
+        candidates=runs.candidates,
+        runs=new,
+        comparison=runs.against(rival, plain),
+        as_measured=plain,
+    )
+
+
+class Rival:
+    """The run that the best of several is compared with: draws of its noise, and the variances of its differences from
+    them."""
+
+    def __init__(self, drawn: np.ndarray, squares: np.ndarray) -> None:
+        self.drawn = drawn
+        self.squares = squares
+        self.mean = float(drawn.mean())
+
+    def reach(self, leads: np.ndarray, level: float) -> float:
+        """The most that luck alone puts a lead above this run, at that level (two-sided)."""
+        import numpy as np
+
+        return float(np.quantile(leads - self.drawn, (1 + level) / 2))
+
+
+class Contenders:
+    """Several runs of which the best is compared with others, and what all these comparisons need of their noise.
+
+    ``candidates`` are the places of those that may be the best. ``leads`` has, for each draw, the maximum over the runs
+    of their noise above the truth of the candidates.
+    """
+
+    def __init__(self, means: Sequence[float], noise: Noise, drawn: np.ndarray) -> None:
+        import numpy as np
+
+        best = list(means).index(max(means))
+        self.count = len(means)
+        self._variances = np.diag(noise.covariance)
+        errors = np.sqrt(np.maximum(0.0, self.squares_to(noise.covariance[best], self._variances[best])))
+        behind = max(means) - np.asarray(means)
+        growth = math.log(max(noise.units, 3))
+        near, rival = (behind <= math.sqrt(2 * size) * errors for size in (math.log(growth), growth))
+        self.candidates = tuple(np.flatnonzero(rival).tolist())
+        self._behind = np.where(rival, 0.0, behind)
+        self.leads: np.ndarray = (drawn - self._behind[:, None]).max(axis=0)
+        self._highest = float((drawn - np.where(near, 0.0, behind)[:, None]).max(axis=0).mean())
+        self._shared = float(drawn.mean(axis=1).sum())
+
+    def squares_to(self, covariances: np.ndarray, variance: float) -> np.ndarray:
+        """The variances of the differences of each run from one with these covariances and this variance."""
+        found: np.ndarray = self._variances + variance - 2 * covariances
+        return found
+
+    def luck(self, rival: float = 0.0) -> float:
+        """The part of the measured maximum that is luck.
+
+        What all runs and their ``rival`` share (the items) has mean 0 and only blurs the maximum of the draws, so its
+        mean there is taken off; ``rival`` is the mean of the rival's own draws.
+        """
+        return max(0.0, self._highest - (self._shared + rival) / (self.count + 1))
+
+    def against(self, rival: Rival, plain: Comparison, reach: float | None = None) -> Comparison:
+        """The plain comparison of the rival with the best, its difference, upper limit and p allowing for the choice.
+        ``reach`` is ``rival.reach`` of the leads, where that is known already."""
+        if plain.difference is None or plain.baseline is None:
+            return plain
+        luck, p, high = self.luck(rival.mean), plain.p, plain.high
+        if p is not None and plain.difference < 0:
+            p = max(p, self._chance(rival, -plain.difference))
+        if high is not None:
+            high = max(
+                high, plain.difference + (rival.reach(self.leads, plain.level) if reach is None else reach)
+            )
+        difference = plain.difference + luck
+        return replace(
+            plain,
+            baseline=plain.baseline - luck,
+            difference=difference,
+            high=None if high is None else max(high, difference),
+            p=p,
+            method=f"{plain.method}; shrunk for selection: best of {self.count}, {len(self.candidates)} candidates",
+        )
+
+    def _chance(self, rival: Rival, gap: float) -> float:
+        """Twice the chance that the maximum is so far above its rival: by the draws, and where these are too few, at
+        most the sum of the chances that each run alone is (Bonferroni)."""
+        import numpy as np
+        from scipy.special import ndtr
+
+        known = rival.squares > 0
+        alone = ndtr(-(gap + self._behind[known]) / np.sqrt(rival.squares[known])).sum()
+        extreme = int(np.count_nonzero(self.leads - rival.drawn >= gap))
+        return min(1.0, 2 * float(alone), 2 * (1 + extreme) / (1 + len(self.leads)))
+
+
+class Choice(NamedTuple):
+    """The best of several runs: its place, its value before and after allowing for the choice, and the places of all
+    that may be the best."""
+
+    place: int
+    measured: float
+    shrunk: float
+    candidates: tuple[int, ...]
+
+
+def best_of(means: Sequence[float], noise: Noise, *, draws: int = DRAWS) -> Choice:
+    """The best of the runs, with no new one; the noise is that of their means alone."""
+    best = list(means).index(max(means))
+    if len(means) == 1:
+        return Choice(best, means[best], means[best], (best,))
+    found = Contenders(means, noise, sample_of(noise.covariance, draws).values)
+    return Choice(best, means[best], means[best] - found.luck(), found.candidates)
+
+
+def is_told_best(against: Iterable[float | None], runs: int, alpha: float) -> bool:
+    """Return whether the run measured best of so many is the best; ``against`` has its paired, two-sided p against each
+    other one, None for no test. It is read as far as needed."""
+    return all(p is not None and p * runs / 2 <= alpha for p in against)
+
+
+@dataclass(frozen=True, slots=True)
+class RunsOfPart:
+    """One metric with its weight: each earlier run's values, and the new run's, on the same items."""
+
+    weight: float
+    runs: Sequence[Sequence[float]]
+    new: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsOfBenchmark:
+    """The metrics that are computed on the same items, which may share texts."""
+
+    parts: Sequence[RunsOfPart]
+    clusters: Clusters | None = None
+
+
+def compare_composite_with_best(
+    benchmarks: Sequence[RunsOfBenchmark], *, level: float = LEVEL, draws: int = DRAWS
+) -> Selection:
+    """The new run's composite against that of the run whose composite is the highest, the first of equals.
+
+    Raises ``ValueError`` without runs or items, and where metrics have unequal numbers of runs or items.
+    """
+    parts = [part for one in benchmarks for part in one.parts]
+    count = len(parts[0].runs) if parts else 0
+    if not count or not all(part.new for part in parts):
+        raise ValueError("the best of no runs, or of runs without items; give at least one run with items")
+    for part in parts:
+        if len(part.runs) != count:
+            raise ValueError(f"{count} runs of one metric but {len(part.runs)} of another; give all the same")
+        if any(len(run) != len(part.new) for run in part.runs):
+            raise ValueError("runs have different numbers of items on one metric; compare the same items")
+    means = [
+        math.fsum(part.weight * math.fsum(part.runs[run]) / len(part.new) for part in parts)
+        for run in range(count)
+    ]
+    best = means.index(max(means))
+    plain = compare_composites(
+        [
+            Benchmark([Part(part.weight, part.runs[best], part.new) for part in one.parts], one.clusters)
+            for one in benchmarks
+        ],
+        level=level,
+    )
+    noise = noise_of_composite(benchmarks, count) if count > 1 else None
+    if noise is None:
+        return nothing_chosen(best, means[best], count, plain)
+    return select(best, means, plain, noise, draws=draws)
+
+
+def noise_of_composite(benchmarks: Sequence[RunsOfBenchmark], count: int) -> Noise | None:
+    """The noise of ``count`` runs' composites and the new one's; None as in ``noise_of``."""
+    found = []
+    for one in benchmarks:
+        if not one.parts:
+            continue
+        runs = [_weighted([(part.weight, part.runs[run]) for part in one.parts]) for run in range(count)]
+        new = _weighted([(part.weight, part.new) for part in one.parts])
+        noise = noise_of(runs, new, one.clusters)
+        if noise is None:
+            return None
+        found.append(noise)
+    return Noise(
+        sum(one.covariance for one in found[1:]) + found[0].covariance, min(one.units for one in found)
+    )
+
+
+def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
+    """Each item's weighted sum over the metrics."""
+    if len(columns) == 1:
+        [(weight, values)] = columns
+        return [weight * value for value in values]
+    return [
+        math.fsum(weight * value for (weight, _), value in zip(columns, row, strict=True))
+        for row in zip(*(values for _, values in columns), strict=True)
+    ]

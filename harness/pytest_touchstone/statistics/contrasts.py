@@ -1,0 +1,142 @@
+"""Weighted sums of measured means, such as a difference of two series or a value between two checkpoints.
+
+The means of runs on the same items have a covariance (``best_of_many.noise_of``). A weighted sum w'm of them has the
+variance w'Cw (the delta method, exact for a linear function), and a t interval with one degree of freedom less than
+there are independent units. Runs on other items are independent of them: their covariance is 0.
+
+- **Totals**: of means known by their errors alone nothing tells how they are correlated. On the same items they rise
+  and fall together, in full at most. So means with weights of one sign are taken as wholly dependent, and those with
+  the other sign as independent of them: no correlations from 0 to 1 give a larger variance.
+- **Two items more**: where scores lie in [0, 1], each weight of 1 adds the variance of a further item gained and one
+  lost (as in ``paired``). So few items, or items that all score the same, leave an interval that has a width.
+- **Between two checkpoints**: (1 - t) a + t b. The line's own error is measured where a checkpoint was left out: it is
+  compared with the line through its neighbours. What the squares of these misses exceed the variance by that their
+  noise explains is the variance of interpolation. Below three checkpoints nothing can be left out, and there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_touchstone.statistics.comparison import LEVEL, check_level
+from pytest_touchstone.statistics.moments import t_quantile
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """A weighted sum with its standard error, interval and two-sided p of being 0; None where nothing is known of the
+    noise."""
+
+    value: float
+    stderr: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+
+    @property
+    def opposite(self) -> Contrast:
+        """The sum with all weights negative."""
+        low, high = (None if one is None else -one for one in (self.high, self.low))
+        return replace(self, value=-self.value, low=low, high=high)
+
+
+class Weighted(NamedTuple):
+    """The place of a mean among the measured ones, and its weight."""
+
+    place: int
+    weight: float
+
+
+def _variance(covariance: np.ndarray, weights: Sequence[Weighted]) -> float:
+    import numpy as np
+
+    places = [place for place, _ in weights]
+    sizes = np.asarray([weight for _, weight in weights])
+    return float(sizes @ covariance[np.ix_(places, places)] @ sizes)
+
+
+def contrast(
+    means: Sequence[float],
+    covariance: np.ndarray | None,
+    weights: Sequence[Weighted],
+    *,
+    units: int,
+    errors: Sequence[float] | None = None,
+    bounded: bool = True,
+    extra: float = 0.0,
+    level: float = LEVEL,
+) -> Contrast:
+    """The weighted sum of the means, which have a covariance by their items, and ``errors`` where totals alone are
+    known. ``extra`` is a variance beside that of the items, ``bounded`` says that scores lie in [0, 1].
+
+    ``units`` is the smallest number of independent items behind a mean. Without a covariance, or with fewer than two
+    units, the value stands alone.
+    """
+    check_level(level)
+    value = math.fsum(weight * means[place] for place, weight in weights)
+    if covariance is None or units < 2:
+        return Contrast(value=value, stderr=None, low=None, high=None, p=None)
+    variance = max(0.0, _variance(covariance, weights)) + extra
+    for sign in (1, -1):
+        variance += (
+            math.fsum(max(0.0, sign * one) * errors[place] for place, one in weights) ** 2 if errors else 0
+        )
+    more = variance + (_two_items(weights, units) if bounded else 0.0)
+    error = math.sqrt(more)
+    if not error:
+        return Contrast(value=value, stderr=0.0, low=None, high=None, p=None)
+    from scipy.special import stdtr
+
+    half = t_quantile(units - 1, level) * error
+    return Contrast(
+        value=value,
+        stderr=math.sqrt(variance),
+        low=value - half,
+        high=value + half,
+        p=min(1.0, 2 * float(stdtr(units - 1, -abs(value) / error))),
+    )
+
+
+def between_weights(places: Sequence[int], at: Sequence[float], wanted: float) -> list[Weighted] | None:
+    """The weights of the neighbours for the value at ``wanted``; None outside the range. ``at`` increases.
+
+    A checkpoint exactly there is the value itself.
+    """
+    for (left, x), (right, y) in pairwise(zip(places, at, strict=True)):
+        if x < wanted < y:
+            share = (wanted - x) / (y - x)
+            return [Weighted(left, 1 - share), Weighted(right, share)]
+    return next(
+        ([Weighted(place, 1.0)] for place, x in zip(places, at, strict=True) if x == wanted),
+        None,
+    )
+
+
+def interpolation_variance(
+    means: Sequence[float], covariance: np.ndarray, places: Sequence[int], at: Sequence[float]
+) -> float | None:
+    """The variance by which checkpoints miss the line through their neighbours, beyond what their noise explains;
+    None for fewer than three checkpoints."""
+    if len(places) < 3:
+        return None
+    excess = []
+    for middle in range(1, len(places) - 1):
+        kept = [places[middle - 1], places[middle + 1]]
+        line = between_weights(kept, [at[middle - 1], at[middle + 1]], at[middle]) or []
+        weights = [Weighted(places[middle], 1.0), *(Weighted(place, -weight) for place, weight in line)]
+        miss = math.fsum(weight * means[place] for place, weight in weights)
+        excess.append(miss**2 - _variance(covariance, weights))
+    return max(0.0, math.fsum(excess) / len(excess))
+
+
+def _two_items(weights: Sequence[Weighted], units: int) -> float:
+    """The variance of a further item gained and one lost, by half the sum of the absolute weights."""
+    size = math.fsum(abs(weight) for _, weight in weights) / 2
+    return 2 * (size / (units + 2)) ** 2

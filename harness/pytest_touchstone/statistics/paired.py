@@ -1,0 +1,274 @@
+"""Two runs on the same items: the difference of their means, its interval, and the exact test of no difference.
+
+    values        items           test                           interval
+    right/wrong   independent     McNemar, exact                 Tango's score interval
+    right/wrong   in clusters     signs of cluster totals        Tango's, with an effective number of items
+    graded        independent     signs of items                 t, with two items more where scores lie in [0, 1]
+    graded        in clusters     signs of cluster totals        t over clusters, likewise
+
+- Standard error of the difference: that of a mean of the items' differences (``moments``).
+- **Effective number of items**: n / design effect * (z / t)^2 as in ``intervals`` (Korn and Graubard 1998). For
+  McNemar's test on clusters the design effect enters the same way in Eliasziw and Donner (1991, Statistics in
+  Medicine 10).
+- **Two items more**: a t interval has no width where no item differs, and too little where few do. Most items of a
+  benchmark score the same twice. As Bonett and Price (2012, J. Educational and Behavioral Statistics 37) add one item
+  gained and one lost to 0/1 data, so the variance here holds two further items with the largest differences that
+  scores in [0, 1] allow. They are added to the width only; the difference stays as measured.
+
+Exchanging the runs reverses every sign; the order of the items does not matter.
+
+**The paired permutation test**: the chance of so large a difference when the labels of both runs are exchanged at
+random. Each independent unit (an item; a cluster of items with one text) has a total of differences. Without an
+effect its sign is as likely + as - (Fisher 1935, "The Design of Experiments", section 21); the statistic is the
+absolute sum. Three ways to the same p:
+
+- **counted**, where all totals are whole multiples of one step (right or wrong items, pass@1): the distribution of
+  the sum is built up total by total (Pagano and Tritchler 1983, JASA 78). With totals of one size it is McNemar's;
+- **enumerated**: all 2^units signs, for up to 20 units that differ;
+- **drawn**: else ``draws`` random signs by a seeded generator, p = (1 + as extreme) / (1 + draws). It is never
+  0 and keeps the error rate (Phipson and Smyth 2010, Statistical Applications in Genetics and Molecular Biology 9).
+
+Signs are dealt to the sizes in order, so neither the order of the items nor which run is called the new one matters.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pytest_touchstone.statistics.comparison import (
+    LEVEL,
+    Comparison,
+    check_finite,
+    check_level,
+    undefined,
+    z_quantile,
+)
+from pytest_touchstone.statistics.moments import (
+    Clusters,
+    Moments,
+    any_shared,
+    check_clusters,
+    is_binary,
+    moments_of,
+    t_quantile,
+)
+from pytest_touchstone.statistics.proportions import mcnemar_p, tango_interval
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+DRAWS: Final = 9_999
+SEED: Final = 0
+"""The seed of all generators: the same items give the same numbers."""
+
+
+def compare_paired(
+    baseline: Sequence[float],
+    new: Sequence[float],
+    clusters: Clusters | None = None,
+    *,
+    level: float = LEVEL,
+    draws: int = DRAWS,
+) -> Comparison:
+    """The new run against the baseline; both have one value for each item, in the same order.
+
+    Undefined: everything for no items; test and interval where all of several items are one cluster; the interval
+    for one graded item, and where no item differs and scores are not within [0, 1]. Raises ``ValueError`` for lists
+    of unequal length and values that are not finite.
+    """
+    check_level(level)
+    check_items(baseline, new, clusters)
+    if not baseline:
+        return undefined("no items in common", level=level)
+    differences = list(map(operator.sub, new, baseline))
+    if is_binary(baseline) and is_binary(new) and not any_shared(clusters):
+        gained, lost = differences.count(1), differences.count(-1)
+        right = list(new).count(1) - gained
+        return compare_flips(right, gained, lost, len(new) - right - gained - lost, level=level)
+    moments = moments_of(differences, clusters)
+    test = sign_flip_test(moments.totals, draws=draws)
+    return _compare_units(baseline, new, moments, test, level)
+
+
+def compare_flips(right: int, gained: int, lost: int, wrong: int, *, level: float = LEVEL) -> Comparison:
+    """The comparison from counts of independent items: both right, only the new run, only the baseline, neither."""
+    n = right + gained + lost + wrong
+    if not n:
+        return undefined("no items in common", level=level)
+    low, high = tango_interval(gained, lost, n, level)
+    difference = (gained - lost) / n
+    variance = (gained + lost - n * difference**2) / (n - 1) / n if n > 1 else None
+    return Comparison(
+        baseline=(right + lost) / n,
+        new=(right + gained) / n,
+        difference=difference,
+        low=min(low, difference),
+        high=max(high, difference),
+        stderr=None if variance is None else math.sqrt(max(0.0, variance)),
+        p=mcnemar_p(gained, lost),
+        n=n,
+        units=n,
+        method="McNemar exact; Tango interval",
+        gained=gained,
+        lost=lost,
+        level=level,
+    )
+
+
+def allowance(moments: Moments) -> float:
+    """The variance that two more independent units with differences of 1 and -1 add to the mean's."""
+    return 2 / (moments.kish + 2) ** 2
+
+
+def _compare_units(
+    baseline: Sequence[float], new: Sequence[float], moments: Moments, test: PermutationTest, level: float
+) -> Comparison:
+    n, units = moments.n, len(moments.totals)
+    binary = is_binary(baseline) and is_binary(new)
+    known = Comparison(
+        baseline=math.fsum(baseline) / n,
+        new=math.fsum(new) / n,
+        difference=moments.mean,
+        low=None,
+        high=None,
+        stderr=None if moments.variance is None else math.sqrt(moments.variance),
+        p=None,
+        n=n,
+        units=units,
+        method="none",
+        level=level,
+        gained=sum(a < b for a, b in zip(baseline, new, strict=True)) if binary else None,
+        lost=sum(a > b for a, b in zip(baseline, new, strict=True)) if binary else None,
+    )
+    if moments.variance is None:
+        return replace(known, why=f"{moments.one_unit}: no test of a difference")
+    limits, how = _limits(baseline, new, moments, level, binary)
+    over = f" over {units} clusters" if moments.clustered else ""
+    known = replace(known, p=test.p, method=f"permutation{over} ({test.how}); {how}")
+    if limits is None:
+        return replace(known, why="no item differs, and how far scores can is not known: no interval")
+    return replace(known, low=limits[0], high=limits[1])
+
+
+def _limits(
+    baseline: Sequence[float], new: Sequence[float], moments: Moments, level: float, binary: bool
+) -> tuple[tuple[float, float] | None, str]:
+    quantile = t_quantile(len(moments.totals) - 1, level)
+    variance = moments.variance or 0.0
+    if binary:
+        spread = variance / moments.plain if moments.plain else moments.n / moments.kish
+        share = (z_quantile(level) / quantile) ** 2 / max(1.0, spread)
+        gained = sum(a < b for a, b in zip(baseline, new, strict=True)) * share
+        lost = sum(a > b for a, b in zip(baseline, new, strict=True)) * share
+        low, high = tango_interval(gained, lost, moments.n * share, level)
+        return (min(low, moments.mean), max(high, moments.mean)), "Tango interval, effective n"
+    how = "t interval"
+    if all(0 <= value <= 1 for value in (*baseline, *new)):
+        variance, how = variance + allowance(moments), "t interval with two items more"
+    elif not variance:
+        return None, "no interval"
+    half = quantile * math.sqrt(variance)
+    return (moments.mean - half, moments.mean + half), how
+
+
+def check_items(baseline: Sequence[float], new: Sequence[float], clusters: Clusters | None) -> None:
+    """Raises ``ValueError`` unless there is one finite value of both runs, and one cluster id, for each item."""
+    if len(baseline) != len(new):
+        raise ValueError(
+            f"{len(baseline)} values of the baseline but {len(new)} of the new run; give both on the same items"
+        )
+    check_clusters(new, clusters)
+    check_finite("the baseline", baseline)
+    check_finite("the new run", new)
+
+
+_ENUMERATED: Final = 20
+_STEPS: Final = 100
+_COUNTED: Final = 100_000_000  # additions, about a tenth of a second
+_TOLERANCE: Final = 1e-9
+
+
+class PermutationTest(NamedTuple):
+    """A two-sided p and how it was found."""
+
+    p: float
+    how: str
+
+
+def sign_flip_test(totals: Sequence[float], *, draws: int = DRAWS) -> PermutationTest:
+    """The test that the units' totals are as likely positive as negative; p is 1 where none differs from 0."""
+    sizes = sorted(abs(total) for total in totals if total)
+    if not sizes:
+        return PermutationTest(1.0, "no unit differs")
+    statistic = abs(math.fsum(totals))
+    steps = _as_steps(sizes)
+    if steps is not None:
+        return PermutationTest(_counted(steps, round(statistic / (sizes[0] / steps[0]))), "exact, counted")
+    least = statistic * (1 - _TOLERANCE) - _TOLERANCE * sizes[-1]
+    if len(sizes) <= _ENUMERATED:
+        return PermutationTest(_enumerated(sizes, least), "exact, enumerated")
+    return PermutationTest(_drawn(sizes, least, draws), f"{draws} draws")
+
+
+def _as_steps(sizes: Sequence[float]) -> list[int] | None:
+    """The sizes as whole multiples of one step, None where they have none or counting would take too long."""
+    import numpy as np
+
+    if sizes[0] * _COUNTED < sizes[-1]:
+        return None
+    ratios = np.asarray(sizes) / sizes[0]
+    for denominator in range(1, _STEPS + 1):
+        scaled = ratios * denominator
+        whole = np.rint(scaled)
+        if np.all(np.abs(scaled - whole) <= _TOLERANCE * scaled):
+            steps = [int(one) for one in whole]
+            return steps if sum(steps) * len(steps) <= _COUNTED else None
+    return None
+
+
+def _counted(steps: Sequence[int], statistic: int) -> float:
+    """P(|sum of +-steps| >= statistic), from the distribution of the sum of the positive ones."""
+    import numpy as np
+    from scipy.special import bdtr, gammaln
+
+    total = sum(steps)
+    if steps[0] == steps[-1]:  # all of one size: McNemar's
+        return min(1.0, 2 * float(bdtr((total - statistic) // (2 * steps[0]), len(steps), 0.5)))
+    chance = np.ones(1)
+    for size, count in Counter(steps).items():
+        ways = np.arange(count + 1)
+        binomial = np.exp(
+            gammaln(count + 1) - gammaln(ways + 1) - gammaln(count - ways + 1) - count * math.log(2)
+        )
+        longer = np.zeros(len(chance) + size * count)
+        for positive, weight in enumerate(binomial):
+            longer[positive * size : positive * size + len(chance)] += weight * chance
+        chance = longer
+    sums = 2 * np.arange(total + 1) - total
+    return min(1.0, float(chance[np.abs(sums) >= statistic].sum()))
+
+
+def _enumerated(sizes: Sequence[float], least: float) -> float:
+    import numpy as np
+
+    sums = np.zeros(1)
+    for size in sizes:
+        sums = np.concatenate((sums + size, sums - size))
+    return float(np.mean(np.abs(sums) >= least))
+
+
+def _drawn(sizes: Sequence[float], least: float, draws: int) -> float:
+    import numpy as np
+
+    generator, values = np.random.default_rng(SEED), np.asarray(sizes)
+    extreme, total = 0, float(values.sum())
+    for start in range(0, draws, 1000):
+        positive: np.ndarray = generator.random((min(1000, draws - start), len(values))) < 0.5
+        extreme += int(np.count_nonzero(np.abs(2 * (positive @ values) - total) >= least))
+    return (1 + extreme) / (1 + draws)

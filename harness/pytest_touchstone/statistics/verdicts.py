@@ -1,0 +1,208 @@
+"""Differences -> verdicts: worse than the baseline by more than a margin m and by more than chance, or not.
+
+    worse        p <= alpha after Holm over all benchmarks that were tested, and the difference is below -m
+    better       the mirror image: p <= alpha after Holm, and the difference is above m
+    not worse    neither, and the lower limit of the benchmark's own interval is above -m
+    inconclusive  everything else, with about how many items it would take
+
+In this order; worse and not worse exclude each other (an interval encloses its difference), and better is the stronger
+claim of the two that can hold at once, so it is the one stated. A difference that is certain but within the margin
+is no reason to stop a checkpoint: it is "not worse" or, where its interval reaches below -m, "inconclusive".
+
+Why these rules keep their promises:
+
+- p is two-sided, so a gate over any number of equal runs fails with chance alpha / 2 at most. It errs in either
+  direction with chance alpha at most.
+- An upper limit below -m of intervals that hold for all benchmarks together (Holm's level in place of alpha) implies
+  both conditions of "worse", so it needs no further rule. A single benchmark's 95 % interval must not be read so:
+  over many benchmarks that would be a test without correction.
+- "not worse" (non-inferiority: Blackwelder 1982, Controlled Clinical Trials 3) is said of each benchmark at its own
+  level (1 - alpha two-sided). That a gate passes because *all* are not worse is then wrong with chance alpha / 2 at
+  most, without correction (intersection-union test: Berger 1982, Technometrics 24).
+- A benchmark without a p was not tested: it does not count in Holm's correction.
+
+Formulas:
+
+- **Holm** (1979, Scandinavian J. of Statistics 6): adjusted p such that rejecting all of at most alpha rejects any
+  true hypothesis with chance at most alpha, however the tests depend on each other.
+- **Items to settle**: two equal runs differ by no more than m, with the given power, when m = (z(1 - alpha/2) +
+  z(power)) s (Blackwelder 1982). The standard error s falls with the square root of the number of items (Cohen 1988,
+  "Statistical Power Analysis", chapter 2; for evaluations Miller 2024, arXiv 2411.00640, section 5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final, Literal, TypeVar
+
+from pytest_touchstone.statistics.comparison import Comparison, z_quantile
+
+Key = TypeVar("Key", bound=Hashable)
+
+ALPHA: Final = 0.05
+MARGIN: Final = 0.01
+ROUNDING: Final = 1e-9
+"""The rounding error that a value, or a difference of two, may have: a drop from 0.90 to 0.85 is one of 5 points and
+no more, and 0.45999999999999996 is 0.46."""
+
+Kind = Literal["worse", "better", "not worse", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The verdict on one benchmark, and the numbers that it rests on.
+
+    ``p_adjusted`` is Holm's over ``family`` tested benchmarks, None where there was no test. ``items`` is about how
+    many items would tell no difference from one of the margin with power 0.8; for "inconclusive" only, None where
+    not known. ``why`` is the reason for a person.
+    """
+
+    kind: Kind
+    comparison: Comparison
+    margin: float
+    alpha: float
+    p_adjusted: float | None
+    family: int
+    items: int | None
+    why: str
+
+
+def judge(
+    comparisons: Mapping[Key, Comparison],
+    *,
+    margin: float = MARGIN,
+    margins: Mapping[Key, float] | None = None,
+    alpha: float = ALPHA,
+) -> dict[Key, Verdict]:
+    """One verdict per benchmark, in the order given; ``margins`` are those that differ from ``margin``.
+
+    Raises ``ValueError`` for a margin below 0, one of a benchmark that is not compared, an alpha out of range, or an
+    interval of another level than 1 - alpha.
+    """
+    own = dict(margins or {})
+    _check(comparisons, margin, own, alpha)
+    adjusted = holm([one.p for one in comparisons.values()])
+    family = sum(one.p is not None for one in comparisons.values())
+    return {
+        name: _verdict(one, own.get(name, margin), alpha, p, family)
+        for (name, one), p in zip(comparisons.items(), adjusted, strict=True)
+    }
+
+
+def kind_of(comparison: Comparison, p: float | None, margin: float, alpha: float) -> Kind:
+    """The rule above; ``p`` is the one corrected for the number of benchmarks."""
+    difference, low = comparison.oriented.difference, comparison.oriented.low
+    if difference is None:
+        return "inconclusive"
+    significant = p is not None and p <= alpha
+    if significant and difference < -margin - ROUNDING:
+        return "worse"
+    if significant and difference > margin + ROUNDING:
+        return "better"
+    return "not worse" if low is not None and low > -margin else "inconclusive"
+
+
+def _verdict(comparison: Comparison, margin: float, alpha: float, p: float | None, family: int) -> Verdict:
+    kind = kind_of(comparison, p, margin, alpha)
+    items = items_to_settle(comparison, margin, alpha=alpha) if kind == "inconclusive" else None
+    return Verdict(
+        kind=kind,
+        comparison=comparison,
+        margin=margin,
+        alpha=alpha,
+        p_adjusted=p,
+        family=family,
+        items=items,
+        why=_why(kind, comparison, margin, p=p, family=family, items=items),
+    )
+
+
+def _why(
+    kind: Kind,
+    comparison: Comparison,
+    margin: float,
+    *,
+    p: float | None,
+    family: int,
+    items: int | None,
+) -> str:
+    if comparison.difference is None:
+        return comparison.why or "nothing to compare"
+    moved, allowed = f"{100 * comparison.difference:+.2f} points", points_text(margin)
+    if not comparison.in_points:
+        moved, allowed = f"{comparison.difference:+.4f}", f"{margin:g}"
+    if comparison.low is not None and comparison.high is not None:
+        limits = (comparison.low, comparison.high)
+        low, high = (f"{100 * one:+.2f}" if comparison.in_points else f"{one:+.4f}" for one in limits)
+        moved += f" [{low}, {high}]"
+    if kind in ("worse", "better"):
+        over = f" after Holm over {family} tests" if family > 1 else ""
+        return f"{moved}, p = {p:.2g}{over}: by more than {allowed} and by more than chance"
+    if kind == "not worse":
+        return f"{moved}: a loss of more than {allowed} is ruled out"
+    if comparison.low is None:
+        return f"{moved}; {comparison.why or 'no interval'}"
+    if p is not None and p <= 1 - comparison.level and (comparison.oriented.difference or 0) < 0:
+        word = "lower" if comparison.higher_is_better else "higher"
+        return f"{moved}: {word}, but within the margin of {allowed} or beyond it: inconclusive"
+    more = f"; about {items} items would tell" if items else ""
+    return f"{moved}: neither no loss nor one of {allowed} is ruled out{more}"
+
+
+def points_text(share: float) -> str:
+    """``1 point``, ``2.5 points``."""
+    return "1 point" if f"{100 * share:g}" == "1" else f"{100 * share:g} points"
+
+
+def _check(
+    comparisons: Mapping[Key, Comparison], margin: float, margins: Mapping[Key, float], alpha: float
+) -> None:
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha is {alpha}; give a rate between 0 and 1")
+    for what, one in [("margin", margin), *((str(name), one) for name, one in margins.items())]:
+        if not 0 <= one < 1:
+            raise ValueError(f"{what} is {one}; give a share from 0 to below 1: 0.01 is one point")
+    for name in margins:
+        if name not in comparisons:
+            raise ValueError(
+                f"a margin is given for {name!r}, which is not compared; compared are: {list(comparisons)}"
+            )
+    for name, comparison in comparisons.items():
+        if comparison.low is not None and abs(comparison.level - (1 - alpha)) > 1e-9:
+            raise ValueError(
+                f"{name}: the interval's level is {comparison.level}, not 1 - alpha = {1 - alpha:g}"
+            )
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """The adjusted p-values, in the order given; None stays None."""
+    known = [(p, place) for place, p in enumerate(p_values) if p is not None]
+    if wrong := [p for p, _ in known if not 0 <= p <= 1]:
+        raise ValueError(
+            f"{wrong[0]} is no p-value; give numbers from 0 to 1, or None where nothing was tested"
+        )
+    adjusted, largest = list[float | None](p_values), 0.0
+    for rank, (p, place) in enumerate(sorted(known)):
+        largest = max(largest, min(1.0, p * (len(known) - rank)))
+        adjusted[place] = largest
+    return adjusted
+
+
+POWER: Final = 0.8
+
+
+def items_to_settle(comparison: Comparison, margin: float, *, alpha: float = ALPHA) -> int | None:
+    """The approximate number of items that it takes to tell no difference from one of ``margin`` with power 0.8; None
+    without an interval or a margin.
+
+    The standard error is read from the width of the interval, which allows for clusters and for few items; for one
+    where nothing differed the count is on the high side.
+    """
+    if comparison.low is None or comparison.high is None or margin <= 0 or comparison.low == comparison.high:
+        return None
+    error = (comparison.high - comparison.low) / 2 / z_quantile(comparison.level)
+    reach = z_quantile(1 - alpha) + NormalDist().inv_cdf(POWER)
+    return math.ceil(comparison.n * (reach * error / margin) ** 2 - 1e-9)
