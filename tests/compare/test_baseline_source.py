@@ -69,6 +69,13 @@ def test_a_saved_results_file_means_that_result(output: Path) -> None:
     assert source.load(source.saved[0]).items.scores == {"acc": right(3, 10)}
 
 
+def test_a_saved_results_file_that_is_damaged_is_called_that(output: Path) -> None:
+    path = next((output / "saved").glob("*/b@r1.json"))
+    path.write_text(path.read_text(encoding="utf-8").replace("0.3", "0.9", 1), encoding="utf-8")
+    with pytest.raises(GateError, match="damaged"):
+        opened(str(path), output)
+
+
 def run_folder(tmp_path: Path) -> Path:
     """The folder of a finished run that nothing is saved of."""
     folder = tmp_path / "elsewhere" / "r9"

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.core.checksum import is_summed, read_summed, summed, summed_pieces
+from pytest_touchstone.core.checksum import (
+    DamagedError,
+    has_checksum,
+    pieces_with_checksum,
+    read_checked,
+    with_checksum,
+)
 from pytest_touchstone.core.json_pieces import json_pieces
 
 OBJECTS = st.dictionaries(
@@ -23,19 +30,29 @@ def test_what_was_written_comes_back(
 ) -> None:
     pieces = json_pieces(value) if indent is None else [json.dumps(value, indent=indent)]
     path = tmp_path_factory.mktemp("one") / "value.json"
-    path.write_text("".join(summed_pieces(pieces)), encoding="utf-8")
-    assert is_summed(path.read_bytes())
-    assert read_summed(path) == value
+    path.write_text("".join(pieces_with_checksum(pieces)), encoding="utf-8")
+    assert has_checksum(path.read_bytes())
+    assert read_checked(path) == value
 
 
 @given(value=OBJECTS, where=st.integers(min_value=0), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_found_wherever_it_is(value: Any, where: int, bit: int) -> None:
-    data = bytearray(summed(json.dumps(value)[:-1].encode()))
+    data = bytearray(with_checksum(json.dumps(value)[:-1].encode()))
     data[where % len(data)] ^= 1 << bit
-    with pytest.raises(ValueError, match="damaged"):
-        is_summed(bytes(data))
+    with pytest.raises(DamagedError):
+        has_checksum(bytes(data))
 
 
-@pytest.mark.parametrize("text", ['{"a":1}\n', '{"a": 1, "crc32": "00000000"}', "", "[]"])
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_the_checksum_of_a_file_that_was_written_anew_says_nothing_of_it(
+    tmp_path: Path, indent: int | None, end: str
+) -> None:
+    path = tmp_path / "value.json"
+    path.write_text(json.dumps({"a": 1, "crc32": "00000000"}, indent=indent) + end, encoding="utf-8")
+    assert read_checked(path) == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ['{"a":1}\n', "", "[]"])
 def test_what_somebody_else_wrote_has_none(text: str) -> None:
-    assert not is_summed(text.encode())
+    assert not has_checksum(text.encode())

@@ -92,7 +92,7 @@ FURTHER: dict[str, dict[str, Any]] = {
     "gpt_neo": {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]},
     "llama4_text": {"head_dim": 8, "num_local_experts": 4},
     "mamba2": {"head_dim": 8, "num_heads": 8, "n_groups": 2},
-    "qwen3_next": {"head_dim": 8},
+    "qwen3_next": {"head_dim": 8, "layer_types": ["linear_attention", "full_attention"]},
     "llama dynamic": {
         "model_type": "llama",
         "rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0},

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Become pytest: signals and the exit code are its own."""
     tasks = [f"{TASKS}{one}" for one in options.tasks]
-    # -P, since the current folder is none that Python should import from.
+    # -P, so that Python imports nothing from the current folder.
     command = [sys.executable, "-P", "-m", "pytest", *DEFAULT_FILES, *tasks, *_joined(options.rest)]
     os.execv(sys.executable, command)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.compare.named_baselines import list_named_baselines, pinned, read_named_baseline
-from pytest_touchstone.core.checksum import read_summed
+from pytest_touchstone.core.checksum import DamagedError, read_checked
 from pytest_touchstone.core.errors import DataError, GateError, HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.text import did_you_mean
@@ -52,7 +52,9 @@ def _of_file(text: str, path: Path) -> BaselineSource:
     if path.name == SUMMARY:
         return _of_run(text, path.parent)
     try:
-        saved = saved_from_json(read_summed(path))
+        saved = saved_from_json(read_checked(path))
+    except DamagedError as error:
+        raise GateError(f"{text}: cannot be read ({error}); name another result") from None
     except (OSError, ValueError, HarnessError):
         return _of_results_file(text, path)
     store = ResultStore(path.parent.parent.parent)
@@ -145,6 +147,6 @@ def _place(saved: StoredResult) -> tuple[str, str]:
 def _read_summary(folder: Path) -> Summary:
     path = folder / SUMMARY
     try:
-        return summary_from_json(read_summed(path))
+        return summary_from_json(read_checked(path))
     except (OSError, ValueError, AttributeError, HarnessError) as error:
         raise GateError(f"{path}: cannot be read ({error}); name another run") from None

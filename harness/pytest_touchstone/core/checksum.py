@@ -16,16 +16,20 @@ from pytest_touchstone.core.reading import parsed, read_regular
 
 _MARK: Final = b',"crc32":"'
 _TAIL: Final = len(_MARK) + len('01234567"}\n')
-_LIKE: Final = len(_MARK) - 1
-"""The bytes of the mark that are left of it where one of them is damaged."""
+_LIKE: Final = 5
+"""The bytes of the mark that are left of it where it is damaged itself."""
 
 
-def summed(body: bytes) -> bytes:
+class DamagedError(ValueError):
+    """The bytes are not those that were written."""
+
+
+def with_checksum(body: bytes) -> bytes:
     """Return the object whose JSON without the last bracket is given, with its checksum and a line break."""
     return b'%b%b%08x"}\n' % (body, _MARK, zlib.crc32(body))
 
 
-def summed_pieces(pieces: Iterable[str]) -> Iterator[str]:
+def pieces_with_checksum(pieces: Iterable[str]) -> Iterator[str]:
     """Yield the JSON of an object that comes in pieces, with its checksum; the last piece is or ends in its bracket."""
     checksum, last = 0, ""
     for piece in pieces:
@@ -37,22 +41,27 @@ def summed_pieces(pieces: Iterable[str]) -> Iterator[str]:
     yield f'{body}{_MARK.decode()}{checksum:08x}"}}\n'
 
 
-def is_summed(data: bytes) -> bool:
-    """Return whether the object has a checksum, which is then right; raises ``ValueError`` where it is damaged."""
+def has_checksum(data: bytes) -> bool:
+    """Return whether the object has a checksum, which is then right; raises ``DamagedError`` where it is wrong."""
     end = len(data) - _TAIL
     if data.startswith(_MARK, max(end, 0)):
         if data.endswith(b'%08x"}\n' % zlib.crc32(memoryview(data)[:end])):
             return True
     elif sum(map(operator.eq, _MARK, data[max(end, 0) :])) < _LIKE:
         return False
-    raise ValueError("damaged, its checksum is of other content")
+    raise DamagedError("damaged, its checksum is of other content")
 
 
-def read_summed(path: Path) -> Any:
-    """Return the content of a file of JSON without its checksum; raises ``OSError``, and ``ValueError`` too where it
-    is damaged."""
+def read_checked(path: Path) -> Any:
+    """Return the content of a file of JSON without its checksum; raises ``OSError`` and ``ValueError``, for one that
+    is damaged a ``DamagedError``.
+
+    The checksum of a file that somebody has written anew says nothing of it.
+    """
     data = read_regular(path)
-    found = parsed(data)
-    if is_summed(data):
-        del found["crc32"]
-    return found
+    if data[-_TAIL:].startswith(_MARK):
+        has_checksum(data)
+    content = parsed(data)
+    if isinstance(content, dict):
+        content.pop("crc32", None)
+    return content

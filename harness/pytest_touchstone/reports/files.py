@@ -24,7 +24,7 @@ from typing import Any
 
 from pytest_touchstone.compare.formats import korean_mlm, result_formats
 from pytest_touchstone.compare.formats.base import WritableFormat
-from pytest_touchstone.core.checksum import summed_pieces
+from pytest_touchstone.core.checksum import pieces_with_checksum
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import SCHEMA, file_name, write_atomic, write_json
 from pytest_touchstone.core.keys import masked
@@ -52,7 +52,9 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
         "errors.log": _error_log(summary),
         RESULTS: results_csv(summary),
     }
-    files = {SUMMARY: "".join(summed_pieces([numbers]))} | plain | _of_formats(summary, benchmarks) | text
+    files = (
+        {SUMMARY: "".join(pieces_with_checksum([numbers]))} | plain | _of_formats(summary, benchmarks) | text
+    )
     _write(folder, files)
     _write(folder, {PAGE: run_page(summary)})
     return [folder / name for name in (*files, PAGE)]

@@ -21,8 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, NamedTuple
 
-from pytest_touchstone.core.checksum import is_summed
-from pytest_touchstone.core.checksum import summed as summed_line
+from pytest_touchstone.core.checksum import DamagedError, has_checksum, with_checksum
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.reading import open_regular, parsed
 from pytest_touchstone.results.records import Record, check_ranges, from_json, to_json
@@ -91,14 +90,14 @@ class Journal:
 
 def line_of(record: Record) -> bytes:
     """Return the record's line."""
-    return summed_line(_ENCODER.encode(to_json(record))[:-1].encode("utf-8", "backslashreplace"))
+    return with_checksum(_ENCODER.encode(to_json(record))[:-1].encode("utf-8", "backslashreplace"))
 
 
 def check_line(line: bytes) -> bool:
     """Return whether a line has a checksum, which is then right; raises ``JournalError`` for a damaged line."""
     try:
-        return is_summed(line)
-    except ValueError as error:
+        return has_checksum(line)
+    except DamagedError as error:
         raise JournalError(f"{error}; the same command asks for the item again") from None
 
 
@@ -209,7 +208,7 @@ class _Counting:
 def read_line(line: bytes) -> Record:
     """Return the record of one line. Raises ``JournalError`` where it is none, or damaged."""
     try:
-        return _record(_object(line), summed=check_line(line))
+        return _record(_object(line), checked=check_line(line))
     except ValueError as error:
         raise JournalError(f"no record: {error}") from error
 
@@ -285,11 +284,11 @@ def _records(
         if not line.endswith(b"\n"):
             return  # a line without its end was never finished: the item counts as not recorded
         try:
-            summed = check_line(line)
+            checked = check_line(line)
             if wanted is not None and not wanted(line):
                 continue
-            found = _object(line) if exchanges else _beginning(line, summed=summed)
-            record = _record(found if once is None else _kept_once(found, once), summed=summed)
+            found = _object(line) if exchanges else _beginning(line, checked=checked)
+            record = _record(found if once is None else _kept_once(found, once), checked=checked)
         except (JournalError, ValueError) as error:
             if damaged is None:
                 raise JournalError(f"{path}, line {number}: {error}") from error
@@ -298,9 +297,9 @@ def _records(
         yield record
 
 
-def _record(found: dict[str, Any], *, summed: bool) -> Record:
+def _record(found: dict[str, Any], *, checked: bool) -> Record:
     record = from_json(found)
-    if not summed:
+    if not checked:
         check_ranges(record)
     return record
 
@@ -326,13 +325,13 @@ def _object(line: bytes) -> dict[str, Any]:
     return found
 
 
-def _beginning(line: bytes, *, summed: bool) -> dict[str, Any]:
+def _beginning(line: bytes, *, checked: bool) -> dict[str, Any]:
     """Return a line's object without the exchanges, which are its last field and nearly all of it.
 
     They are not parsed where the line is as the journal writes it, a single object: two in one line are an error.
     """
     end = line.find(_EXCHANGES)
-    if end > 0 and (summed or line.find(_BEGIN, 1) < 0):
+    if end > 0 and (checked or line.find(_BEGIN, 1) < 0):
         # Where the name is that of a field inside another, that one is still open, and this is no JSON.
         with contextlib.suppress(ValueError):
             return _object(line[:end].rstrip(b", ") + b"}")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.checkpoints.fingerprint import WEAK
-from pytest_touchstone.core.checksum import read_summed
+from pytest_touchstone.core.checksum import read_checked
 from pytest_touchstone.core.conditions import same_answers
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.files import SCHEMA, shown_path, write_atomic
@@ -113,7 +113,7 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
 def _completed(directory: Path, checkpoint: str, benchmark: str) -> bool:
     """Return whether a run has an answer for every item of a benchmark that it collected."""
     try:
-        results = read_summed(directory / SUMMARY)["results"]
+        results = read_checked(directory / SUMMARY)["results"]
         mine = [one for one in results if (one["checkpoint"], one["benchmark"]) == (checkpoint, benchmark)]
         return bool(mine) and not any(one["errors"] + one["timeouts"] + one["lost"] for one in mine)
     except (OSError, ValueError, KeyError, TypeError):

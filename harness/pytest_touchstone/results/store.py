@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.core.checksum import read_summed, summed_pieces
+from pytest_touchstone.core.checksum import pieces_with_checksum, read_checked
 from pytest_touchstone.core.errors import DataError, HarnessError
 from pytest_touchstone.core.files import file_name, shown_path, write_atomic
 from pytest_touchstone.core.json_pieces import json_pieces
@@ -67,7 +67,7 @@ class ResultStore:
         """Return the scores of an entry. Raises ``DataError`` where they are gone or broken."""
         path = self._written(saved).with_suffix(_ITEMS)
         try:
-            return items_from_json(read_summed(path))
+            return items_from_json(read_checked(path))
         except (OSError, ValueError, HarnessError) as error:
             raise DataError(
                 f"{path}: cannot be read ({error}); remove it, and score the checkpoint again"
@@ -81,7 +81,7 @@ class ResultStore:
 
     def _read(self, path: Path) -> StoredResult | None:
         try:
-            return saved_from_json(read_summed(path))
+            return saved_from_json(read_checked(path))
         except FileNotFoundError:  # removed by another process since it was listed
             return None
         except (OSError, ValueError, HarnessError) as error:
@@ -106,7 +106,7 @@ class ResultStore:
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
     pieces = json_pieces(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    write_atomic(path, summed_pieces(pieces))
+    write_atomic(path, pieces_with_checksum(pieces))
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.core.checksum import read_summed
+from pytest_touchstone.core.checksum import read_checked
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import SCHEMA, check_kind
@@ -292,7 +292,7 @@ def load_summary(directory: Path) -> Summary:
     """
     path = directory / SUMMARY
     try:
-        data = read_summed(path)
+        data = read_checked(path)
         if not isinstance(data, dict):
             raise HarnessError("not a JSON object")
         return replace(summary_from_json(data), directory=str(directory))
