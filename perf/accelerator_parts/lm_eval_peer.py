@@ -18,6 +18,13 @@ START = 25.0
 """The seconds that are left for the process's start and its model."""
 
 
+def least(setup: Setup) -> float:
+    """Return the seconds to keep for ``scores``, 0 where lm_eval is not there."""
+    if setup.lm_eval_python is None and find_spec("lm_eval") is None:
+        return 0.0
+    return (2 if setup.device.startswith("cuda") else 0.4) * START
+
+
 def scores(
     shape: Shape, setup: Setup, asked: Mapping[str, Sequence[Loglikelihood]], seconds: float
 ) -> dict[str, tuple[float, list[float]]] | str:

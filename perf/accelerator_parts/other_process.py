@@ -27,7 +27,10 @@ def run_side(
     ``more`` is added to the environment.
     """
     command = [str(python.absolute() if python else sys.executable), "-m", module, str(folder)]
-    environment = {**os.environ, **OFFLINE, "PYTHONPATH": OURS["PYTHONPATH"], **more}
+    # This Python's own packages may lie beside it, where PYTHONPATH says; another one has its own.
+    beside = os.environ.get("PYTHONPATH", "") if python is None else ""
+    path = os.pathsep.join(filter(None, (OURS["PYTHONPATH"], beside)))
+    environment = {**os.environ, **OFFLINE, "PYTHONPATH": path, **more}
     try:
         ended = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=most, check=False

@@ -76,12 +76,13 @@ def named(benchmark: str, shots: int) -> str:
 
 def _model(shape: Shape, setup: Setup, budget: Budget) -> list[Row]:
     """Measure our side first, then those that are given a model of their own."""
-    ours = Budget(0.35 * budget.left)
     cases: list[Case] = []
     sides: dict[str, dict[str, Side]] = {}
     rows: list[Row] = []
     left_out: list[Row] = []
     with opened(shape, setup) as engine:
+        kept = lm_eval_peer.least(setup)  # for the process that comes last
+        ours = Budget(0.5 * (budget.left - kept))
         for number, (benchmark, shots) in enumerate(CASES):
             part = ours.split(len(CASES) - number)
             if not part.enough(0.5):
@@ -94,10 +95,10 @@ def _model(shape: Shape, setup: Setup, budget: Budget) -> list[Row]:
     if setup.plain:
         with opened(shape, setup, plain=True) as engine:
             for number, case in enumerate(cases):
-                part = Budget(budget.left / (4 * (len(cases) - number)))
+                part = Budget((budget.left - kept) / (4 * (len(cases) - number)))
                 sides[case.name][PLAIN] = _without_ways(engine, case, part)
-    exact = _beside(shape, setup, cases, sides, budget)
-    theirs = lm_eval_peer.scores(shape, setup, {one.name: one.requests for one in cases}, 0.7 * budget.left)
+    exact = _beside(shape, setup, cases, sides, Budget(0.7 * (budget.left - kept)))
+    theirs = lm_eval_peer.scores(shape, setup, {one.name: one.requests for one in cases}, budget.left)
     if not isinstance(theirs, str):
         for name, (seconds, logprobs) in theirs.items():
             sides[name][LM_EVAL] = Side(seconds, logprobs)
@@ -175,7 +176,7 @@ def _beside(
     exact: dict[str, list[float]] = {}
     _logprob(model, TokenWork((1, 2, 3), (4,)))
     for number, case in enumerate(cases):
-        each = 0.35 * budget.left / (len(cases) - number)
+        each = budget.left / (len(cases) - number)
         found: list[float] = []
 
         def take(work: TokenWork, found: list[float] = found) -> None:

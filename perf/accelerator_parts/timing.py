@@ -55,6 +55,7 @@ def begin_peak(device: str) -> None:
     if device.startswith("cuda"):
         import torch
 
+        torch.cuda.init()  # before the first use of a device, torch 2.11 knows no peak
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     elif _CLEAR.exists():
