@@ -1,0 +1,143 @@
+"""The size of the project: code, modules, names with several meanings, tests of the repository, words.
+
+    python -m perf.house [--json]
+
+Code is counted without docstrings, blank lines, comments and imports. A shallow module has fewer than 130 lines of code
+and is imported by one module only, which lies in the same folder. Words are those of ``docs/``, the README and
+CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+"""The checkout."""
+
+SOURCE: Final = ROOT / "harness"
+"""The folder that Python imports the package from."""
+
+SHALLOW: Final = 130
+"""A module with fewer lines of code than this is shallow if it has one importer in its folder."""
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """Return the files of a package by their dotted names; a folder's ``__init__`` has the folder's name."""
+    names = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return names
+
+
+def code_lines(path: Path) -> int:
+    """Return the number of lines of code, without docstrings, blank lines, comments and imports."""
+    text = path.read_text(encoding="utf-8")
+    left_out: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        documents = (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        )
+        if documents or isinstance(node, (ast.Import, ast.ImportFrom)):
+            assert isinstance(node, ast.stmt)
+            left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return sum(
+        1
+        for number, line in enumerate(text.splitlines(), 1)
+        if number not in left_out and line.strip() and not line.lstrip().startswith("#")
+    )
+
+
+def importers(names: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Return, for each module, the modules of the package that import it or something in it."""
+    by_module: dict[str, set[str]] = {name: set() for name in names}
+    for name, path in names.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                targets = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = [f"{node.module}.{alias.name}" for alias in node.names]
+                targets = [target if target in names else node.module for target in inner]
+            else:
+                continue
+            for target in targets:
+                if target in names and target != name:
+                    by_module[target].add(name)
+    return by_module
+
+
+def shallow_modules(names: Mapping[str, Path]) -> list[str]:
+    """Return the short modules that only one module imports, from the same folder."""
+    return [
+        name
+        for name, users in importers(names).items()
+        if len(users) == 1
+        and names[next(iter(users))].parent == names[name].parent
+        and names[name].name != "__init__.py"
+        and code_lines(names[name]) < SHALLOW
+    ]
+
+
+def repeated_classes(names: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Return the public classes that several modules define, by name, with the modules."""
+    defining: dict[str, list[str]] = defaultdict(list)
+    for name, path in names.items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                defining[node.name].append(name)
+    return {name: places for name, places in sorted(defining.items()) if len(places) > 1}
+
+
+def repository_tests() -> int:
+    """Return the number of test ids that pytest collects in ``tests/repo``."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/repo"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return sum("::" in line for line in listed.splitlines())
+
+
+def words() -> int:
+    """Return the number of words of the documents."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+
+
+def figures() -> dict[str, Any]:
+    """Return all figures by name."""
+    names = modules(SOURCE / "pytest_touchstone")
+    return {
+        "code_lines": sum(map(code_lines, names.values())),
+        "modules": len(names),
+        "shallow_modules": len(shallow_modules(names)),
+        "repeated_classes": repeated_classes(names),
+        "repository_tests": repository_tests(),
+        "words": words(),
+    }
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description="the size of the project")
+    parser.add_argument("--json", action="store_true", help="print JSON, with all names")
+    options = parser.parse_args()
+    found = figures()
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return
+    for name, value in found.items():
+        shown = len(value) if isinstance(value, dict) else value
+        print(f"{name.replace('_', ' '):18} {shown:>7,}")
+    print(*(f"  {name}: {', '.join(places)}" for name, places in found["repeated_classes"].items()), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
