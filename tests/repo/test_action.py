@@ -122,14 +122,6 @@ def test_workflows_use_the_action_with_inputs_it_has_and_artifacts_that_are_ther
     assert GITHUB["jobs"]["gate"]["needs"] == "train"
 
 
-def test_workflows_of_the_readme_use_inputs_the_action_has() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL):
-        jobs = yaml.safe_load(block)["jobs"].values()
-        steps = [one for job in jobs for one in job["steps"] if "docs/action" in one.get("uses", "")]
-        assert all(set(one["with"]) <= set(ACTION["inputs"]) for one in steps)
-
-
 def test_the_job_for_gitlab_reads_the_cache_that_the_main_branch_writes() -> None:
     job = GITLAB["touchstone"]
     policies = {one["variables"]["CACHE"] for one in job["rules"]}

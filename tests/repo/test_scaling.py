@@ -7,7 +7,6 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 from packaging.requirements import Requirement
 
@@ -20,17 +19,22 @@ FOLDER = ROOT / "docs" / "scaling"
 EXAMPLES = sorted(path for path in FOLDER.iterdir() if path.is_file())
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_is_well_formed_and_its_options_exist(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".sh":
-        assert subprocess.run(["bash", "-n", str(path)], check=False).returncode == 0
-    else:
-        assert all(isinstance(one, dict) for one in yaml.safe_load_all(text))
+def test_examples_are_well_formed_and_their_options_exist() -> None:
     known = {row.long_flag for row in settings_table().values()}
-    assert set(re.findall(r"--eval-[a-z-]+", text)) <= known
-    for shard in re.findall(r"--eval-shard[ ,]+(auto\S*?|\d+/\d+)(?=[\s,\]])", text):
-        assert parse_shard(shard) == shard
+    faults = []
+    for path in EXAMPLES:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".sh":
+            well_formed = subprocess.run(["bash", "-n", str(path)], check=False).returncode == 0
+        else:
+            well_formed = all(isinstance(document, dict) for document in yaml.safe_load_all(text))
+        if not well_formed:
+            faults.append(path.name)
+        faults += [f"{path.name}: {flag}" for flag in set(re.findall(r"--eval-[a-z-]+", text)) - known]
+        for shard in re.findall(r"--eval-shard[ ,]+(auto\S*?|\d+/\d+)(?=[\s,\]])", text):
+            if parse_shard(shard) != shard:
+                faults.append(f"{path.name}: {shard}")
+    assert not faults
 
 
 def test_an_indexed_job_has_as_many_completions_as_shards() -> None:

@@ -1,4 +1,4 @@
-"""Markdown as its readers see it: sentences, links, anchors."""
+"""Markdown as its readers see it: paragraphs, links, anchors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterator
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 BULLET = re.compile(r"\s*(?:[-*]|\d+\.) ")
 LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
-END = re.compile(r"(?<=[.!?])[*_)\"]*\s+(?=[A-Z`*(\[\"_])")
-WORD = re.compile(r"[A-Za-z0-9][\w'.,%-]*")
 
 
 def paragraphs(text: str) -> Iterator[str]:
@@ -33,17 +31,6 @@ def paragraphs(text: str) -> Iterator[str]:
             numbered = number
         if not apart:
             lines.append(line[bullet.end() :] if bullet else line.strip())
-
-
-def sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a page; a piece of code in one counts as a word, and so does a link's target as none."""
-    for paragraph in paragraphs(text):
-        yield from END.split(LINK.sub("]", re.sub(r"`[^`]+`", "CODE", paragraph)))
-
-
-def words(sentence: str) -> int:
-    """Return the number of words of a sentence."""
-    return len(WORD.findall(sentence))
 
 
 def links(text: str) -> Iterator[str]:

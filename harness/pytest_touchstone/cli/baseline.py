@@ -180,7 +180,6 @@ def _flat(conditions: dict[str, Any]) -> dict[str, Any]:
 
 def best_first(saved: Sequence[StoredResult]) -> list[StoredResult]:
     """By benchmark, the highest primary value first, results that are not whole last."""
-
     return sorted(
         saved, key=lambda one: (one.benchmark, not one.complete, -worth(one, one.primary), -one.began)
     )
