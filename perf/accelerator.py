@@ -1,9 +1,9 @@
 """The whole table of speed and equality on one device: a command, in parts that can be run singly.
 
-    python -m perf.accelerator --device cuda --dtype bfloat16 --json all.json --markdown all.md
-    python -m perf.accelerator --part score --models qwen2.5-7b --lm-eval-python PYTHON --json score.json
-    python -m perf.accelerator --join limits.json score.json generate.json --markdown all.md
-    python -m perf.accelerator --device cpu --small
+    python -m perf accelerator --device cuda --dtype bfloat16 --json all.json --markdown all.md
+    python -m perf accelerator --part score --models qwen2.5-7b --lm-eval-python PYTHON --json score.json
+    python -m perf accelerator --join limits.json score.json generate.json --markdown all.md
+    python -m perf accelerator --device cpu --small
 
 Models are random weights of known shapes, made on the device; nothing is fetched. Parts: *limits* of the device,
 *score*, *generate*, *masked*, *load* and *programs*. ``--budget-seconds`` is the time of all parts that are asked
@@ -108,7 +108,7 @@ def measured(options: argparse.Namespace) -> Iterator[Findings]:
     setup = setup_of(options)
     names = [name for name in PARTS if name in (options.part or PARTS)]
     seconds: dict[str, float] = {}
-    command = " ".join(["perf.accelerator", *sys.argv[1:]])
+    command = " ".join(["perf accelerator", *sys.argv[1:]])
     facts: dict[str, Any] = {**about(setup), "seconds": seconds, "command": command}
     rows: list[Row] = []
     whole = Budget(options.budget_seconds)

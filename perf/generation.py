@@ -1,8 +1,8 @@
 """Generated texts: this harness against lm-evaluation-harness on GSM8K, and against a loop of one sample at a time.
 
-    python -m perf.generation gsm8k --data DIR --limit 40 --batches 8,16,32 --lm-eval-python PYTHON
-    python -m perf.generation loop --data DIR --prompts 2 --samples 20 --tokens 64
-    python -m perf.generation equal --data DIR --prompts 100 --tokens 64
+    python -m perf generation gsm8k --data DIR --limit 40 --batches 8,16,32 --lm-eval-python PYTHON
+    python -m perf generation loop --data DIR --prompts 2 --samples 20 --tokens 64
+    python -m perf generation equal --data DIR --prompts 100 --tokens 64
 
 ``gsm8k`` runs lm-eval once with each of the batch sizes, then both in turn with its fastest; whole processes, 5-shot,
 greedy, the same prompts and stops. ``equal`` compares greedy texts with transformers' ``generate``. ``loop``

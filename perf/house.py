@@ -1,6 +1,6 @@
 """The size of the project: code, modules, names with several meanings, tests of the repository, words.
 
-    python -m perf.house [--json]
+    python -m perf house [--json]
 
 Code is counted without docstrings, blank lines, comments and imports. A shallow module has fewer than 130 lines of code
 and is imported by one module only, which lies in the same folder. Words are those of ``docs/``, the README and

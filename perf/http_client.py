@@ -1,6 +1,6 @@
 """The cost of asking a served model: throughput, CPU per request and memory, against a stub that answers after 50 ms.
 
-python -m perf.http_client [--concurrency 8 64 256] [--seconds 8] [--memory 100000] [--libraries] [--json FILE]
+python -m perf http_client [--concurrency 8 64 256] [--seconds 8] [--memory 100000] [--libraries] [--json FILE]
 
 The stub is a process of its own, as lean as can be. Its CPU is given apart: where stub and client together fill the
 cores, it is the machine that is measured. ``--libraries`` asks it with bare aiohttp and bare httpx2 too, which says

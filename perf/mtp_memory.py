@@ -1,6 +1,6 @@
 """The most memory that a ``.pt`` file with its optimizer's state takes while it is recognised and loaded.
 
-    python -m perf.mtp_memory --weights 200 --optimizer 400
+    python -m perf mtp_memory --weights 200 --optimizer 400
 
 Writes a multi-token-prediction checkpoint of random weights, as training scripts save it, with that many MiB of
 float32 weights and of optimizer state. Loads it in a process of its own, fingerprint included. Printed: what that

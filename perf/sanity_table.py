@@ -1,8 +1,8 @@
 """The table of ``perf.sanity``: its runs beside each other, and beside what others have published of the checkpoint.
 
-    python -m perf.sanity_table FILE.json [FILE.json ...]
+    python -m perf sanity_table FILE.json [FILE.json ...]
 
-The files are those of ``python -m perf.sanity --json``; of a task in several the last counts. Of each benchmark the
+The files are those of ``python -m perf sanity --json``; of a task in several the last counts. Of each benchmark the
 table has the items whose prompts, answers and scores are equal on both sides, and the mean of one metric over them.
 The tasks of one benchmark, such as the subjects of MMLU, are one line. What differs is listed after the table.
 """

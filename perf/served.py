@@ -1,8 +1,8 @@
 """The same questions to a model in this process and behind a server, item by item, with what both cost.
 
-    python -m perf.served http://127.0.0.1:8000 FOLDER --data DIR --benchmarks arc_easy,hellaswag --shots 0,5
-    python -m perf.served http://127.0.0.1:8000 FOLDER --data DIR --benchmarks gsm8k --options='--eval-chat off'
-    python -m perf.served http://127.0.0.1:8000 FOLDER --server-pid PID --lm-eval-python PYTHON
+    python -m perf served http://127.0.0.1:8000 FOLDER --data DIR --benchmarks arc_easy,hellaswag --shots 0,5
+    python -m perf served http://127.0.0.1:8000 FOLDER --data DIR --benchmarks gsm8k --options='--eval-chat off'
+    python -m perf served http://127.0.0.1:8000 FOLDER --server-pid PID --lm-eval-python PYTHON
 
 FOLDER has the weights that the server has. ``--server-pid`` adds the CPU time of the server and its children, and
 ``--lm-eval-python`` lets lm-evaluation-harness ask the server, too, by its ``local-completions``. An item whose choice

@@ -1,6 +1,6 @@
 """Greedy texts with speculative decoding by extra heads, against head 0 alone.
 
-    python -m perf.speculative --prompts 32 --tokens 128 --batches 1,4,16,64
+    python -m perf speculative --prompts 32 --tokens 128 --batches 1,4,16,64
 
 Two engines with the same weights continue prompts of HumanEval in turn, in this process: one with the extra heads,
 one loaded with ``--eval-speculative off``. Printed for each number of texts at once: seconds per token, their ratio,

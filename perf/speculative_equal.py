@@ -1,6 +1,6 @@
 """Greedy texts with speculative decoding are those of head 0 alone, token for token.
 
-    python -m perf.speculative_equal --prompts 200 --tokens 128 --batches 1,7,64
+    python -m perf speculative_equal --prompts 200 --tokens 128 --batches 1,7,64
 
 Prompts are prefixes, of different lengths, of the shipped texts of HumanEval, GSM8K and LAMBADA, each once. A third
 of them stop at strings that HumanEval's texts stop at, a third at an end of line. Each number of texts at once is run

@@ -1,6 +1,6 @@
 """The time and memory of ``touchstone study`` over made-up runs: 200 checkpoints of 10 benchmarks.
 
-    python -m perf.study [--checkpoints 200] [--benchmarks 10] [--items 300] [--series 20] [--keep DIR]
+    python -m perf study [--checkpoints 200] [--benchmarks 10] [--items 300] [--series 20] [--keep DIR]
 
 Each of the runs is a training with its checkpoints in order and a journal of every item, with its texts; a checkpoint's
 accuracy rises along the training. The same runs are measured without journals (totals only) too. Seconds of CPU are
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m perf.study", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m perf study", description=__doc__)
     for name, value in (
         ("checkpoints", 200),
         ("benchmarks", 10),

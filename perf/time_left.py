@@ -1,8 +1,8 @@
 """Measure how well the progress line knows the time left: run pytest, note the line at every look, compare it with
 the truth.
 
-    python -m perf.time_left [--cpu] [--json FILE] -- evals/ [any option of pytest]
-    python -m perf.time_left --replay FILE
+    python -m perf time_left [--cpu] [--json FILE] -- evals/ [any option of pytest]
+    python -m perf time_left --replay FILE
 
 It prints the time left after 25, 50 and 75 % of the run's time: as the line had it, the geometric middle where that
 was a range, and the truth. The error of the middle is in per cent of the truth. The run ends with pytest's process, so

@@ -1,9 +1,9 @@
 """This harness against lm-evaluation-harness: whole processes on the same rows, examples, model and dtype.
 
-    python -m perf.vs_lm_eval --benchmark arc_easy --data DIR --limit 200 --shots 5 \\
+    python -m perf vs_lm_eval --benchmark arc_easy --data DIR --limit 200 --shots 5 \\
         --lm-eval-python PYTHON
-    python -m perf.vs_lm_eval --benchmark mmlu --subjects college_biology,machine_learning ...
-    python -m perf.vs_lm_eval --benchmark arc_easy --limit 100 --growth shots
+    python -m perf vs_lm_eval --benchmark mmlu --subjects college_biology,machine_learning ...
+    python -m perf vs_lm_eval --benchmark arc_easy --limit 100 --growth shots
 
 ``--growth`` runs this harness alone, at several sizes. Without ``--lm-eval-python`` the Python that runs this
 is used for both (``pip install '.[perf]'``).

@@ -1,6 +1,6 @@
 """FillMask against Transformers' ``fill-mask`` pipeline, used as a typical study of checkpoints uses it.
 
-    python -m perf.vs_pipeline [--limit N] [--pairs 3] [--model tiny base] [--json FILE]
+    python -m perf vs_pipeline [--limit N] [--pairs 3] [--model tiny base] [--json FILE]
 
 The pipeline goes over the texts twice, once for k = 1 and once for k = 5, with ``top_k=50`` and batches of 64;
 ours answers once. The texts are those of ``real_coref``, cut around the mask as the benchmark cuts them. Each

@@ -1,7 +1,7 @@
 """Generated texts against vLLM in process: the same prompts, stops and limits, whole batches, its prefix cache cold.
 
-    python -m perf.vs_vllm gsm8k --data DIR --limit 64 --tokens 128 --dtype float32 --vllm-python PYTHON
-    python -m perf.vs_vllm humaneval --data DIR --limit 8 --samples 20 --tokens 256 --vllm-python PYTHON
+    python -m perf vs_vllm gsm8k --data DIR --limit 64 --tokens 128 --dtype float32 --vllm-python PYTHON
+    python -m perf vs_vllm humaneval --data DIR --limit 8 --samples 20 --tokens 256 --vllm-python PYTHON
 
 Each run is a process of its own, in turn. The seconds are those between the first request and the last text, without
 the loading of the model. Texts end where the model ends them, so tokens are counted too.

@@ -11,7 +11,7 @@ fourth of each replica's share of what is left. A replica has two at most. Who h
 product's own schedule (``simulations.scaling_series``). The driver is one thread: it sends units, takes answers, writes
 the journal and reports items, one after the other.
 
-``COSTS`` were measured by ``python -m perf.replicas``. The speed of a replica is a free choice; what matters is what
+``COSTS`` were measured by ``python -m perf replicas``. The speed of a replica is a free choice; what matters is what
 it makes the driver do in a second.
 """
 

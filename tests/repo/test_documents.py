@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from perf.__main__ import PROGRAMS
 from pytest_touchstone.core.exit_codes import ExitCode
 from pytest_touchstone.core.settings import options_page, settings_table
 from tests.support.places import ROOT
@@ -82,3 +83,14 @@ def test_documents_name_options_that_there_are() -> None:
         for flag in set(flags.findall(path.read_text(encoding="utf-8"))) - known
     ]
     assert not unknown
+
+
+def test_documents_name_programs_of_perf_that_there_are() -> None:
+    unknown = [
+        f"{place(path)}: {program}"
+        for path in DOCUMENTS
+        for program in re.findall(r"python -m perf[ .](\w+)", path.read_text(encoding="utf-8"))
+        if program not in PROGRAMS
+    ]
+    assert not unknown
+    assert all((ROOT / "perf" / f"{program}.py").is_file() for program in PROGRAMS)

@@ -310,7 +310,7 @@ def test_programs_of_a_benchmark_that_has_not_begun_take_as_long_as_those_of_oth
 
 @pytest.mark.parametrize("run", ["one_process", "two_workers", "scoring"])
 def test_of_a_recorded_run_the_time_left_is_known_within_three_tenths(run: str):
-    """What ``python -m perf.time_left --json`` wrote of a run, thinned out to a few looks."""
+    """What ``python -m perf time_left --json`` wrote of a run, thinned out to a few looks."""
     told = json.loads((Path(__file__).parent / "recorded" / f"{run}.json").read_text(encoding="utf-8"))
     rows = rows_of(replayed(told["looks"]), told["seconds"])
     assert [row.share for row in rows] == [0.25, 0.5, 0.75]
