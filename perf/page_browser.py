@@ -11,6 +11,7 @@ the search at once; the search after a second meets a page that has unpacked tex
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import statistics
@@ -75,6 +76,7 @@ LIMITS: Final = {"first": 300, "blocked": 50}
 
 def main() -> None:
     """Print what was measured, a line per figure."""
+    argparse.ArgumentParser(description="a page of many items in Chromium").parse_args()
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as place, sync_playwright() as started:

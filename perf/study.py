@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m perf study", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     for name, value in (
         ("checkpoints", 200),
         ("benchmarks", 10),

@@ -11,7 +11,10 @@ from pytest_touchstone.core.settings import options_page, settings_table
 from tests.support.places import ROOT
 from tests.support.prose import anchors, links
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 DOCUMENTS = [*PAGES, ROOT / "docs" / "action" / "action.yml"]
 
 
@@ -35,6 +38,14 @@ def test_links_lead_somewhere() -> None:
             ):
                 astray.append(f"{place(path)}: {target}")
     assert not astray
+
+
+def test_the_page_of_releases_names_the_versions_of_the_constraints() -> None:
+    pinned = (ROOT / "constraints.txt").read_text() + (ROOT / "constraints-own-torch.txt").read_text()
+    text = (ROOT / "docs" / "releases.md").read_text(encoding="utf-8").lower()
+    for package in ("pytest", "torch", "transformers"):
+        (version,) = re.findall(rf"^{package}[<=]=(\d+\.\d+)", pinned, re.MULTILINE)
+        assert re.search(rf"\b{package} {re.escape(version)}\b", text)
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -85,12 +96,13 @@ def test_documents_name_options_that_there_are() -> None:
     assert not unknown
 
 
-def test_documents_name_programs_of_perf_that_there_are() -> None:
-    unknown = [
-        f"{place(path)}: {program}"
+def test_documents_name_all_programs_of_perf_and_no_others() -> None:
+    named = {
+        program
         for path in DOCUMENTS
         for program in re.findall(r"python -m perf[ .]([a-z]\w*)", path.read_text(encoding="utf-8"))
-        if program not in PROGRAMS
-    ]
-    assert not unknown
-    assert all((ROOT / "perf" / f"{program}.py").is_file() for program in PROGRAMS)
+    }
+    assert named == set(PROGRAMS)
+    assert not [path for path in DOCUMENTS if "-m perf." in path.read_text(encoding="utf-8")]
+    for program in PROGRAMS:
+        assert "\ndef main() -> None:\n" in (ROOT / "perf" / f"{program}.py").read_text(encoding="utf-8")

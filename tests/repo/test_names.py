@@ -1,15 +1,15 @@
-"""Paths and modules that documents, comments and messages name are there."""
+"""Paths and modules that documents, comments and messages name are there, and tests lie beside their subjects."""
 
 from __future__ import annotations
 
 import importlib
 import re
 
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 
 FOLDERS = ("docs", "harness", "evals", "perf", "simulations", "fixtures/build")
 TEXTS = sorted(
-    [ROOT / "README.md", ROOT / "tox.ini", ROOT / ".ci" / "run"]
+    [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tox.ini", ".ci/run")]
     + [
         path
         for folder in FOLDERS
@@ -18,8 +18,10 @@ TEXTS = sorted(
     ]
 )
 PATH = re.compile(r"(?<![\w/.\-*])(?:harness|tests|perf|simulations|evals|fixtures|docs)/[\w./-]*\w")
-MODULE = re.compile(r"(?<!import )\bpytest_touchstone(?:\.[A-Za-z_]\w*)+")
+MODULE = re.compile(r"\bpytest_touchstone(?:\.[A-Za-z_]\w*)+")
 OF_THE_WHEEL = ("pytest_touchstone/_shipped", "pytest_touchstone/evals", "pytest_touchstone.evals")
+BESIDES = ("browser", "conformance", "evals", "fixtures", "perf", "repo", "seams", "simulations", "support")
+"""Folders of tests whose subject is no folder of the package."""
 
 
 def there(name: str) -> bool:
@@ -51,6 +53,19 @@ def test_what_a_text_names_is_there() -> None:
             f"{path.relative_to(ROOT)}: {name}" for name in absent if not name.startswith(OF_THE_WHEEL)
         ]
     assert not missing
+
+
+def test_a_test_lies_in_the_folder_of_its_subject() -> None:
+    astray = []
+    for path in sorted((ROOT / "tests").glob("*/**/test_*.py")):
+        folder = path.parent.relative_to(ROOT / "tests")
+        if folder.parts[0] in BESIDES:
+            continue
+        name = f"{path.stem.removeprefix('test_')}.py"
+        subjects = {module.parent.relative_to(PACKAGE) for module in (PACKAGE / folder.parts[0]).rglob(name)}
+        if not (PACKAGE / folder).is_dir() or (subjects and folder not in subjects):
+            astray.append(str(path.relative_to(ROOT)))
+    assert not astray
 
 
 def test_the_glossary_has_each_term_once_and_in_order() -> None:
