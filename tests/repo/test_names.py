@@ -9,7 +9,10 @@ from tests.support.places import PACKAGE, ROOT
 
 FOLDERS = ("docs", "harness", "evals", "perf", "simulations", "fixtures/build")
 TEXTS = sorted(
-    [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tox.ini", ".ci/run")]
+    [
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "tox.ini", ".ci/run")
+    ]
     + [
         path
         for folder in FOLDERS
@@ -53,6 +56,12 @@ def test_what_a_text_names_is_there() -> None:
             f"{path.relative_to(ROOT)}: {name}" for name in absent if not name.startswith(OF_THE_WHEEL)
         ]
     assert not missing
+
+
+def test_no_text_names_a_folder_of_one_machine() -> None:
+    folder = re.compile(r"(?<![\w.~/>*-])/(?:home|root|Users|work)/\w+")
+    naming = {str(path.relative_to(ROOT)): folder.findall(path.read_text(encoding="utf-8")) for path in TEXTS}
+    assert not {path: names for path, names in naming.items() if names}
 
 
 def test_a_test_lies_in_the_folder_of_its_subject() -> None:
