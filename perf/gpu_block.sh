@@ -19,7 +19,7 @@ if [ -n "${WHEELS:-}" ]; then
 fi
 export PYTHONPATH="$PWD/harness:$PWD:$site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
 parts() {
-    "$python" -m perf.accelerator --device cuda --models "$models" ${TOKENIZER:+--tokenizer "$TOKENIZER"} \
+    "$python" -m perf accelerator --device cuda --models "$models" ${TOKENIZER:+--tokenizer "$TOKENIZER"} \
         --budget-seconds "$1" --json "$out/block-$block.json" --markdown "$out/block-$block.md" $2
 }
 case $block in
