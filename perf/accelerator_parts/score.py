@@ -29,7 +29,7 @@ from perf.prompts import Item, items_of
 from pytest_touchstone.core.requests import LoglikelihoodAnswer
 from pytest_touchstone.engines.transformers.in_float32 import in_float32
 from pytest_touchstone.engines.transformers.scoring.plan import TokenWork
-from pytest_touchstone.plugin.batches import DEFAULT_SIZE
+from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE
 
 PART = "score"
 
@@ -132,7 +132,7 @@ def _ours(
     subjects = SUBJECTS if benchmark == "mmlu" else ()
     base = items_of(benchmark, data=setup.data, limit=BASE, shots=shots, subjects=subjects)[:BASE]
     for mark in ("A. ", "B. "):  # the second time nothing is new but the texts
-        pilot = [begun(item, mark) for item in base[:8]]
+        pilot = [begun(item, mark) for item in repeated(base, 8 if setup.small else 128)]
         seconds, _ = timed(setup.device, lambda pilot=pilot: _answered(engine, pilot))  # type: ignore[misc]
     most = 2 * len(base) if setup.small else 2048
     items = repeated(base, as_many(most, seconds / len(pilot), 0.5 * budget.left))
@@ -143,7 +143,8 @@ def _ours(
 
 def _answered(engine: Any, items: Sequence[Item]) -> list[float]:
     """Answer the items in batches, the next one prepared meanwhile; return all log-probabilities."""
-    batches = [items[first : first + DEFAULT_SIZE] for first in range(0, len(items), DEFAULT_SIZE)]
+    size = GENERATING_SIZE if engine.loaded.model.device.type == "cuda" else DEFAULT_SIZE
+    batches = [items[first : first + size] for first in range(0, len(items), size)]
     asked = [[request for item in batch for request in item.requests] for batch in batches]
     found: list[float] = []
     engine.prepare(asked[0])

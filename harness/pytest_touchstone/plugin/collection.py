@@ -47,7 +47,7 @@ from pytest_touchstone.plugin.benchmark_items import BenchmarkItem, Rows
 from pytest_touchstone.plugin.checkpoint_options import check_base, check_served
 from pytest_touchstone.plugin.fixture_rows import with_rows
 from pytest_touchstone.plugin.keywords import may_select, stand_in_ids
-from pytest_touchstone.plugin.options import Settings
+from pytest_touchstone.plugin.options import Settings, device_kind
 from pytest_touchstone.plugin.source_hash import code_of
 
 if TYPE_CHECKING:
@@ -124,11 +124,16 @@ class Collection:
 
     @property
     def most_items(self) -> int:
-        """The most items of a batch; a server is asked many things at once, and each batch ends with few of them."""
+        """The most items of a batch.
+
+        Servers and GPUs take many things at once, and each batch ends with few of them.
+        """
         if self.settings.engine and not self.settings.batch_items:
             return REPLICATED_SIZE
-        served = any(info.served for info in self.checkpoints or ())
-        return self.settings.batch_items or (GENERATING_SIZE if served else DEFAULT_SIZE)
+        many = device_kind(self.settings.device) == "cuda" or any(
+            info.served for info in self.checkpoints or ()
+        )
+        return self.settings.batch_items or (GENERATING_SIZE if many else DEFAULT_SIZE)
 
     def groups_of(self, spec: Benchmark) -> Sequence[str] | None:
         """Return the groups of the benchmark's rows, as far as they are known."""

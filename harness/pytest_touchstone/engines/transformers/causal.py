@@ -41,7 +41,7 @@ from pytest_touchstone.engines.transformers.native.library import missing
 from pytest_touchstone.engines.transformers.prompts import Prompt, chat_mode_of, prepare
 from pytest_touchstone.engines.transformers.scoring.padded import PaddedScorer
 from pytest_touchstone.engines.transformers.scoring.plan import Plan, TokenWork, WorkDone, plan, texts_of
-from pytest_touchstone.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
+from pytest_touchstone.engines.transformers.scoring.shared_prefix import SPLITS, PrefixTreeScorer
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 _PROBE_TOKENS: Final = 24
@@ -207,7 +207,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         if different is not None:
             self._goes_slowly("scoring", different)
             return None
-        if self._model.device.type == "cpu":
+        if self._model.device.type in SPLITS:
             different = self._ways.tried(
                 "split scores", lambda: shared.verify_split(works, self._plain.logits)
             )

@@ -34,6 +34,8 @@ _CLOSE: Final = {"torch.float32": 1e-5, "torch.bfloat16": 5e-2, "torch.float16":
 """The difference that counts as rounding, relative to the largest number that a layer adds, by number type; layers of
 other types stay as they are."""
 
+_DEVICES: Final = frozenset({"cpu", "cuda"})
+
 _TRIED: Final = 5
 """The tokens that each layer is tried with."""
 
@@ -69,7 +71,7 @@ class Wanted:
 
 
 def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
-    """Make the decoder layers of a model on a CPU compute this way where they can; return how many do.
+    """Make the decoder layers of a model compute this way where they can; return how many do.
 
     ``then`` is called with each of them before the next is made: what it frees, that one can have.
     """
@@ -93,8 +95,8 @@ def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
 
 
 def _can(layer: Any) -> bool:
-    """Return whether a module has the parts of one of Llama's or Qwen3's decoder layers, their code, and weights on a
-    CPU."""
+    """Return whether a module has the parts of one of Llama's or Qwen3's decoder layers, their code, and weights on one
+    device that ``_DEVICES`` has."""
     import torch
 
     if {name for name, _ in layer.named_children()} != {"self_attn", "mlp", *_NORMS}:
@@ -110,8 +112,9 @@ def _can(layer: Any) -> bool:
         type(one) is not torch.nn.Linear or "forward" in vars(one) or one._forward_hooks for one in linear
     ):
         return False
-    kinds = {(str(one.weight.dtype), one.weight.device.type, one.in_features) for one in linear}
-    if len(kinds) > 1 or str(linear[0].weight.dtype) not in _CLOSE or linear[0].weight.device.type != "cpu":
+    kinds = {(one.weight.dtype, one.weight.device, one.in_features) for one in linear}
+    weight = linear[0].weight
+    if len(kinds) > 1 or str(weight.dtype) not in _CLOSE or weight.device.type not in _DEVICES:
         return False
     norms = operations.head_norms(attention)
     alike = len({getattr(norm, "variance_epsilon", None) for norm in norms}) <= 1
@@ -226,10 +229,10 @@ def _trial(layer: Any) -> dict[str, Any]:
     numbers = torch.Generator().manual_seed(1)
 
     def random(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=numbers).to(weight.dtype)
+        return torch.randn(shape, generator=numbers).to(weight.device, weight.dtype)
 
-    seen = torch.ones(_TRIED, _TRIED).tril().bool()
-    mask = torch.zeros(1, 1, _TRIED, _TRIED, dtype=weight.dtype)
+    seen = torch.ones(_TRIED, _TRIED, device=weight.device).tril().bool()
+    mask = torch.zeros(1, 1, _TRIED, _TRIED, dtype=weight.dtype, device=weight.device)
     return {
         "hidden_states": random(1, _TRIED, weight.shape[1]),
         "attention_mask": mask.masked_fill(~seen, torch.finfo(weight.dtype).min),

@@ -1,4 +1,4 @@
-"""Steps that continue texts by a token each or a few, for models of Llama's form or Qwen3's, on a CPU.
+"""Steps that continue texts by a token each or a few, for models of Llama's form or Qwen3's.
 
 Within such a step a product takes tens of microseconds, so that all else counts: calls of modules, views for each
 layer, and every small operation. Here a step is one function over all layers (``fused_layers``).

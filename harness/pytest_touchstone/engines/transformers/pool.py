@@ -67,7 +67,7 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 
 
 def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
-    """Load the same; on a CPU the model's layers and steps are fused and its weights packed, for speed.
+    """Load the same; the model's layers and steps are fused for speed, and on a CPU its weights packed.
 
     Weights that there is no memory to pack stay as they are, and a note says so.
     """

@@ -53,6 +53,12 @@ _AT_ONCE: Final = 384
 
 _PAIRED: Final = "touchstone_paired"
 
+_FEW_QUERIES: Final = 64
+"""The most queries of a row that attend to its own keys by two products on a GPU."""
+
+_LINE: Final = 16
+"""The numbers of a mask's line are a multiple of these in memory, for efficient attention."""
+
 _ROOM: Final = 256
 """The most columns of a buffer that are computed though a mask hides them."""
 
@@ -464,7 +470,7 @@ def over_own(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attend to each row's own keys, and return the same.
 
-    On a GPU flash attention takes no mask, and efficient attention only some sizes of one: there it is two products.
+    On a GPU flash attention takes no mask. There it is efficient attention for many queries, two products for few.
     """
     import torch
 
@@ -472,9 +478,24 @@ def over_own(
         operation = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         found, sums = operation(asked, keys, values, 0.0, False, attn_mask=mask.to(asked.dtype), scale=1.0)
         return found, sums
+    if asked.shape[2] > _FEW_QUERIES:
+        efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+        found, sums, *_ = efficient(
+            *(asked, keys, values, _aligned(mask.to(asked.dtype), asked.shape[1])), True, scale=1.0
+        )
+        return found, sums[..., : asked.shape[2]]
     scores = (asked @ keys.transpose(2, 3)).float() + mask
     sums = scores.logsumexp(dim=-1)
     return scores.sub_(sums.unsqueeze(-1)).exp_().to(asked.dtype) @ values, sums
+
+
+def _aligned(mask: torch.Tensor, heads: int) -> torch.Tensor:
+    """Return a mask [rows, 1, queries, keys] for all heads, whose lines begin where efficient attention reads them."""
+    import torch
+
+    keys = mask.shape[-1]
+    padded = torch.nn.functional.pad(mask, (0, -keys % _LINE))
+    return padded[..., :keys].expand(-1, heads, -1, -1)
 
 
 def operation_for(device: str, dtype: str, width: int) -> str | None:

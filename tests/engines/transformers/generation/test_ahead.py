@@ -299,6 +299,21 @@ def test_torch_has_these_operations_with_such_results(dtype: torch.dtype) -> Non
     assert (sums.shape, sums.dtype) == ((1, 2, 45), torch.float32)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("keys", [70, 200])
+def test_many_queries_of_a_row_attend_to_its_own_keys_by_efficient_attention(
+    dtype: torch.dtype, keys: int
+) -> None:
+    """On tensors without numbers: the operations of a GPU cannot run here."""
+    from pytest_touchstone.engines.transformers.split_attention import over_own
+
+    asked, own = (torch.empty((3, 2, count, 64), dtype=dtype, device="meta") for count in (3 * keys, keys))
+    mask = torch.empty((3, 1, 3 * keys, keys), dtype=dtype, device="meta")
+    found, sums = over_own("flash_attention", asked, own, own, mask)
+    assert (found.shape, found.dtype) == (asked.shape, dtype)
+    assert (sums.shape, sums.dtype) == ((3, 2, 3 * keys), torch.float32)
+
+
 def test_products_over_own_keys_are_what_the_operation_gives() -> None:
     from pytest_touchstone.engines.transformers.split_attention import over_own
 

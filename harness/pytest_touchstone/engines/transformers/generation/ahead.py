@@ -40,7 +40,7 @@ AHEAD: Final = frozenset({"cuda"})
 STEPS: Final = 8
 """The steps of a block. A row that ends computes at most so many tokens for nothing, less one."""
 
-_COLUMNS: Final = 64
+_COLUMNS: Final = 256
 _ROWS: Final = 8
 """Columns and rows are rounded up to multiples of these, so that shapes come again."""
 

@@ -2,7 +2,7 @@
 
 ``PrefixTreeScorer.verify`` tests whether a model supports that, against a plain forward pass.
 
-After a prefix, the layers attend by ``split_attention`` on a CPU, if a probe gives the same scores that way
+After a prefix, the layers attend by ``split_attention`` on a CPU or a GPU, if a probe gives the same scores that way
 (``verify_split``). The model's own attention would copy the prefix for every row and every head, in every layer.
 """
 
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 _KEPT_BYTES: Final = 2**28
 """The bytes of kept prefixes where no allowance says how many."""
+
+SPLITS: Final = frozenset({"cpu", "cuda"})
+"""The kinds of devices on which attention can be split."""
 
 _LEAST_SPLIT: Final = 8
 """The tokens of a prefix from which attention is split: setting it takes as long as computing a few tokens."""
@@ -244,7 +247,7 @@ class PrefixTreeScorer:
         left = sorted(pieces, key=lambda piece: piece.length)
         logits = self._budget.logits // self._vocabulary
         while left:
-            tokens = self._budget.within(len(past.tokens), left[-1].length)
+            tokens = self._budget.within(self._keys(len(past.tokens)), left[-1].length)
             limits = Limits(tokens, logits, self._batch, self._room)
             if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
                 # A long text that is too much for a batch even by itself.
@@ -254,6 +257,14 @@ class PrefixTreeScorer:
             layout = lay_out(pass_.tree, take_batch(left, limits))
             cache = SharedPast(past, split=self._split_after(len(past.tokens)))
             self._forward(pass_, layout, cache, len(past.tokens))
+
+    def _keys(self, past: int) -> int:
+        """Return how many keys of so many are copied for the rows, or have scores that are all there at once.
+
+        On a GPU none is where attention is split, but in layers that see a window of a text.
+        """
+        split = self._split_after(past) and self._model.device.type != "cpu"
+        return 0 if split and self._attention.window is None else past
 
     def _split_after(self, past: int) -> bool:
         """Return whether attention is split in a pass after so many tokens."""
