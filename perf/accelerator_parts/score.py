@@ -132,7 +132,7 @@ def _ours(
     subjects = SUBJECTS if benchmark == "mmlu" else ()
     base = items_of(benchmark, data=setup.data, limit=BASE, shots=shots, subjects=subjects)[:BASE]
     for mark in ("A. ", "B. "):  # the second time nothing is new but the texts
-        pilot = [begun(item, mark) for item in repeated(base, 8 if setup.small else 128)]
+        pilot = [begun(item, mark) for item in base[: 8 if setup.small else BASE]]
         seconds, _ = timed(setup.device, lambda pilot=pilot: _answered(engine, pilot))  # type: ignore[misc]
     most = 2 * len(base) if setup.small else 2048
     items = repeated(base, as_many(most, seconds / len(pilot), 0.5 * budget.left))
