@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.plugin.batches import GENERATING_SIZE, batch_key, batch_size, plan_batches
+from pytest_touchstone.plugin.batches import (
+    DEFAULT_SIZE,
+    GENERATING_SIZE,
+    batch_key,
+    batch_size,
+    plan_batches,
+)
+from pytest_touchstone.plugin.collection import Collection
 
 NODEIDS = st.lists(
     st.builds(
@@ -91,3 +102,14 @@ def test_a_key_keeps_brackets_in_file_names_apart_from_parameters() -> None:
 
 def test_an_ordinary_test_is_a_batch_of_its_own() -> None:
     assert plan_batches(["t.py::a", "t.py::b[1]", "t.py::c[x/1]", "t.py::c[x/2]"], 8) == [[0], [1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "most"),
+    [("cpu", None, DEFAULT_SIZE), ("cuda:1", None, GENERATING_SIZE), ("cuda", 8, 8)],
+)
+def test_a_gpu_gets_more_items_at_once_where_nothing_else_is_asked_for(
+    device: str, asked: int | None, most: int
+) -> None:
+    settings: Any = SimpleNamespace(engine=None, batch_items=asked, model=SimpleNamespace(device=device))
+    assert Collection(settings).most_items == most

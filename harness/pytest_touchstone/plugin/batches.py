@@ -14,7 +14,7 @@ DEFAULT_SIZE: Final = 64
 """The most items of a batch: enough to fill the model's, few enough that progress shows and a crash costs little."""
 
 GENERATING_SIZE: Final = 512
-"""The same for items that ask for texts, in a process that shares its work with no other, for served models and on GPUs.
+"""The same for texts in a process that shares its work with no other, for served models, and on GPUs.
 
 Each item is done when its own texts are; towards the end of every batch, only a few texts are left to be generated
 together. A pass on a GPU takes as long to start as thousands of tokens take to compute.

@@ -130,7 +130,7 @@ class Collection:
         """
         if self.settings.engine and not self.settings.batch_items:
             return REPLICATED_SIZE
-        many = device_kind(self.settings.device) == "cuda" or any(
+        many = device_kind(self.settings.model.device) == "cuda" or any(
             info.served for info in self.checkpoints or ()
         )
         return self.settings.batch_items or (GENERATING_SIZE if many else DEFAULT_SIZE)
