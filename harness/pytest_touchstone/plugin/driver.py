@@ -102,13 +102,10 @@ class _Running:
         """Return the item now; may be called by another thread."""
         past, lengths = self.past, self.lengths
         if self.outcome is not None:
-            return ItemSoFar(self.job.item, True, past, past, 1.0, lengths)
+            return ItemSoFar(self.job.item, True, past, past, lengths)
         requests, answers = self.requests, tuple(self.answers)
         answered = [requests[number] for number in answers if number < len(requests)]
-        share = len(answered) / max(1, len(requests))
-        return ItemSoFar(
-            self.job.item, False, counted(past, requests), counted(past, answered), share, lengths
-        )
+        return ItemSoFar(self.job.item, False, counted(past, requests), counted(past, answered), lengths)
 
     @property
     def asked(self) -> list[Request]:

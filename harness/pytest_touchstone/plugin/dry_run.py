@@ -23,10 +23,10 @@ from pytest_touchstone.plugin.collection import Collection, checkpoint_of, given
 from pytest_touchstone.plugin.execution import Execution, Work
 from pytest_touchstone.plugin.item_batches import needs_no_fixture
 from pytest_touchstone.plugin.sizes import question, request_text, spread
-from pytest_touchstone.plugin.watch import Watch
+from pytest_touchstone.plugin.progress import PartOf, ProgressWriter
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow
-from pytest_touchstone.reports.time_left import time_left
+from pytest_touchstone.reports.progress import time_left
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.live import Workload, rough_tokens
 from pytest_touchstone.results.usage import peak_bytes
@@ -70,11 +70,11 @@ def dry_run(
             settings=settings.model,
         )
         whole = Execution(work)
-        load, _ = whole.workload()
+        load, part_of = whole.workload()
         infos = {(info := checkpoint_of(item)).name: info for item in items}
         rows = tuple(_rows(items, whole, settings, engine))
         local = [item for item in items if not checkpoint_of(item).served]
-        tried = _tried(local, work, load, Path(folder)) if local else None
+        tried = _tried(local, work, load, part_of, Path(folder)) if local else None
     left_out = tuple(dict.fromkeys(collection.deselected))
     return DryRun(rows, tried, left_out, settings_rows(settings), _notes(infos.values()))
 
@@ -209,24 +209,23 @@ def _tokens(
     return prompt, new, None, False
 
 
-def _tried(items: Sequence[pytest.Item], work: Work, load: Workload, folder: Path) -> DryRunTime | None:
+def _tried(
+    items: Sequence[pytest.Item], work: Work, load: Workload, part_of: PartOf, folder: Path
+) -> DryRunTime | None:
     """Ask a batch of scores, and one of texts, of each checkpoint; return the time that the rest would take."""
     chosen = list(_to_try(items))
     if not chosen:
         return None
-    watch = Watch(folder, "dry")
-    execution = Execution(replace(work, items=chosen, size=TRIED, by_kind=False, watch=watch))
-    whole = Execution(work).workload()
-    watch.plan(*whole)
+    progress = ProgressWriter(folder, "dry")
+    execution = Execution(replace(work, items=chosen, size=TRIED, by_kind=False, progress=progress))
+    progress.plan(load, part_of)
     try:
         for item in chosen:
             execution.call(item)
-        state = watch.state
+        progress.look()
     finally:
         execution.close()
-    if state is None:
-        return None
-    return DryRunTime(time_left(load, [state]), len(chosen), peak_bytes())
+    return DryRunTime(time_left(load, [progress.state]), len(chosen), peak_bytes())
 
 
 def _to_try(items: Sequence[pytest.Item]) -> list[pytest.Function]:

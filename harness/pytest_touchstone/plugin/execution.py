@@ -41,10 +41,10 @@ from pytest_touchstone.plugin.item_batches import (
     runs_alone,
     stands_alone,
 )
-from pytest_touchstone.plugin.sizes import PartOf, workload_of
+from pytest_touchstone.plugin.sizes import workload_of
 from pytest_touchstone.plugin.time_limit import TimeLimit
 from pytest_touchstone.plugin.unreported import Ended, Unreported
-from pytest_touchstone.plugin.watch import Watch
+from pytest_touchstone.plugin.progress import PartOf, ProgressWriter
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.results.in_flight import InFlight, Item, Kills
 from pytest_touchstone.results.journal import Journal
@@ -69,8 +69,8 @@ class Work:
     ``engine`` loads a checkpoint, ``beside`` one that is asked beside others where there are replicas;
     ``note_usage`` is told now and then what this process's answers have cost.
     ``sequential`` knows which items are no longer needed, ``reuse`` what earlier runs have scored. ``in_flight`` says
-    what is computed, in case this process is killed. ``watch`` reports how far the process is, for which the
-    ``settings`` of engines are needed.
+    what is computed, in case this process is killed. ``progress`` tells how far the process is, for which
+    the ``settings`` of engines are needed.
     """
 
     items: Sequence[pytest.Item]
@@ -86,7 +86,7 @@ class Work:
     sequential: Sequential | None = None
     reuse: Reuse | None = None
     in_flight: InFlight | None = None
-    watch: Watch | None = None
+    progress: ProgressWriter | None = None
     settings: ModelSettings = field(default_factory=ModelSettings)
 
 
@@ -152,9 +152,9 @@ class Execution:
             if self._kills is not None and (why := self._kills.given_up(_key(item))) is not None:
                 raise RequestError(why)
             info = checkpoint_of(item)
-            watch = self._work.watch
-            if watch is not None and not watch.planned:
-                watch.plan(*self.workload())
+            progress = self._work.progress
+            if progress is not None and not progress.planned:
+                progress.plan(*self.workload())
             if self._asked is not None and self._asked[1] != info.name:
                 self.check()
             if self._lanes is not None:
@@ -188,12 +188,14 @@ class Execution:
         return self._outcomes.take(id(whole), item.nodeid)
 
     def _loading(self, checkpoint: str) -> AbstractContextManager[None]:
-        watch = self._work.watch
-        return watch.loading(checkpoint) if watch is not None else nullcontext()
+        progress = self._work.progress
+        return progress.loading(checkpoint) if progress is not None else nullcontext()
 
     def _answering(self, batch: RunningBatch, engine: Engine) -> AbstractContextManager[None]:
-        watch = self._work.watch
-        return watch.answering(batch, engine, engine.info.name) if watch is not None else nullcontext()
+        progress = self._work.progress
+        if progress is None:
+            return nullcontext()
+        return progress.answering(batch, engine, engine.info.name)
 
     def _start_beside(
         self, items: Sequence[pytest.Item], engine: SharedEngine, clock: SharedClock
@@ -234,8 +236,8 @@ class Execution:
         self._settle_all(outcomes, batch.whole)
         self._journal.sync(every=SYNC_EVERY)
         self._meter.count(engine, engine.info.name, to_plain(engine.usage))
-        if self._work.watch is not None:
-            self._work.watch.ended(batch.batch)
+        if self._work.progress is not None:
+            self._work.progress.ended(batch.batch)
 
     def _settle_all(self, outcomes: Mapping[str, Outcome], batch: Sequence[pytest.Item]) -> None:
         """Note that items of a batch have ended; of a whole batch the batch alone: a run has very many items."""
@@ -277,11 +279,11 @@ class Execution:
         self._settled.add(item.nodeid)
         who = identity(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name)
         self._journal.append(Record(**who, status=status, message=message))
-        if self._work.watch is not None:
-            self._work.watch.settled(item.nodeid)
+        if self._work.progress is not None:
+            self._work.progress.skipped(item.nodeid)
 
     def close(self) -> None:
-        """Close generators that were started for a batch that never ran, and end the watch."""
+        """Close generators that were started for a batch that never ran, and end the writing of progress."""
         for batch in self._ahead.values():
             batch.close()
         self._ahead.clear()
@@ -290,8 +292,8 @@ class Execution:
         self._batch_of.clear()
         if self._work.in_flight is not None:
             self._work.in_flight.close()
-        if self._work.watch is not None:
-            self._work.watch.close()
+        if self._work.progress is not None:
+            self._work.progress.close()
 
     def _reused(self, item: pytest.Function) -> Ended | None:
         """Return the end that an earlier run had, now also in this run's journal; None where there is none."""
@@ -325,8 +327,7 @@ class Execution:
                 known.add(item.nodeid)
             else:
                 fresh.append(item)
-        batches = {id(batch): batch for batch in self._batch_of.values()}
-        return workload_of(fresh, batches.values(), self.starting, self._work.settings, known)
+        return workload_of(fresh, self.starting, self._work.settings, known)
 
     def starting(self, item: pytest.Item) -> Callable[[], Any] | None:
         """Return a function that starts an item's generator only to see its size.

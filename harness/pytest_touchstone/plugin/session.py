@@ -284,7 +284,7 @@ class EvalSession:
 
     def _prepared(self, items: list[pytest.Item], size: int) -> Execution:
         from pytest_touchstone.plugin.execution import Execution, Work
-        from pytest_touchstone.plugin.watch import Watch
+        from pytest_touchstone.plugin.progress import ProgressWriter
         from pytest_touchstone.plugin.xdist import Quarantine
         from pytest_touchstone.results.in_flight import InFlight
         from pytest_touchstone.results.journal import Journal
@@ -308,7 +308,9 @@ class EvalSession:
                 reuse=None if self.settings.no_cache else Reuse(self.directory.path),
                 # xdist's controller finds out by itself what kills a worker.
                 in_flight=None if self.worker else InFlight(self.directory.path, who),
-                watch=Watch(self.directory.path, who) if self.config.get_verbosity() >= 0 else None,
+                progress=ProgressWriter(self.directory.path, who)
+                if self.config.get_verbosity() >= 0
+                else None,
                 settings=self.settings.model,
             )
         )
@@ -458,7 +460,7 @@ class EvalSession:
             controller.unwritten()
 
     def _end_progress(self) -> None:
-        """End the watch of this process and the line; calling it again does nothing."""
+        """End what this process tells of its progress, and the line; calling it again does nothing."""
         if self._execution is not None:
             self._execution.close()
         if self._controller is not None:

@@ -8,8 +8,7 @@ effects; other people's functions, and what raises, are left without a size unti
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -28,9 +27,10 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.scoring.prefix_tree import common
 from pytest_touchstone.plugin.batches import batch_key
-from pytest_touchstone.plugin.collection import checkpoint_of, given_items, given_of, result_of
+from pytest_touchstone.plugin.collection import checkpoint_of, given_of, result_of
 from pytest_touchstone.plugin.dispatch import CAUGHT
-from pytest_touchstone.results.live import MOST_ROWS, Part, Workload, rough_tokens
+from pytest_touchstone.plugin.progress import PartOf
+from pytest_touchstone.results.live import Part, Workload, rough_tokens
 
 STARTED: Final = 8
 """Items of a part that are started."""
@@ -38,56 +38,33 @@ STARTED: Final = 8
 SECONDS: Final = 1.0
 """The most that all of it may take; parts that come too late have no sizes."""
 
+USUAL_LIMIT: Final = 256
+"""New tokens of a text at most, where it is not known before it is asked for."""
+
 Start: TypeAlias = Callable[[], Any]
 """Starts an item's generator."""
 
 
-class PartOf:
-    """The number of each item's part: those of a part differ in the last part of their node ids alone."""
-
-    def __init__(self, numbers: Mapping[str, int], left_out: Container[str]) -> None:
-        self._numbers, self._left_out = numbers, left_out
-
-    def get(self, item: str) -> int | None:
-        """Return the number of an item's part; None where it has none."""
-        return None if item in self._left_out else self._numbers.get(batch_key(item))
-
-    def __contains__(self, item: str) -> bool:
-        return self.get(item) is not None
-
-    def __getitem__(self, item: str) -> int:
-        if (found := self.get(item)) is None:
-            raise KeyError(item)
-        return found
-
-
 def workload_of(
     items: Iterable[pytest.Item],
-    batches: Iterable[Sequence[pytest.Item]],
     starting: Callable[[pytest.Item], Start | None],
     settings: ModelSettings,
     left_out: Container[str] = (),
 ) -> tuple[Workload, PartOf]:
-    """Return the sizes of what the items will ask, and the number of each item's part.
+    """Return the sizes of what the items will ask, and what tells the number of each item's part.
 
-    ``starting`` gives what starts an item, None where it cannot be started yet; ``batches`` are those in which the
-    items will run. Items that are ``left_out`` of these have no part.
+    ``starting`` gives what starts an item, None where it cannot be started yet. Items that are ``left_out`` of these
+    have no part.
     """
     members: dict[str, list[pytest.Item]] = {}
     for item in items:
         members.setdefault(batch_key(item.nodeid), []).append(item)
-    part_of = PartOf({key: number for number, key in enumerate(members)}, left_out)
+    numbers = {key: number for number, key in enumerate(members)}
     until = time.monotonic() + SECONDS
     parts = tuple(_part(some, starting, settings.max_new_tokens, until) for some in members.values())
-    infos = {(info := checkpoint_of(some[0])).name: info for some in members.values()}
-    load = Workload(
-        parts=parts,
-        pools=_pools(batches, part_of),
-        parameters={name: info.parameters for name, info in infos.items()},
-        models={name: "/".join(info.model_key) for name, info in infos.items()},
-        rows=settings.batch or MOST_ROWS,
-    )
-    return load, part_of
+    infos = [checkpoint_of(some[0]) for some in members.values()]
+    load = Workload(parts=parts, parameters={info.name: info.parameters for info in infos})
+    return load, lambda item: None if item in left_out else numbers.get(batch_key(item))
 
 
 def _part(
@@ -104,28 +81,18 @@ def _part(
     questions = (question(start) for start in starts if start is not None and time.monotonic() < until)
     asking = given.loaded.asking  # of the demonstration
     asked = [[asking.request(one) for one in question] for question in questions if question]
+    unknown = {"texts": 1.0, "limit": limit or USUAL_LIMIT} if Generate in asks else {}
     return Part(
         checkpoint=checkpoint_of(items[0]).name,
         benchmark=result_of(items[0], given),
         items=len(items),
         programs=RunProgram in asks,
-        **(size_of(asked, limit, apart=bool({FillMask, PseudoLoglikelihood} & set(asks))) if asked else {}),
+        **(
+            size_of(asked, limit, apart=bool({FillMask, PseudoLoglikelihood} & set(asks)))
+            if asked
+            else unknown
+        ),
     )
-
-
-def _pools(
-    batches: Iterable[Sequence[pytest.Item]], part_of: PartOf
-) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return the batches whose items ask for texts, each by the numbers of parts and of their items."""
-    asking = (
-        Counter(
-            part_of[item.nodeid]
-            for item, given in given_items(batch)
-            if item.nodeid in part_of and Generate in given.loaded.spec.asks
-        )
-        for batch in batches
-    )
-    return tuple(tuple(pool.items()) for pool in asking if pool)
 
 
 def size_of(
@@ -142,9 +109,7 @@ def size_of(
     own = [_distinct(some, shared, apart=apart) for some in texts]
     many = len(questions)
     return {
-        "requests": sum(map(len, questions)) / many,
         "tokens": sum(own) / many,
-        "read": sum(map(_read, questions)) / many,
         "shared": float(rough_tokens(prefix)),
         "texts": sum(one.different for one in generated) / many,
         "limit": max(
@@ -161,14 +126,6 @@ def _distinct(texts: Sequence[str], shared: int, *, apart: bool) -> int:
     before = ["", *texts]
     known = [shared if apart else max(shared, common(*pair)) for pair in zip(before, texts, strict=False)]
     return sum(rough_tokens(text[at:]) + 1 for text, at in zip(texts, known, strict=True))
-
-
-def _read(question: Sequence[Request]) -> int:
-    """Return the tokens of an item whose probabilities are read."""
-    different = {one for one in question if not isinstance(one, Generate)}
-    return sum(rough_tokens(read_text(one)) for one in different) + sum(
-        isinstance(one, FillMask) for one in different
-    )
 
 
 def spread(items: Sequence[Any], most: int = STARTED) -> list[Any]:
@@ -191,15 +148,6 @@ def question(start: Start) -> list[Request]:
         if generator is not None:
             with suppress(*CAUGHT):
                 generator.close()
-
-
-def read_text(request: Request) -> str:
-    """Return the part of a request's text whose every token's probability is read."""
-    match request:
-        case Loglikelihood(_, text) | RollingLoglikelihood(text) | PseudoLoglikelihood(text):
-            return text
-        case FillMask() | Generate() | RunProgram():
-            return ""
 
 
 def request_text(request: Request) -> str:

@@ -27,14 +27,13 @@ class Length(NamedTuple):
 
 
 class ItemSoFar(NamedTuple):
-    """An item while its batch runs: whether it has ended, what it has asked and what of it is answered, how much of its
-    present question that is, and the lengths of its texts."""
+    """An item while its batch runs: whether it has ended, what it has asked and what of it is answered, and the lengths
+    of its texts."""
 
     item: str
     ended: bool
     asked: Asked
     answered: Asked
-    share: float
     lengths: Sequence[Length]
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_touchstone.core.setting_sources import DEFAULT
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.reports.formatting import NOTHING, console_of, duration, labelled, open_table, written
-from pytest_touchstone.reports.time_left import Estimate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,9 +43,9 @@ class DryRunRow:
 
 @dataclass(frozen=True, slots=True)
 class DryRunTime:
-    """The time of the run, from so many items that were ``asked``, and the most memory that they took."""
+    """The ``seconds`` of the run, from so many items that were ``asked``, and the most memory that they took."""
 
-    estimate: Estimate
+    seconds: float | None
     asked: int
     peak_bytes: int | None
 
@@ -107,9 +106,9 @@ def _notes(plan: DryRun) -> Iterator[tuple[str, str]]:
     if not plan.rows:
         yield "asked", "nothing: no item is left"
     if (time := plan.time) is not None:
-        span = f"{duration(time.estimate.low)} to {duration(time.estimate.high)}"
-        said = f"about {duration(time.estimate.seconds)} ({span}), from {time.asked} items that were asked just now"
-        yield "time", f"{said}, if nothing is taken from earlier runs"
+        if time.seconds is not None:
+            said = f"about {duration(time.seconds)}, from {time.asked} items that were asked just now"
+            yield "time", f"{said}, if nothing is taken from earlier runs"
         if time.peak_bytes is not None:
             yield "memory", f"{time.peak_bytes / 2**30:.1f} GiB for those items; larger batches take more"
     costs = [row.cost for row in plan.rows if row.cost is not None]

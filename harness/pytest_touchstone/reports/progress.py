@@ -1,7 +1,9 @@
-"""The place of the progress line, while pytest writes its own output; ``progress_line`` has its text.
+"""The progress line: how far a run is, and the time that it still takes.
+
+    touchstone: 76/1184 items, gsm8k: 12 of 32 texts, 1,840 tokens/s, about 3:40 left
 
 On a terminal it is one line right below the line that pytest is writing; a thread of the controlling process keeps it
-there:
+there. (``rich.progress`` redraws whole lines alone, and pytest's line of dots grows.)
 
     draw     ESC D (down, scrolling if need be), up          room below, the column stays
              ESC 7, down, CR, clear line, text, ESC 8        the text; the cursor is back where pytest left it
@@ -14,6 +16,13 @@ goes on below at its place, after the name of its file: ``continued()``.
 The thread writes to a duplicate of the terminal's file descriptor, because pytest's capture redirects the
 original while a test runs. It never raises: when writing fails it falls silent.
 
+Finished items are counted by reading what the journal's files have gained; what goes on, and the time left, come from
+the files in which all processes tell of their work (``results.live``). That is the same with and without xdist.
+
+The time left is the work left by the time that such work has taken so far. There are four kinds: loading checkpoints,
+computing tokens of scores and prompts, generating tokens, and running programs. Nothing is said until some work has
+been timed.
+
 The letter of pytest's dots line and the word of its ``-v`` carry the score of an item.
 
     letter   meaning                          word
@@ -23,10 +32,6 @@ The letter of pytest's dots line and the word of its ``-v`` carry the score of a
     ~        any other number, or no score    -12.41, SCORED
 
 The category stays "passed": any other would turn pytest's bar yellow.
-
-Finished items are counted by reading what the journal's files have gained. That is the same with and without xdist,
-since every process appends to one. Only whole lines count. Of each line only the item's node id and status are
-read, which precede everything that a benchmark or a model wrote.
 """
 
 from __future__ import annotations
@@ -37,19 +42,38 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Final, TextIO
 
-from pytest_touchstone.reports.progress_line import Live, Moment, line
+from pytest_touchstone.core.text import count
+from pytest_touchstone.reports.formatting import duration
+from pytest_touchstone.results.live import (
+    Part,
+    PartProgress,
+    ProcessProgress,
+    Workload,
+    read_progress,
+    read_workload,
+)
 
 DRAW: Final = "\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8"
 ERASE: Final = "\x1b7\x1b[B\r\x1b[2K\x1b8"
 
 LIVE_INTERVAL: Final = 0.5
 PLAIN_INTERVAL: Final = 20.0
+WINDOW: Final = 6.0
+"""Seconds over which the speed is taken."""
+
+STALE: Final = 60.0
+"""Seconds after which a process that says nothing is taken to be gone."""
+
+NAME: Final = 24
+"""Characters of a name that are shown."""
+
 NARROWEST: Final = 40
 USUAL: Final = 80
 """Columns of a plain line where the terminal has fewer than it needs; as in pytest."""
@@ -79,7 +103,9 @@ class Progress:
         current: Callable[[], str] = lambda: "",
         processes: int = 1,
     ) -> None:
-        self._live = Live(directory, processes)
+        self._directory, self._processes = directory, processes
+        self._load: Workload | None = None
+        self._seen: deque[tuple[float, int]] = deque()
         self._tally = Tally(directory)
         self._total = total
         self._stream = stream
@@ -177,21 +203,33 @@ class Progress:
             self.tick()
 
     def _line(self, now: float) -> str:
-        try:
-            moment = self._live.moment(time.time())
-        except Exception:  # files that somebody else has written there; a line must not end a run
-            moment = Moment()
-        moment = replace(
-            moment,
-            done=min(self._tally.done, self._total),
-            total=self._total,
-            faults=self._tally.faults,
-            elapsed=now - self._began,
-        )
+        done, total = min(self._tally.done, self._total), self._total
+        now_doing, speed, left = list[str](), None, None
+        if done < total:
+            try:
+                now_doing, speed, left = self._live(time.time())
+            except Exception:  # files that somebody else has written there; a line must not end a run
+                pass
+        goes_on = f"{duration(now - self._began)} since the start" if left is None else remaining(left)
         width = self._width()
-        if self.live:
-            return line(moment, width - 1)
-        return line(moment, width if width >= NARROWEST else USUAL)
+        if not self.live and width < NARROWEST:
+            width = USUAL + 1
+        room = width - 1 if self.live else width
+        return line(done, total, now_doing, speed, goes_on, self._tally.faults, room)
+
+    def _live(self, now: float) -> tuple[list[str], float | None, float | None]:
+        """Return what is happening, the tokens per second, and the seconds that are left."""
+        states = read_progress(self._directory)
+        if self._load is None or len(states) < self._processes:
+            self._load = read_workload(self._directory)
+        if not states or self._load is None:
+            return [], None, None
+        self._seen.append((now, sum(state.tokens for state in states)))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - WINDOW:
+            self._seen.popleft()
+        seconds, tokens = (last - first for first, last in zip(self._seen[0], self._seen[-1], strict=True))
+        speed = tokens / seconds if seconds > 1.0 and tokens > 0 else None
+        return doing(self._load, states, now), speed, time_left(self._load, states, self._processes)
 
     def _draw(self) -> None:
         if not self._armed or self._ending.is_set():
@@ -241,6 +279,188 @@ def continuation(line: str) -> str:
     return about.ljust(len(line))
 
 
+# The text
+
+
+def line(
+    done: int, total: int, now_doing: Sequence[str], speed: float | None, goes_on: str, faults: int, room: int
+) -> str:
+    """Return the line in so many characters, if that can be; what matters least is left out first."""
+    for items, most, with_speed in (
+        (" items", 99, True),
+        ("", 99, True),
+        ("", 2, True),
+        ("", 1, True),
+        ("", 1, False),
+        ("", 0, False),
+    ):
+        parts = [f"{done}/{total}{items}"]
+        if done >= total:
+            parts = [f"{done}/{total} items", "all answered"]
+        else:
+            shown = list(now_doing[:most])
+            more = [count(len(now_doing) - most, "more benchmark")] if shown and len(now_doing) > most else []
+            parts += ["; ".join([*shown, *more])] if shown else []
+            parts += [f"{speed:,.{0 if speed >= 10 else 1}f} tokens/s"] if speed and with_speed else []
+            parts.append(goes_on)
+        parts += [count(faults, "error")] if faults else []
+        text = f"touchstone: {', '.join(parts)}"
+        if len(text) <= room:
+            break
+    # What a terminal may not show as one character is replaced.
+    return "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text)
+
+
+def remaining(seconds: float) -> str:
+    """Return the time left in words; a longer one is rounded, as nobody knows it so well."""
+    step = 1 if seconds < 30 else 5 if seconds < 300 else 60
+    return f"about {duration(max(1.0, step * round(seconds / step)))} left"
+
+
+def doing(load: Workload, states: Sequence[ProcessProgress], now: float) -> list[str]:
+    """Return what all processes do, each benchmark once; where something holds them up, that alone."""
+    states_now = [state for state in states if now - state.at <= STALE]
+    if troubles := [state.trouble for state in states_now if state.trouble]:
+        return list(dict.fromkeys(troubles))
+    texts = []
+    for state in states_now:
+        if state.doing == "loading":
+            texts.append(f"loading {short(state.checkpoint)}")
+        for checkpoint, benchmark in dict.fromkeys(
+            (load.parts[number].checkpoint, load.parts[number].benchmark) for number in state.open
+        ):
+            texts.append(_benchmark(load, states, checkpoint, benchmark, state.doing))
+    return list(dict.fromkeys(texts))
+
+
+def _benchmark(
+    load: Workload, states: Sequence[ProcessProgress], checkpoint: str, benchmark: str, what: str
+) -> str:
+    """Return how far a benchmark is with what a process does there."""
+    parts = {
+        number: part
+        for number, part in enumerate(load.parts)
+        if (part.checkpoint, part.benchmark) == (checkpoint, benchmark)
+    }
+    progress = reduce(PartProgress.plus, (whole(states, number) for number in parts))
+    items = sum(part.items for part in parts.values())
+    done, of, noun = progress.computed + progress.skipped, items, "items"
+    if what in ("programs", "grading"):
+        done, noun = progress.ended, "graded" if what == "grading" else "items, programs run"
+    elif any(part.texts for part in parts.values()):
+        done, of = progress.texts, round(sum(part.items * part.texts for part in parts.values()))
+        noun = "texts"
+    name = f"{short(checkpoint)} {short(benchmark)}" if len(load.parameters) > 1 else short(benchmark)
+    return f"{name}: {int(done + 1e-6):,} of {max(of, int(done + 1e-6)):,} {noun}"
+
+
+def short(name: str) -> str:
+    """Return a name as it is shown: of a long one the end, where its step is."""
+    return name if len(name) <= NAME else f"..{name[-NAME + 2 :]}"
+
+
+# The time left
+
+PARAMETERS: Final = 100_000_000
+"""Of a checkpoint that does not say."""
+
+UNKNOWN_TOKENS: Final = 100.0
+"""Of an item whose size is unknown."""
+
+GENERATED: Final = 2.0
+"""A generated token takes about as long as so many tokens of a prompt, where no text has been timed."""
+
+
+def time_left(load: Workload, states: Sequence[ProcessProgress], processes: int = 1) -> float | None:
+    """Return the seconds until everything is answered by so many processes; None before any work has been timed."""
+    done: dict[tuple[str, str], float] = {}
+    left: dict[tuple[str, str], float] = {}
+    waiting = set[str]()
+    for number, part in enumerate(load.parts):
+        progress = whole(states, number)
+        for kind, (did, does) in _work(part, progress).items():
+            key = (part.checkpoint, kind)
+            done[key], left[key] = done.get(key, 0.0) + did, left.get(key, 0.0) + max(0.0, does)
+        if progress.ended < part.items:
+            waiting.add(part.checkpoint)
+    spent: dict[tuple[str, str], float] = {}
+    for state in states:
+        for checkpoint, seconds in state.seconds.items():
+            for kind, value in seconds.items():
+                spent[checkpoint, kind] = spent.get((checkpoint, kind), 0.0) + value
+    timed = {key for key, seconds in spent.items() if seconds > 0 and done.get(key, 0.0) > 0}
+    if not timed:
+        return None
+    scale = {name: (load.parameters.get(name) or PARAMETERS) / PARAMETERS for name in load.parameters}
+    seconds = 0.0
+    for (name, kind), work in left.items():
+        if (name, kind) in timed:
+            seconds += work * spent[name, kind] / done[name, kind]
+        else:
+            seconds += work * _usual(kind, spent, {key: done[key] for key in timed}, scale, name)
+    loads = [state.loads for state in states] + [{}] * (processes - len(states))
+    last = [list(own.values())[-1] for own in loads if own]
+    fresh = sum(len(waiting - own.keys()) for own in loads)
+    seconds += fresh * sum(last) / max(1, len(last))
+    return seconds / max(1, processes)
+
+
+def _work(part: Part, progress: PartProgress) -> Mapping[str, tuple[float, float]]:
+    """Return how much of each kind of work is done of a part, and how much is left."""
+    items, size = part.items - progress.skipped, UNKNOWN_TOKENS if part.tokens is None else part.tokens + 1.0
+    computed = min(items, progress.computed)
+    work = {
+        "computing": (
+            computed * size + (part.shared if computed else 0.0),
+            (items - computed) * size + (0.0 if computed else part.shared),
+        )
+    }
+    if part.texts:
+        ends = (progress.stopped + 1.0) / (progress.tokens + part.limit)
+        begun = progress.grown / max(1, progress.growing)
+        fresh = max(0.0, items * part.texts - progress.texts - progress.growing)
+        tokens = fresh * length(ends, part.limit) + progress.growing * length(ends, part.limit - begun)
+        work["generating"] = float(progress.tokens), tokens
+    if part.programs:
+        programs = max(0.0, items * max(1.0, part.texts) - progress.programs)
+        work["programs"] = float(progress.programs), programs
+    return work
+
+
+def length(ends: float, limit: float) -> float:
+    """Return the mean length of texts of which each ends with this probability at each token, or at the limit."""
+    return (1.0 - math.exp(-ends * max(0.0, limit))) / ends
+
+
+def _usual(
+    kind: str,
+    spent: Mapping[tuple[str, str], float],
+    done: Mapping[tuple[str, str], float],
+    scale: Mapping[str, float],
+    name: str,
+) -> float:
+    """Return the seconds of a unit of work that a checkpoint has not done, by what others have, or by other work."""
+    if kind == "programs":
+        programs = [key for key in done if key[1] == kind]
+        return sum(spent[key] for key in programs) / max(1.0, sum(done[key] for key in programs))
+    for same in (True, False):
+        alike = [key for key in done if key[1] != "programs" and (key[1] == kind) is same]
+        if alike:
+            work = sum(done[key] * scale.get(key[0], 1.0) for key in alike)
+            cost = sum(spent[key] for key in alike) / work * scale.get(name, 1.0)
+            return cost if same else cost * GENERATED if kind == "generating" else cost / GENERATED
+    return 0.0
+
+
+def whole(states: Sequence[ProcessProgress], number: int) -> PartProgress:
+    """Return what all processes have done of a part."""
+    found = (state.parts[number] for state in states if number in state.parts)
+    return reduce(PartProgress.plus, found, PartProgress())
+
+
+# The letter and the word of an item
+
+
 UNGRADED: Final = "~"
 
 LETTERS: Final = "+ right   - wrong   4 a score from 0.4 to 0.5   ~ any other score"
@@ -257,12 +477,19 @@ def item_status(primary: float | None) -> tuple[str, str]:
     return letter, f"{primary:.2f}" if abs(primary) < 1e6 else f"{primary:.2e}"
 
 
+# The items that have ended
+
+
 FAULTS: Final = (b"error", b"timeout", b"lost")
 _HEAD: Final = re.compile(rb'"item":\s*"((?:[^"\\]|\\.)*)".*?"status":\s*"(\w+)"')
 
 
 class Tally:
-    """The number of items that have a record, and of those that ended in a fault."""
+    """The number of items that have a record, and of those that ended in a fault.
+
+    Only whole lines count. Of each line only the item's node id and status are read, which precede everything that a
+    benchmark or a model wrote.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
