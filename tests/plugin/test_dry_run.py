@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow, render
-from pytest_touchstone.reports.time_left import Estimate
 from tests.support.model_server import Style, serving
 
 Project = Any
@@ -60,16 +59,14 @@ def test_costs_and_what_cannot_be_asked_are_told_within_the_width(width: int) ->
         SettingRow("--eval-tasks", ("gsm8k", "mine"), "option"),
         SettingRow("--eval-samples", 1, "default"),
     ]
-    told = DryRun(
-        rows, DryRunTime(Estimate(90.0, 2.0), 8, 2**31), ["hellaswag: no"], settings, ["m: no echo: old"]
-    )
+    told = DryRun(rows, DryRunTime(90.0, 8, 2**31), ["hellaswag: no"], settings, ["m: no echo: old"])
     lines = render(told, width=width, color=False).splitlines()
     assert max(map(len, lines)) <= width
     text = " ".join(" ".join(lines).split())
     for part in (
         "gsm8k 1,319 5 1,319 1,200,000 337,664",
         "mine 5 0 - - -",
-        "about 1:30 (0:45 to 3:00), from 8 items",
+        "about 1:30, from 8 items",
         "memory 2.0 GiB",
         "cost at most 0.5 by --eval-price",
         "cannot m: no echo: old",

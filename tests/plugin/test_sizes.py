@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood, RollingLoglikelihood
-from pytest_touchstone.plugin import watch as watching
+from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood
+from pytest_touchstone.plugin import progress as progress_module
 from pytest_touchstone.plugin.sizes import STARTED, size_of, spread
 from pytest_touchstone.results.live import Workload, rough_tokens
 from tests.support.places import ROOT
@@ -23,19 +23,9 @@ def test_few_shot_examples_and_a_question_s_beginning_count_once():
     ]
     sizes = size_of(questions)
     assert sizes["shared"] == pytest.approx(rough_tokens(SHOTS), abs=1)
-    assert sizes["requests"] == 2
     assert sizes["tokens"] == pytest.approx(2 + 1 + 1 + 2, abs=1)
     alone = size_of(questions[:1])
     assert (alone["shared"], alone["tokens"]) == (0, pytest.approx(rough_tokens(SHOTS) + 6, abs=1))
-
-
-def test_tokens_whose_probabilities_are_read_are_those_of_different_answers():
-    questions = [[Loglikelihood("one two", " three four"), Loglikelihood("one two", " five")]]
-    assert size_of(questions)["read"] == 3
-    assert size_of([[questions[0][0]] * 2])["read"] == 2
-    assert size_of([[RollingLoglikelihood("one two three")]])["read"] == 3
-    assert size_of([[FillMask("one [MASK] three")]], apart=True)["read"] == 1
-    assert size_of([[Generate("one two", max_new_tokens=9)]])["read"] == 0
 
 
 def test_masked_texts_are_computed_whole():
@@ -92,13 +82,13 @@ def test_a_run_knows_the_sizes_of_shipped_benchmarks_and_starts_functions_of_oth
     pytester, monkeypatch
 ):
     loads: list[Workload] = []
-    monkeypatch.setattr(watching, "write_workload", lambda _, load: loads.append(load))
+    monkeypatch.setattr(progress_module, "write_workload", lambda _, load: loads.append(load))
     (pytester.path / "test_own.py").write_text(OWN)
     shipped = str(ROOT / "evals" / "test_winogrande.py")
     pytester.runpytest(shipped, "test_own.py", "--checkpoint", "fake:causal", "--eval-limit", "4", *ALONE)
     (load,) = loads
     sizes = {part.benchmark: part for part in load.parts}
     known = sizes["winogrande"]
-    assert (known.items, known.requests, known.tokens is None) == (4, 2.0, False)
+    assert (known.items, known.tokens is None) == (4, False)
     assert (sizes["own"].items, sizes["own"].tokens) == (2, None)
     assert (pytester.path / "started").read_text() == "xx"

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.results.live import (
-    Cost,
     Part,
     PartProgress,
     ProcessProgress,
@@ -26,12 +25,10 @@ def test_what_is_written_is_read_again(tmp_path):
         Part(checkpoint="c", benchmark="b", items=3, tokens=2.5, texts=1.0, limit=9),
         Part(checkpoint="d", benchmark="b", items=1),
     )
-    load = Workload(
-        parts=parts, pools=(((0, 3),),), parameters={"c": 7, "d": None}, models={"c": "m"}, rows=5
-    )
-    state = ProcessProgress(who="gw1", at=2.0, since=1.0, growing=[[0, 4]])
-    state.parts[0] = PartProgress(ended=1, open=2, partial=0.5)
-    state.costs["c"] = Cost(tokens=4, seconds=0.5, steps={3: [1.0, 4.0, 0.25]}, load=2.0)
+    load = Workload(parts=parts, parameters={"c": 7, "d": None})
+    state = ProcessProgress(who="gw1", at=2.0, open=[0], loads={"c": 2.0})
+    state.parts[0] = PartProgress(ended=1, computed=1.5)
+    state.seconds["c"] = {"computing": 0.5}
     write_workload(tmp_path, load)
     write_progress(tmp_path, state)
     assert read_workload(tmp_path) == load
@@ -43,7 +40,7 @@ def test_what_is_written_is_read_again(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"schema": 9}', '{"schema": 1}', '{"schema": 1, "parts": {"x": {}}, "costs": []}'],
+    ["", "{", "[]", '{"schema": 9}', '{"schema": 1}', '{"schema": 1, "parts": {"x": {}}}'],
 )
 def test_a_broken_file_is_taken_for_none(tmp_path, text):
     (tmp_path / "workload.json").write_text(text)
@@ -53,7 +50,7 @@ def test_a_broken_file_is_taken_for_none(tmp_path, text):
 
 
 def test_a_folder_that_is_gone_is_no_error(tmp_path):
-    write_progress(tmp_path / "gone", ProcessProgress(who="main", at=0.0, since=0.0))
+    write_progress(tmp_path / "gone", ProcessProgress(who="main", at=0.0))
     assert read_progress(tmp_path / "gone") == []
     remove_live(tmp_path / "gone")
 

@@ -41,10 +41,10 @@ from pytest_touchstone.plugin.item_batches import (
     runs_alone,
     stands_alone,
 )
+from pytest_touchstone.plugin.progress import PartOf, ProgressWriter
 from pytest_touchstone.plugin.sizes import workload_of
 from pytest_touchstone.plugin.time_limit import TimeLimit
 from pytest_touchstone.plugin.unreported import Ended, Unreported
-from pytest_touchstone.plugin.progress import PartOf, ProgressWriter
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.results.in_flight import InFlight, Item, Kills
 from pytest_touchstone.results.journal import Journal

@@ -126,10 +126,9 @@ class ProgressWriter:
         pause = INTERVAL
         while not self._ending.wait(pause):
             began = time.thread_time()
-            with contextlib.suppress(Exception):  # whoever is watched must not suffer
-                with self._lock:
-                    self.look()
-                    write_progress(self._directory, self._state)
+            with contextlib.suppress(Exception), self._lock:  # whoever is watched must not suffer
+                self.look()
+                write_progress(self._directory, self._state)
             pause = max(INTERVAL, (time.thread_time() - began) / SHARE)
 
     def look(self, doing: str | None = None, checkpoint: str | None = None) -> None:
@@ -207,10 +206,8 @@ def progress_of(item: ItemSoFar, growing: Sequence[int], share: float) -> PartPr
     has computed a ``share``."""
     asked = item.asked.requests + item.asked.texts
     answered = item.answered.requests + item.answered.texts
-    if item.ended or asked == answered or growing:
-        computed = 1.0
-    else:
-        computed = (answered + (asked - answered) * share) / asked
+    whole = item.ended or asked == answered or bool(growing)
+    computed = 1.0 if whole else (answered + (asked - answered) * share) / asked
     return PartProgress(
         ended=int(item.ended),
         computed=computed,

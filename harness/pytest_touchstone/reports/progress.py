@@ -44,7 +44,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
 from typing import Final, TextIO
@@ -206,16 +206,15 @@ class Progress:
         done, total = min(self._tally.done, self._total), self._total
         now_doing, speed, left = list[str](), None, None
         if done < total:
-            try:
+            with suppress(Exception):  # files that somebody else has written there; a line must not end a run
                 now_doing, speed, left = self._live(time.time())
-            except Exception:  # files that somebody else has written there; a line must not end a run
-                pass
         goes_on = f"{duration(now - self._began)} since the start" if left is None else remaining(left)
         width = self._width()
         if not self.live and width < NARROWEST:
             width = USUAL + 1
         room = width - 1 if self.live else width
-        return line(done, total, now_doing, speed, goes_on, self._tally.faults, room)
+        texts = [*([f"{speed:,.{0 if speed >= 10 else 1}f} tokens/s"] if speed else []), goes_on]
+        return line((done, total), now_doing, texts, self._tally.faults, room)
 
     def _live(self, now: float) -> tuple[list[str], float | None, float | None]:
         """Return what is happening, the tokens per second, and the seconds that are left."""
@@ -282,29 +281,25 @@ def continuation(line: str) -> str:
 # The text
 
 
-def line(
-    done: int, total: int, now_doing: Sequence[str], speed: float | None, goes_on: str, faults: int, room: int
-) -> str:
-    """Return the line in so many characters, if that can be; what matters least is left out first."""
-    for items, most, with_speed in (
-        (" items", 99, True),
-        ("", 99, True),
-        ("", 2, True),
-        ("", 1, True),
-        ("", 1, False),
-        ("", 0, False),
+def line(items: tuple[int, int], what: Sequence[str], then: Sequence[str], faults: int, room: int) -> str:
+    """Return the line in so many characters, if that can be: of ``what`` is happening, and of the speed ``then``, parts
+    are left out first."""
+    done, total = items
+    errors = [count(faults, "error")] if faults else []
+    for noun, most, first in (
+        (" items", 99, 0),
+        ("", 99, 0),
+        ("", 2, 0),
+        ("", 1, 0),
+        ("", 1, -1),
+        ("", 0, -1),
     ):
-        parts = [f"{done}/{total}{items}"]
+        more = [count(len(what) - most, "more benchmark")] if len(what) > most else []
+        shown = ["; ".join([*what[:most], *more])] if what and most else []
+        parts = [f"{done}/{total}{noun}", *shown, *then[first:]]
         if done >= total:
             parts = [f"{done}/{total} items", "all answered"]
-        else:
-            shown = list(now_doing[:most])
-            more = [count(len(now_doing) - most, "more benchmark")] if shown and len(now_doing) > most else []
-            parts += ["; ".join([*shown, *more])] if shown else []
-            parts += [f"{speed:,.{0 if speed >= 10 else 1}f} tokens/s"] if speed and with_speed else []
-            parts.append(goes_on)
-        parts += [count(faults, "error")] if faults else []
-        text = f"touchstone: {', '.join(parts)}"
+        text = f"touchstone: {', '.join([*parts, *errors])}"
         if len(text) <= room:
             break
     # What a terminal may not show as one character is replaced.
