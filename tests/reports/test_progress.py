@@ -500,7 +500,8 @@ def test_texts_are_as_long_as_those_that_have_ended_and_no_longer_than_their_lim
     def left(**progress) -> float:
         told = {"computed": 20, **progress}
         part = Part(checkpoint="c", benchmark="gsm8k", items=20, tokens=9.0, texts=1.0, limit=100)
-        return time_left(load(part), [state({0: PartProgress(**told)}, seconds={"c": {"generating": 1.0}})])
+        done = state({0: PartProgress(**told)}, seconds={"c": {"generating": 1.0}})
+        return time_left(load(part), [done]) or 0.0
 
     assert left(texts=10, stopped=10, tokens=100) == pytest.approx(1.5, rel=0.3)
     assert left(texts=10, stopped=0, tokens=1000) == pytest.approx(1.0, rel=0.1)
@@ -519,14 +520,14 @@ def test_the_line_says_what_the_run_s_files_tell(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     part = Part(checkpoint="c", benchmark="gsm8k", items=32, tokens=100.0, texts=1.0, limit=256)
     write_workload(tmp_path, Workload(parts=(part,), parameters={"c": 1000}))
-    progress = PartProgress(ended=12, computed=32, texts=12, stopped=12, tokens=900)
-    write_progress(tmp_path, state({0: progress}, at=time.time(), seconds={"c": {"generating": 9.0}}))
+    done = PartProgress(ended=12, computed=32, texts=12, stopped=12, tokens=900)
+    write_progress(tmp_path, state({0: done}, at=time.time(), seconds={"c": {"generating": 9.0}}))
     terminal = Terminal(80, 5)
     progress = on_terminal(tmp_path, terminal, total=32)
     with progress.paused():
         pass
     assert terminal.shown[-1].startswith("touchstone: 0/32 items, gsm8k: 12 of 32 texts, ")
-    assert terminal.shown[-1].endswith(", about 0:15 left")
+    assert terminal.shown[-1].endswith(", about 0:17 left")
     progress.stop()
 
 

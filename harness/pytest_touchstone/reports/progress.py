@@ -42,12 +42,12 @@ import re
 import shutil
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, TextIO, TypeAlias
 
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports.formatting import duration
@@ -356,6 +356,9 @@ def short(name: str) -> str:
 
 # The time left
 
+Work: TypeAlias = tuple[str, str]
+"""Work of a checkpoint, and of a kind."""
+
 PARAMETERS: Final = 100_000_000
 """Of a checkpoint that does not say."""
 
@@ -368,36 +371,32 @@ GENERATED: Final = 2.0
 
 def time_left(load: Workload, states: Sequence[ProcessProgress], processes: int = 1) -> float | None:
     """Return the seconds until everything is answered by so many processes; None before any work has been timed."""
-    done: dict[tuple[str, str], float] = {}
-    left: dict[tuple[str, str], float] = {}
+    done, left, spent = (defaultdict[Work, float](float) for _ in range(3))
     waiting = set[str]()
     for number, part in enumerate(load.parts):
         progress = whole(states, number)
         for kind, (did, does) in _work(part, progress).items():
-            key = (part.checkpoint, kind)
-            done[key], left[key] = done.get(key, 0.0) + did, left.get(key, 0.0) + max(0.0, does)
+            done[part.checkpoint, kind] += did
+            left[part.checkpoint, kind] += max(0.0, does)
         if progress.ended < part.items:
             waiting.add(part.checkpoint)
-    spent: dict[tuple[str, str], float] = {}
     for state in states:
-        for checkpoint, seconds in state.seconds.items():
-            for kind, value in seconds.items():
-                spent[checkpoint, kind] = spent.get((checkpoint, kind), 0.0) + value
-    timed = {key for key, seconds in spent.items() if seconds > 0 and done.get(key, 0.0) > 0}
+        for name, by_kind in state.seconds.items():
+            for kind, seconds in by_kind.items():
+                spent[name, kind] += seconds
+    timed = {work: done[work] for work, seconds in spent.items() if seconds > 0 and done[work] > 0}
     if not timed:
         return None
     scale = {name: (load.parameters.get(name) or PARAMETERS) / PARAMETERS for name in load.parameters}
-    seconds = 0.0
-    for (name, kind), work in left.items():
-        if (name, kind) in timed:
-            seconds += work * spent[name, kind] / done[name, kind]
-        else:
-            seconds += work * _usual(kind, spent, {key: done[key] for key in timed}, scale, name)
+    whole_time = sum(
+        much * (spent[work] / done[work] if work in timed else _usual(work, spent, timed, scale))
+        for work, much in left.items()
+    )
     loads = [state.loads for state in states] + [{}] * (processes - len(states))
     last = [list(own.values())[-1] for own in loads if own]
-    fresh = sum(len(waiting - own.keys()) for own in loads)
-    seconds += fresh * sum(last) / max(1, len(last))
-    return seconds / max(1, processes)
+    to_load = sum(len(waiting - own.keys()) for own in loads)
+    whole_time += to_load * sum(last) / max(1, len(last))
+    return whole_time / max(1, processes)
 
 
 def _work(part: Part, progress: PartProgress) -> Mapping[str, tuple[float, float]]:
@@ -428,22 +427,18 @@ def length(ends: float, limit: float) -> float:
 
 
 def _usual(
-    kind: str,
-    spent: Mapping[tuple[str, str], float],
-    done: Mapping[tuple[str, str], float],
-    scale: Mapping[str, float],
-    name: str,
+    work: Work, spent: Mapping[Work, float], done: Mapping[Work, float], scale: Mapping[str, float]
 ) -> float:
     """Return the seconds of a unit of work that a checkpoint has not done, by what others have, or by other work."""
+    checkpoint, kind = work
     if kind == "programs":
-        programs = [key for key in done if key[1] == kind]
-        return sum(spent[key] for key in programs) / max(1.0, sum(done[key] for key in programs))
-    for same in (True, False):
-        alike = [key for key in done if key[1] != "programs" and (key[1] == kind) is same]
+        programs = [other for other in done if other[1] == kind]
+        return sum(spent[other] for other in programs) / max(1.0, sum(done[other] for other in programs))
+    for factor in (1.0, GENERATED if kind == "generating" else 1.0 / GENERATED):
+        alike = [other for other in done if other[1] != "programs" and (other[1] == kind) is (factor == 1.0)]
         if alike:
-            work = sum(done[key] * scale.get(key[0], 1.0) for key in alike)
-            cost = sum(spent[key] for key in alike) / work * scale.get(name, 1.0)
-            return cost if same else cost * GENERATED if kind == "generating" else cost / GENERATED
+            much = sum(done[other] * scale.get(other[0], 1.0) for other in alike)
+            return factor * sum(spent[other] for other in alike) / much * scale.get(checkpoint, 1.0)
     return 0.0
 
 

@@ -80,7 +80,7 @@ class PartProgress(NamedTuple):
 
     def plus(self, other: PartProgress) -> PartProgress:
         """Return the sum of both."""
-        return PartProgress(*map(sum, zip(self, other, strict=True)))
+        return PartProgress._make(map(sum, zip(self, other, strict=True)))
 
 
 Seconds: TypeAlias = dict[str, float]
