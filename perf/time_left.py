@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         os.execvpe(
             sys.executable,
             [sys.executable, "-m", "pytest", *arguments],
-            {**os.environ, "COLUMNS": "120", "TERM": "xterm"},
+            {**os.environ, "TERM": "xterm"},
         )
     while True:
         try:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.reports.progress import Progress, Tally, doing, item_status, line, remaining, time_left
+from pytest_touchstone.reports.progress import Progress, Tally, item_status
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.live import (
     Part,
@@ -389,139 +389,16 @@ def test_what_a_model_wrote_is_never_taken_for_a_status(item, text):
     assert (tally.done, tally.faults) == (1, 0)
 
 
-# What goes on, and the time left
-
-
-def state(parts=None, **more) -> ProcessProgress:
-    parts = parts or {}
-    made = {"who": "main", "at": 100.0, "doing": "answering", "open": list(parts), "parts": parts, **more}
-    return ProcessProgress(**made)
-
-
-def load(*parts: Part) -> Workload:
-    return Workload(parts=parts, parameters=dict.fromkeys(part.checkpoint for part in parts))
-
-
-ARC = Part(checkpoint="c", benchmark="arc", items=40, tokens=9.0)
-CODE = Part(checkpoint="c", benchmark="humaneval", items=20, tokens=9.0, texts=1.0, limit=100, programs=True)
-
-
-def test_what_is_happening_is_told_by_benchmark_in_as_many_characters_as_there_are():
-    some = ["gsm8k: 12 of 32 texts"]
-    then = ["1,840 tokens/s", "about 3:40 left"]
-    assert (
-        line((76, 1184), some, then, 0, 99)
-        == "touchstone: 76/1184 items, gsm8k: 12 of 32 texts, 1,840 tokens/s, about 3:40 left"
-    )
-    assert (
-        line((76, 1184), some, then, 2, 72)
-        == "touchstone: 76/1184, gsm8k: 12 of 32 texts, about 3:40 left, 2 errors"
-    )
-    several = [*some, "math: 0 of 8 texts", "drop: 5 of 8 texts", "mbpp: 1 of 8 texts"]
-    assert (
-        line((76, 1184), several, then, 0, 99)
-        == "touchstone: 76/1184, gsm8k: 12 of 32 texts; 3 more benchmarks, 1,840 tokens/s, about 3:40 left"
-    )
-    assert line((76, 1184), several, then, 0, 40) == "touchstone: 76/1184, about 3:40 left"
-
-
-@given(
-    st.lists(st.text(max_size=60), max_size=9), st.integers(0, 99999), st.floats(0.0, 1e6), st.integers(0, 99)
-)
-def test_at_80_columns_the_line_fits_with_the_time_left(what, done, left, faults):
-    text = line((done, 100_000), what, ["1,840 tokens/s", remaining(left)], faults, 79)
-    assert len(text) <= 79
-    assert remaining(left) in text
-    assert text.isascii()
-    assert text.isprintable()
-
-
-@pytest.mark.parametrize(
-    ("what", "told"),
-    [
-        ("answering", "humaneval: 8 of 20 texts"),
-        ("programs", "humaneval: 2 of 20 items, programs run"),
-        ("grading", "humaneval: 2 of 20 graded"),
-    ],
-)
-def test_programs_and_grading_are_told_apart_from_texts(what, told):
-    assert doing(load(CODE), [state({0: PartProgress(ended=2, texts=8)}, doing=what)], 100.0) == [told]
-
-
-def test_items_are_counted_over_the_whole_benchmark_and_all_processes():
-    states = [
-        state({0: PartProgress(ended=8, computed=8.4)}),
-        state({0: PartProgress(computed=4)}, who="gw1"),
-    ]
-    assert doing(load(ARC), states, 100.0) == ["arc: 12 of 40 items"]
-    assert not doing(load(ARC), states, 1000.0)  # processes that have fallen silent
-
-
-def test_loading_is_told_with_the_checkpoint_and_of_several_checkpoints_each_benchmark_s():
-    parts = [Part(checkpoint=name, benchmark="arc", items=4, tokens=9.0) for name in ("run/1", "run/2")]
-    loading = state(doing="loading", checkpoint="builtin:" + "x" * 40)
-    at_work = state({1: PartProgress(computed=1)}, who="gw1")
-    told = ["loading ..xxxxxxxxxxxxxxxxxxxxxx", "run/2 arc: 1 of 4 items"]
-    assert doing(load(*parts), [loading, at_work], 100.0) == told
-
-
-def test_what_holds_up_the_work_is_told_alone():
-    states = [state({0: PartProgress()}, who=who, trouble="no answer for 35 s") for who in "ab"]
-    assert doing(load(ARC), states, 100.0) == ["no answer for 35 s"]
-
-
-def test_nothing_is_said_of_the_time_left_before_some_work_was_timed():
-    assert time_left(load(ARC), []) is None
-    assert time_left(load(ARC), [state({0: PartProgress()}, seconds={"c": {"computing": 9.0}})]) is None
-
-
-def test_the_time_left_is_the_work_left_by_the_time_that_such_work_has_taken():
-    half = state({0: PartProgress(computed=20)}, seconds={"c": {"computing": 10.0}}, loads={"c": 3.0})
-    assert time_left(load(ARC), [half]) == pytest.approx(10.0)
-    assert time_left(load(ARC), [half, state(who="gw1", loads={"c": 3.0})], 2) == pytest.approx(5.0)
-    # The other process has still to load its checkpoint, a second checkpoint has four times the work for each.
-    other = Part(checkpoint="d", benchmark="arc", items=40, tokens=39.0)
-    assert time_left(load(ARC, other), [half]) == pytest.approx(10.0 + 20.0 * 4 + 3.0)
-
-
-def test_larger_checkpoints_are_taken_to_be_slower_until_they_are_timed():
-    other = Part(checkpoint="d", benchmark="arc", items=40, tokens=9.0)
-    sizes = Workload(parts=(ARC, other), parameters={"c": 10, "d": 30})
-    done = state({0: PartProgress(ended=40, computed=40)}, seconds={"c": {"computing": 10.0}})
-    assert time_left(sizes, [done]) == pytest.approx(30.0)
-    begun = state(
-        {0: PartProgress(ended=40, computed=40), 1: PartProgress(computed=20)},
-        seconds={"c": {"computing": 10.0}, "d": {"computing": 7.0}},
-    )
-    assert time_left(sizes, [begun]) == pytest.approx(7.0)
-
-
-def test_texts_are_as_long_as_those_that_have_ended_and_no_longer_than_their_limit():
-    def left(**progress) -> float:
-        told = {"computed": 20, **progress}
-        part = Part(checkpoint="c", benchmark="gsm8k", items=20, tokens=9.0, texts=1.0, limit=100)
-        done = state({0: PartProgress(**told)}, seconds={"c": {"generating": 1.0}})
-        return time_left(load(part), [done]) or 0.0
-
-    assert left(texts=10, stopped=10, tokens=100) == pytest.approx(1.5, rel=0.3)
-    assert left(texts=10, stopped=0, tokens=1000) == pytest.approx(1.0, rel=0.1)
-    assert left(growing=20, grown=1800, tokens=1800) == pytest.approx(200 / 1800, rel=0.1)
-
-
-def test_programs_have_a_time_of_their_own():
-    run = state(
-        {0: PartProgress(ended=10, computed=20, texts=20, tokens=200, programs=10)},
-        seconds={"c": {"programs": 5.0}},
-    )
-    assert time_left(load(CODE), [run]) == pytest.approx(5.0)
-
-
 def test_the_line_says_what_the_run_s_files_tell(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     part = Part(checkpoint="c", benchmark="gsm8k", items=32, tokens=100.0, texts=1.0, limit=256)
     write_workload(tmp_path, Workload(parts=(part,), parameters={"c": 1000}))
     done = PartProgress(ended=12, computed=32, texts=12, stopped=12, tokens=900)
-    write_progress(tmp_path, state({0: done}, at=time.time(), seconds={"c": {"generating": 9.0}}))
+    seconds = {"c": {"generating": 9.0}}
+    state = ProcessProgress(
+        who="main", at=time.time(), doing="answering", open=[0], parts={0: done}, seconds=seconds
+    )
+    write_progress(tmp_path, state)
     terminal = Terminal(80, 5)
     progress = on_terminal(tmp_path, terminal, total=32)
     with progress.paused():

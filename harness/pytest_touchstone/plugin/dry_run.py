@@ -26,7 +26,7 @@ from pytest_touchstone.plugin.progress import PartOf, ProgressWriter
 from pytest_touchstone.plugin.sizes import question, request_text, spread
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow
-from pytest_touchstone.reports.progress import time_left
+from pytest_touchstone.reports.time_left import time_left
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.live import Workload, rough_tokens
 from pytest_touchstone.results.usage import peak_bytes

@@ -19,10 +19,6 @@ original while a test runs. It never raises: when writing fails it falls silent.
 Finished items are counted by reading what the journal's files have gained; what goes on, and the time left, come from
 the files in which all processes tell of their work (``results.live``). That is the same with and without xdist.
 
-The time left is the work left by the time that such work has taken so far. There are four kinds: loading checkpoints,
-computing tokens of scores and prompts, generating tokens, and running programs. Nothing is said until some work has
-been timed.
-
 The letter of pytest's dots line and the word of its ``-v`` carry the score of an item.
 
     letter   meaning                          word
@@ -42,17 +38,17 @@ import re
 import shutil
 import threading
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
-from typing import Final, TextIO, TypeAlias
+from typing import Final, TextIO
 
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports.formatting import duration
+from pytest_touchstone.reports.time_left import time_left, whole
 from pytest_touchstone.results.live import (
-    Part,
     PartProgress,
     ProcessProgress,
     Workload,
@@ -286,15 +282,16 @@ def line(items: tuple[int, int], what: Sequence[str], then: Sequence[str], fault
     are left out first."""
     done, total = items
     errors = [count(faults, "error")] if faults else []
-    for noun, most, first in (
-        (" items", 99, 0),
-        ("", 99, 0),
-        ("", 2, 0),
-        ("", 1, 0),
-        ("", 1, -1),
-        ("", 0, -1),
+    for noun, most, first, rest in (
+        (" items", 99, 0, True),
+        ("", 99, 0, True),
+        ("", 2, 0, True),
+        ("", 1, 0, True),
+        ("", 1, -1, True),
+        ("", 1, -1, False),
+        ("", 0, -1, False),
     ):
-        more = [count(len(what) - most, "more benchmark")] if len(what) > most else []
+        more = [f"{len(what) - most} more"] if rest and len(what) > most else []
         shown = ["; ".join([*what[:most], *more])] if what and most else []
         parts = [f"{done}/{total}{noun}", *shown, *then[first:]]
         if done >= total:
@@ -352,100 +349,6 @@ def _benchmark(
 def short(name: str) -> str:
     """Return a name as it is shown: of a long one the end, where its step is."""
     return name if len(name) <= NAME else f"..{name[-NAME + 2 :]}"
-
-
-# The time left
-
-Work: TypeAlias = tuple[str, str]
-"""Work of a checkpoint, and of a kind."""
-
-PARAMETERS: Final = 100_000_000
-"""Of a checkpoint that does not say."""
-
-UNKNOWN_TOKENS: Final = 100.0
-"""Of an item whose size is unknown."""
-
-GENERATED: Final = 2.0
-"""A generated token takes about as long as so many tokens of a prompt, where no text has been timed."""
-
-
-def time_left(load: Workload, states: Sequence[ProcessProgress], processes: int = 1) -> float | None:
-    """Return the seconds until everything is answered by so many processes; None before any work has been timed."""
-    done, left, spent = (defaultdict[Work, float](float) for _ in range(3))
-    waiting = set[str]()
-    for number, part in enumerate(load.parts):
-        progress = whole(states, number)
-        for kind, (did, does) in _work(part, progress).items():
-            done[part.checkpoint, kind] += did
-            left[part.checkpoint, kind] += max(0.0, does)
-        if progress.ended < part.items:
-            waiting.add(part.checkpoint)
-    for state in states:
-        for name, by_kind in state.seconds.items():
-            for kind, seconds in by_kind.items():
-                spent[name, kind] += seconds
-    timed = {work: done[work] for work, seconds in spent.items() if seconds > 0 and done[work] > 0}
-    if not timed:
-        return None
-    scale = {name: (load.parameters.get(name) or PARAMETERS) / PARAMETERS for name in load.parameters}
-    whole_time = sum(
-        much * (spent[work] / done[work] if work in timed else _usual(work, spent, timed, scale))
-        for work, much in left.items()
-    )
-    loads = [state.loads for state in states] + [{}] * (processes - len(states))
-    last = [list(own.values())[-1] for own in loads if own]
-    to_load = sum(len(waiting - own.keys()) for own in loads)
-    whole_time += to_load * sum(last) / max(1, len(last))
-    return whole_time / max(1, processes)
-
-
-def _work(part: Part, progress: PartProgress) -> Mapping[str, tuple[float, float]]:
-    """Return how much of each kind of work is done of a part, and how much is left."""
-    items, size = part.items - progress.skipped, UNKNOWN_TOKENS if part.tokens is None else part.tokens + 1.0
-    computed = min(items, progress.computed)
-    work = {
-        "computing": (
-            computed * size + (part.shared if computed else 0.0),
-            (items - computed) * size + (0.0 if computed else part.shared),
-        )
-    }
-    if part.texts:
-        ends = (progress.stopped + 1.0) / (progress.tokens + part.limit)
-        begun = progress.grown / max(1, progress.growing)
-        fresh = max(0.0, items * part.texts - progress.texts - progress.growing)
-        tokens = fresh * length(ends, part.limit) + progress.growing * length(ends, part.limit - begun)
-        work["generating"] = float(progress.tokens), tokens
-    if part.programs:
-        programs = max(0.0, items * max(1.0, part.texts) - progress.programs)
-        work["programs"] = float(progress.programs), programs
-    return work
-
-
-def length(ends: float, limit: float) -> float:
-    """Return the mean length of texts of which each ends with this probability at each token, or at the limit."""
-    return (1.0 - math.exp(-ends * max(0.0, limit))) / ends
-
-
-def _usual(
-    work: Work, spent: Mapping[Work, float], done: Mapping[Work, float], scale: Mapping[str, float]
-) -> float:
-    """Return the seconds of a unit of work that a checkpoint has not done, by what others have, or by other work."""
-    checkpoint, kind = work
-    if kind == "programs":
-        programs = [other for other in done if other[1] == kind]
-        return sum(spent[other] for other in programs) / max(1.0, sum(done[other] for other in programs))
-    for factor in (1.0, GENERATED if kind == "generating" else 1.0 / GENERATED):
-        alike = [other for other in done if other[1] != "programs" and (other[1] == kind) is (factor == 1.0)]
-        if alike:
-            much = sum(done[other] * scale.get(other[0], 1.0) for other in alike)
-            return factor * sum(spent[other] for other in alike) / much * scale.get(checkpoint, 1.0)
-    return 0.0
-
-
-def whole(states: Sequence[ProcessProgress], number: int) -> PartProgress:
-    """Return what all processes have done of a part."""
-    found = (state.parts[number] for state in states if number in state.parts)
-    return reduce(PartProgress.plus, found, PartProgress())
 
 
 # The letter and the word of an item
