@@ -138,7 +138,7 @@ def test_a_thread_writes_until_the_end_and_not_longer(
     writer.plan(Workload(parts=()), PART_OF)
     assert written.wait(10)
     writer.close()
-    assert "touchstone-watch" not in {thread.name for thread in threading.enumerate()}
+    assert "touchstone-progress-writer" not in {thread.name for thread in threading.enumerate()}
     assert (read_workload(tmp_path), read_progress(tmp_path)) == (Workload(parts=()), [])
 
 

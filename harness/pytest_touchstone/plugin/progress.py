@@ -72,7 +72,7 @@ class ProgressWriter:
         """Begin to look; ``part_of`` has the number of each item's part."""
         self._part_of = part_of
         write_workload(self._directory, load)
-        self._thread = threading.Thread(target=self._run, name="touchstone-watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="touchstone-progress-writer", daemon=True)
         self._thread.start()
 
     @contextlib.contextmanager
