@@ -18,15 +18,15 @@ LINE = re.compile(rb"touchstone: [^\x1b]*")
 LEFT = re.compile(r"about (?:(\d+):)?(\d+):(\d\d) left")
 
 
-def main(arguments: list[str]) -> int:
-    """Run pytest with these arguments, print the table, and return pytest's exit code."""
+def main() -> None:
+    """Run pytest with this program's arguments, print the table, and exit as pytest did."""
     lines: list[tuple[float, str]] = []
     began = time.monotonic()
     process, terminal = pty.fork()
     if not process:
         os.execvpe(
             sys.executable,
-            [sys.executable, "-m", "pytest", *arguments],
+            [sys.executable, "-m", "pytest", *sys.argv[1:]],
             {**os.environ, "TERM": "xterm"},
         )
     while True:
@@ -46,8 +46,8 @@ def main(arguments: list[str]) -> int:
             hours, minutes, seconds = (int(number or 0) for number in said.groups())
             error = f"{(3600 * hours + 60 * minutes + seconds) / truth - 1.0:+.0%}"
         print(f"{share:4.0%}  truth {truth:4.0f} s  {error:>12}  {text}")
-    return os.waitstatus_to_exitcode(status)
+    raise SystemExit(os.waitstatus_to_exitcode(status))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    main()
