@@ -200,11 +200,11 @@ def options_page() -> str:
         "",
         "Made from `harness/pytest_touchstone/core/settings.toml` by",
         "`python -m pytest_touchstone.core.settings > docs/options.md`. Each option can be given in",
-        "[five places](choosing.md#where-settings-come-from), and `run.json` records all. Short names have a long form:",
-        "`--gate` is also `--eval-gate`.",
+        "[five places](choosing.md#where-settings-come-from), and `run.json` records all. Short names have a long",
+        "form: `--gate` is also `--eval-gate`.",
         "",
-        "*answers*: results are compared, and cached answers taken, only where the option agrees. *items*: the same, unless",
-        "the items are known. *checkpoints*: fingerprints tell. *speed*, *output*: no score depends on it.",
+        "*answers*: results are compared, and cached answers taken, only where the option agrees. *items*: the same,",
+        "unless the items are known. *checkpoints*: fingerprints tell. *speed*, *output*: no score depends on it.",
     ]
     for section, title in TITLES.items():
         lines += ["", f"## {title}", "", "| option | | affects |", "| --- | --- | --- |"]
