@@ -51,7 +51,7 @@ def test_of_several_baselines_those_with_other_prompts_are_left_out(project: Pro
     project.run("--eval-run-id", "b")
     done = project.run("--gate", "--eval-run-id", "c")
     told = " ".join(done.stdout.str().split())
-    assert f"without {llama.name}@a, which had other prompts" in told
+    assert f"sums: not compared, since they had other prompts: {llama.name} in a" in told
     assert done.ret == 0
 
 

@@ -29,6 +29,8 @@ _TEXTS: Final = ("context", "continuation", "prompt", "turns", "text")
 
 OTHER: Final = "other prompts than the baseline's"
 
+OTHERS: Final = "not compared, since they had other prompts"
+
 PROMPTS: Final = "prompts"
 """The condition that items are asked by the same prompts."""
 
@@ -71,7 +73,8 @@ def changed_text(baseline: Entry, new: Entry) -> str:
     found = other_prompts(baseline, new)
     if found is None:
         return ""
-    return f"{OTHER} in {found.differ:,} of {count(found.asked, 'item')}: the benchmark has changed and kept its version"
+    asked = count(found.asked, "item")
+    return f"{OTHER} in {found.differ:,} of {asked}: the benchmark has changed and kept its version"
 
 
 def _size(folder: Path) -> int:

@@ -24,14 +24,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find, incomplete, origin
+from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find, incomplete
 from pytest_touchstone.compare.candidate import Entry
 from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
 from pytest_touchstone.compare.gate.result import STRICT, BaselineRef, GateLine, GateResult
 from pytest_touchstone.compare.items import score_name
 from pytest_touchstone.compare.judge import Compared, Judged, Weighed, compare, compare_composite, judge
 from pytest_touchstone.compare.pooled import POOLED, Part, Pooled, pool
-from pytest_touchstone.compare.prompts import OTHER, PROMPTS, changed_text
+from pytest_touchstone.compare.prompts import OTHER, OTHERS, changed_text
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import listed
@@ -178,23 +178,7 @@ def _find(entry: Entry, source: BaselineSource, plan: GateConfig, metric: str) -
         return BaselineChoice(state="absent", reason="compared with no baseline")
     if not entry.items.examples:
         return BaselineChoice(state="refused", reason="no item was scored")
-    found = find(entry, source, metric=metric, allow=plan.allow)
-    if found.state != "chosen" or PROMPTS in plan.allow:
-        return found
-    changed = {id(baseline): changed_text(baseline, entry) for baseline in found.baselines}
-    alike = tuple(baseline for baseline in found.baselines if not changed[id(baseline)])
-    if alike:
-        others = [origin(baseline.saved) for baseline in found.baselines if changed[id(baseline)]]
-        notes = [f"without {listed(others)}, which had other prompts"] if others else []
-        return replace(found, baselines=alike, notes=(*found.notes, *notes))
-    baseline = found.baselines[-1]
-    return BaselineChoice(
-        state="refused",
-        reason=(
-            f"{origin(baseline.saved)} is not comparable: {changed[id(baseline)]}; raise the version and score it "
-            f"again, or allow it with --eval-baseline-allow {','.join((*sorted(plan.allow), PROMPTS))}"
-        ),
-    )
+    return find(entry, source, metric=metric, allow=plan.allow)
 
 
 def _compare(
@@ -322,7 +306,12 @@ def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
 
 def _other_prompts(lines: Sequence[GateLine]) -> Iterable[str]:
     """The notes on prompts that have changed, which a short report shows too."""
-    notes = (f"{line.benchmark}: {note}" for line in lines for note in line.notes if note.startswith(OTHER))
+    notes = (
+        f"{line.benchmark}: {note}"
+        for line in lines
+        for note in line.notes
+        if note.startswith((OTHER, OTHERS))
+    )
     return dict.fromkeys(notes)
 
 
