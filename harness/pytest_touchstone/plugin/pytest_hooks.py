@@ -17,6 +17,7 @@ from pytest_touchstone.plugin.collection import generate, given_of
 from pytest_touchstone.plugin.current_test import CurrentTest
 from pytest_touchstone.plugin.item_errors import RepeatedErrors
 from pytest_touchstone.plugin.passed_reports import SmallReports
+from pytest_touchstone.plugin.plain_stream import keep_keys_out
 from pytest_touchstone.plugin.reordering import siblings_together
 from pytest_touchstone.plugin.session import EvalSession
 
@@ -69,6 +70,8 @@ class SessionHooks(Hooks):
         report = yield
         if call.excinfo is not None:
             self.session.item_raised(item, report, call.excinfo.value)
+        if given_of(item) is not None:
+            keep_keys_out(report)
         return report
 
     @pytest.hookimpl(wrapper=True)
