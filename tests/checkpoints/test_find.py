@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.checkpoints import resolve
-from pytest_touchstone.checkpoints.find import FoundCheckpoints, find_checkpoints
+from pytest_touchstone.checkpoints.find import FoundCheckpoints, find_checkpoints, parse_steps
 from pytest_touchstone.checkpoints.info import info_from_plain
 from pytest_touchstone.checkpoints.series import number_of
-from pytest_touchstone.checkpoints.steps import parse_steps
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.resources import shipped
+from pytest_touchstone.core.files import shipped
 from tests.support.tiny import tiny_causal, trainer_state
 
 

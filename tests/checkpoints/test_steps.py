@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_touchstone.checkpoints.steps import parse_steps
+from pytest_touchstone.checkpoints.find import parse_steps
 
 STEPS = (25, 100, 200, 300, 600, 1200)
 

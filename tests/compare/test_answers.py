@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.answers import gold_of, shown_answers
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.records import Record
 from tests.support.entries import entry
@@ -49,7 +49,9 @@ def shown(
         for record in (dataclasses.replace(one, item="other", checkpoint="new", exchanges=[]), one):
             journal.append(record)
     made = entry([score])
-    found = shown_answers(Entry(saved=made.saved, items=made.items, answers=tmp_path), metric, ["b/1"])["b/1"]
+    found = shown_answers(
+        BenchmarkScores(saved=made.saved, items=made.items, answers=tmp_path), metric, ["b/1"]
+    )["b/1"]
     return found.question, found.answer, found.gold
 
 
@@ -94,7 +96,7 @@ def test_a_text_shows_its_first_sample_and_what_became_of_programs(tmp_path: Pat
 
 def test_nothing_is_shown_where_nobody_kept_the_answers() -> None:
     made = entry([1.0])
-    assert shown_answers(Entry(saved=made.saved, items=made.items), "acc", ["b/0000"]) == {}
+    assert shown_answers(BenchmarkScores(saved=made.saved, items=made.items), "acc", ["b/0000"]) == {}
 
 
 def test_samples_of_lm_eval_show_choices_and_texts(tmp_path: Path) -> None:
@@ -118,7 +120,7 @@ def test_samples_of_lm_eval_show_choices_and_texts(tmp_path: Path) -> None:
     write_jsonl(path, lines)
     made = entry([1.0, 0.0])
     found = shown_answers(
-        Entry(saved=made.saved, items=made.items, answers=path), "acc", ["b/0", "b/1", "b/2"]
+        BenchmarkScores(saved=made.saved, items=made.items, answers=path), "acc", ["b/0", "b/1", "b/2"]
     )
     assert {name: (one.question, one.answer, one.gold) for name, one in found.items()} == {
         "b/0": ("Q", "yes", "no"),
@@ -143,7 +145,9 @@ def test_samples_of_another_form_are_shown_as_nothing(tmp_path: Path, data: dict
     path = tmp_path / "samples_b_2026.jsonl"
     path.write_text(json.dumps({**data, "doc_id": 0}) + "\n", encoding="utf-8")
     made = entry([1.0])
-    found = shown_answers(Entry(saved=made.saved, items=made.items, answers=path), "acc", ["b/0"])["b/0"]
+    found = shown_answers(BenchmarkScores(saved=made.saved, items=made.items, answers=path), "acc", ["b/0"])[
+        "b/0"
+    ]
     assert isinstance(found.question, str)
     assert isinstance(found.answer, str)
 
@@ -187,5 +191,7 @@ def test_a_published_choice_goes_by_the_rule_of_the_metric_too(
     path = tmp_path / "samples_b_2026.jsonl"
     path.write_text(json.dumps(data) + "\n", encoding="utf-8")
     made = entry([1.0])
-    found = shown_answers(Entry(saved=made.saved, items=made.items, answers=path), metric, ["b/0"])["b/0"]
+    found = shown_answers(BenchmarkScores(saved=made.saved, items=made.items, answers=path), metric, ["b/0"])[
+        "b/0"
+    ]
     assert found.answer == options[index]

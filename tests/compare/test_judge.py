@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.candidate import Entry
-from pytest_touchstone.compare.items import columns, item_differences, score_name
-from pytest_touchstone.compare.judge import IDENTICAL, Weighed, compare, compare_composite, judge
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.judge import (
+    IDENTICAL,
+    Weighed,
+    columns,
+    compare,
+    compare_composite,
+    item_differences,
+    judge,
+    score_name,
+)
 from pytest_touchstone.core.errors import GateError
 from tests.support.entries import entry, right
 from tests.support.known import known
@@ -126,7 +134,7 @@ def test_margins_of_benchmarks_that_are_not_compared_are_no_fault() -> None:
 
 
 def test_a_composite_is_compared_over_the_items_of_its_benchmarks() -> None:
-    def parts(first: int, second: int, checkpoint: str) -> list[Entry]:
+    def parts(first: int, second: int, checkpoint: str) -> list[BenchmarkScores]:
         return [
             entry({"x": right(first, 200), "y": right(first, 200)}, checkpoint=checkpoint, benchmark="p"),
             entry({"z": right(second, 100)}, checkpoint=checkpoint, benchmark="q"),

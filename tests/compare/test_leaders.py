@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.candidate import Entry
-from pytest_touchstone.compare.leaders import leaders_of
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.ranking import leaders_of
 from pytest_touchstone.core.composite import Composite, Part
 from pytest_touchstone.statistics.best_of_many import is_told_best
 from pytest_touchstone.statistics.paired import compare_paired
@@ -20,12 +20,12 @@ from tests.support.entries import entry, right
 N = 400
 
 
-def rows(*counts: int, **more: Any) -> list[Entry]:
+def rows(*counts: int, **more: Any) -> list[BenchmarkScores]:
     """Checkpoints with so many right items of 400."""
     return [entry(right(count, N), checkpoint=f"c{place}", **more) for place, count in enumerate(counts)]
 
 
-def led(entries: Sequence[Entry]) -> list[tuple[str, str, int]]:
+def led(entries: Sequence[BenchmarkScores]) -> list[tuple[str, str, int]]:
     return [(one.benchmark, one.checkpoint, one.of) for one in leaders_of(entries)]
 
 
@@ -71,7 +71,7 @@ def test_what_is_not_whole_or_not_valid_does_not_run(flaw: dict[str, Any]) -> No
         entry(right(100, 300), checkpoint="other"),
     ],
 )
-def test_nobody_leads_beside_one_that_was_asked_otherwise_or_other_items(other: Entry) -> None:
+def test_nobody_leads_beside_one_that_was_asked_otherwise_or_other_items(other: BenchmarkScores) -> None:
     assert led([*rows(200, 300), other]) == []
 
 

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_touchstone.compare.candidate import Entry
-from pytest_touchstone.compare.gate.config import GateConfig, gate_config_of
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.gate.config import GateConfig, check_plan, gate_config_of
 from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_from_json
-from pytest_touchstone.compare.gate.validate import check_plan
-from pytest_touchstone.compare.judge import Compared, compare
+from pytest_touchstone.compare.judge import Compared, PooledPart, compare, pool
 from pytest_touchstone.compare.pair import compare_pair
-from pytest_touchstone.compare.pooled import Part, pool
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.reports import comparison
 from pytest_touchstone.reports.gate import decision_text
@@ -36,7 +34,7 @@ def flipped(n: int, gained: int, lost: int) -> tuple[list[float], list[float]]:
     return old.astype(float).tolist(), new.astype(float).tolist()
 
 
-def results(*flips: tuple[int, int], n: int = 400) -> tuple[list[Entry], list[Entry]]:
+def results(*flips: tuple[int, int], n: int = 400) -> tuple[list[BenchmarkScores], list[BenchmarkScores]]:
     """The earlier and the new result of one benchmark for each pair of gained and lost items."""
     earlier, mine = [], []
     for name, (gained, lost) in zip(NAMES, flips, strict=False):
@@ -46,7 +44,7 @@ def results(*flips: tuple[int, int], n: int = 400) -> tuple[list[Entry], list[En
     return earlier, mine
 
 
-def gate(earlier: list[Entry], mine: list[Entry], **plan: Any) -> GateResult:
+def gate(earlier: list[BenchmarkScores], mine: list[BenchmarkScores], **plan: Any) -> GateResult:
     return decide(cases_of(mine, []), source(*earlier), GateConfig(**{"mode": "plain", **plan}))
 
 
@@ -58,7 +56,7 @@ def with_clusters(one: Compared) -> Compared:
 def test_all_items_together_are_mcnemars_test_of_all_flips() -> None:
     earlier, mine = results((5, 20), (9, 12), n=200)
     parts = {
-        one.saved.benchmark: Part("acc", one, [old], compare(one, [old]))
+        one.saved.benchmark: PooledPart("acc", one, [old], compare(one, [old]))
         for one, old in zip(mine, earlier, strict=True)
     }
     found = pool(parts, level=0.95)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_touchstone.compare.candidate import Candidate, Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.plugin.kept_requests import journalled
 from pytest_touchstone.reports import comparison
@@ -20,7 +20,7 @@ from tests.support.rows import write_jsonl
 LONG = "shots " * 1000
 
 
-def run_of(tmp_path: Path, prompts: list[str], chat: int = 0) -> Candidate:
+def run_of(tmp_path: Path, prompts: list[str], chat: int = 0) -> CheckpointResults:
     """A run whose journal has the prompts."""
     folder = tmp_path / "run"
     folder.mkdir()
@@ -40,7 +40,7 @@ def run_of(tmp_path: Path, prompts: list[str], chat: int = 0) -> Candidate:
     return with_answers(made, folder)
 
 
-def samples_of(tmp_path: Path, prompts: list[str]) -> Candidate:
+def samples_of(tmp_path: Path, prompts: list[str]) -> CheckpointResults:
     """Somebody's samples with the hashes of the prompts."""
     made = ran("old", {"b": right(2, len(prompts))}, rows=[f"their {n}" for n in range(len(prompts))])
     ids = [example.partition("/")[2] for example in made.entries["b"].items.examples]
@@ -52,9 +52,9 @@ def samples_of(tmp_path: Path, prompts: list[str]) -> Candidate:
     return with_answers(made, path, saved)
 
 
-def with_answers(made: Candidate, place: Path, saved: Any = None) -> Candidate:
+def with_answers(made: CheckpointResults, place: Path, saved: Any = None) -> CheckpointResults:
     known = made.entries["b"]
-    return replace(made, entries={"b": Entry(saved or known.saved, known.items, place)})
+    return replace(made, entries={"b": BenchmarkScores(saved or known.saved, known.items, place)})
 
 
 def test_the_same_prompts_are_the_same_items(tmp_path: Path) -> None:

@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.ranking import Ranking, rank
 from pytest_touchstone.core.errors import GateError
 from tests.support.entries import entry, right
 
 
-def ranked(by: str, *entries: Entry) -> list[Ranking]:
+def ranked(by: str, *entries: BenchmarkScores) -> list[Ranking]:
     items = {id(one.saved): one.items for one in entries}
     return rank([one.saved for one in entries], by, lambda saved: items[id(saved)])
 
 
-def real(first: int, checkpoint: str, began: float = 1.0, **more: Any) -> Entry:
+def real(first: int, checkpoint: str, began: float = 1.0, **more: Any) -> BenchmarkScores:
     columns = {"real@1": right(first, 100), "real@5": right(80, 100)}
     return entry(
         columns, checkpoint=checkpoint, benchmark="real_coref", began=began, run_id=f"r{began}", **more
     )
 
 
-def lambada(count: int, checkpoint: str) -> Entry:
+def lambada(count: int, checkpoint: str) -> BenchmarkScores:
     return entry({"lambada@1": right(count, 50)}, checkpoint=checkpoint, benchmark="ko_lambada")
 
 

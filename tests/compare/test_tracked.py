@@ -6,8 +6,7 @@ import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
-from pytest_touchstone.compare.tracked.names import IDENTITY
-from pytest_touchstone.compare.tracked.reading import candidates_of
+from pytest_touchstone.compare.mlflow import IDENTITY, candidates_of
 from pytest_touchstone.reports.trackers.payload import identity, tracked_runs
 from pytest_touchstone.results.store_entry import saved_of
 from pytest_touchstone.results.summary import Summary

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.core.checksum import (
+from pytest_touchstone.core.files import (
     DamagedError,
     has_checksum,
+    json_pieces,
     pieces_with_checksum,
     read_checked,
     with_checksum,
 )
-from pytest_touchstone.core.json_pieces import json_pieces
 
 OBJECTS = st.dictionaries(
     st.text(), st.none() | st.integers() | st.floats(allow_nan=False) | st.text(), min_size=1

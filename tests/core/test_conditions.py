@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core.conditions import (
     OF_RESULTS,
     affects,

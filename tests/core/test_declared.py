@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.core.benchmark import declared
-from pytest_touchstone.core.declared import declared_in
 from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.tasks import declared_in
 from tests.support.places import ROOT
 
 FILES = sorted((ROOT / "evals").glob("test_*.py"))

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.core.asking import AS_THE_RUN, Asking
 from pytest_touchstone.core.benchmark import Benchmark, Dataset, declared
-from pytest_touchstone.core.demonstration import FILE, REST, as_line, asking_of, told
-from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.eval_config import AS_THE_RUN, FILE, REST, Asking, as_line, asking_of, told
+from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.requests import Generate, Loglikelihood
-from pytest_touchstone.core.resources import shipped_evals
 
 WITHOUT_DATA = {"apps_stdin", "ko_lambada"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.errors import ExitCode
 
 
 def test_the_first_six_are_those_of_pytest() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.core import json_pieces as module
-from pytest_touchstone.core.json_pieces import ReadingList, json_pieces
+from pytest_touchstone.core import files as module
+from pytest_touchstone.core.files import ReadingList, json_pieces
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

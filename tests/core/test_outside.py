@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.outside import (
+from pytest_touchstone.core.text import (
     INVISIBLE,
     cell,
     harmless,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.core import reading
+from pytest_touchstone.core import files
+from pytest_touchstone.core.data_files import read_lines
 from pytest_touchstone.core.errors import DataError, HarnessError
 from pytest_touchstone.core.eval_config import read_eval_config
-from pytest_touchstone.core.raw_rows import read_lines
-from pytest_touchstone.core.reading import parsed, read_regular
+from pytest_touchstone.core.files import parsed, read_regular
 
 NESTED = "[" * 100_000
 
@@ -63,7 +63,7 @@ def test_a_config_is_a_regular_file_of_bounded_depth(
 
 
 def test_what_gzip_has_packed_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES", 1000)
+    monkeypatch.setattr(files, "MOST_BYTES", 1000)
     (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(b"\n" * 2000))
     with pytest.raises(DataError, match="it unpacks to more than"):
         list(read_lines(tmp_path / "rows.jsonl.gz"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.core import resources as module
+from pytest_touchstone.core import files as module
 from tests.support.places import ROOT
 
 

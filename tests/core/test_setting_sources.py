@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.errors import OptionError
-from pytest_touchstone.core.setting_sources import of_environment, of_project, of_table
-from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.core.settings import of_environment, of_project, of_table, settings_table
 from pytest_touchstone.plugin.options import Settings
 from tests.support.options import settings_given
 

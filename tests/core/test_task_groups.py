@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.core.benchmark import Benchmark, declared
-from pytest_touchstone.core.declared import shipped_names
 from pytest_touchstone.core.errors import OptionError
-from pytest_touchstone.core.files import load_module
-from pytest_touchstone.core.resources import shipped_evals
-from pytest_touchstone.core.task_groups import shipped_groups, task_groups
-from pytest_touchstone.core.tasks import TAGS, Tasks, tags_of
+from pytest_touchstone.core.files import load_module, shipped_evals
+from pytest_touchstone.core.tasks import TAGS, Tasks, shipped_groups, shipped_names, tags_of, task_groups
 
 
 def of(text: str, folder: Path) -> dict[str, str]:

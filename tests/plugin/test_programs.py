@@ -12,7 +12,7 @@ from tests.support.rows import read_csv, read_jsonl
 
 BENCHMARK = """
 from pytest_touchstone import CallTests, Generate, RunProgram, benchmark
-from pytest_touchstone.metrics.code.pass_at_k import program_scores
+from pytest_touchstone.metrics.code.grader import program_scores
 
 
 @benchmark(

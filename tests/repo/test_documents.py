@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from perf.__main__ import PROGRAMS
-from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.settings import options_page, settings_table
 from tests.support.places import ROOT
 from tests.support.prose import anchors, links

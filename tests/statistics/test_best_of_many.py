@@ -14,7 +14,7 @@ from pytest_touchstone.statistics.best_of_many import (
     compare_with_best,
     select,
 )
-from pytest_touchstone.statistics.joint_noise import Noise
+from pytest_touchstone.statistics.contrasts import JointNoise
 from pytest_touchstone.statistics.paired import compare_paired
 from pytest_touchstone.statistics.unpaired import Total, compare_means
 from tests.support.known import known
@@ -80,7 +80,7 @@ def test_of_independent_runs_the_test_is_dunnetts_with_known_variance() -> None:
     """A one-sided comparison of three equal runs with a control: max of (Z_k - Z_0) against its own quantiles."""
     means = [0.60, 0.605, 0.61]
     plain = compare_means(Total(0.61, 0.01, 2500), Total(0.58, 0.01, 2500))
-    noise = Noise(np.diag([0.01**2] * 4), 2500)
+    noise = JointNoise(np.diag([0.01**2] * 4), 2500)
     found = select(2, means, plain, noise, draws=200_000)
     grid = np.linspace(-8, 8, 4001)
     chance = np.trapezoid(stats.norm.pdf(grid) * (1 - stats.norm.cdf(grid + 3.0) ** 3), grid)
@@ -157,7 +157,7 @@ def test_composites_of_runs_that_do_not_fit_are_refused() -> None:
 
 def test_a_drop_that_no_draw_reaches_has_a_p_as_small_as_it_is() -> None:
     plain = compare_means(Total(0.6, 0.01, 2500), Total(0.5, 0.01, 2500))
-    found = select(0, [0.6, 0.6], plain, Noise(np.diag([0.01**2] * 3), 2500), draws=100)
+    found = select(0, [0.6, 0.6], plain, JointNoise(np.diag([0.01**2] * 3), 2500), draws=100)
     assert (
         0 < known(found.comparison.p) == pytest.approx(4 * stats.norm.sf(0.1 / 0.01 / np.sqrt(2)), rel=1e-6)
     )

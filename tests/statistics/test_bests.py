@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.statistics.best_of_many import best_of, compare_with_best, select
-from pytest_touchstone.statistics.bests import Bests
+from pytest_touchstone.statistics.best_of_many import Bests, best_of, compare_with_best, select
 from pytest_touchstone.statistics.comparison import Comparison
-from pytest_touchstone.statistics.joint_noise import Noise, noise_of, sample_of
+from pytest_touchstone.statistics.contrasts import JointNoise, noise_of, sample_of
 from pytest_touchstone.statistics.paired import compare_paired
 from pytest_touchstone.statistics.unpaired import Total, compare_means
 from tests.statistics.test_best_of_many import answers
@@ -76,13 +75,13 @@ def test_the_test_of_the_higher_side_is_the_one_that_allows_for_its_luck() -> No
 
 def test_the_best_alone_is_shrunk_by_what_luck_gives() -> None:
     """The expected maximum of three normal values is 0.846 of their standard deviation."""
-    found = best_of([0.61, 0.60, 0.605], Noise(np.eye(3) * 0.01**2, 2500), draws=100_000)
+    found = best_of([0.61, 0.60, 0.605], JointNoise(np.eye(3) * 0.01**2, 2500), draws=100_000)
     assert (found.place, found.measured, found.candidates) == (0, 0.61, (0, 1, 2))
     assert found.measured - found.shrunk == pytest.approx(0.00846, rel=0.02)
 
 
 def test_a_single_run_is_not_shrunk() -> None:
-    assert best_of([0.6], Noise(np.eye(1), 100)) == (0, 0.6, 0.6, (0,))
+    assert best_of([0.6], JointNoise(np.eye(1), 100)) == (0, 0.6, 0.6, (0,))
 
 
 def test_a_difference_far_beyond_luck_has_a_p_that_many_pairs_leave_told() -> None:
@@ -116,7 +115,7 @@ def test_what_is_known_once_of_a_series_gives_what_each_pair_alone_does(
         sides = []
         for group, other, known_ in ((first, second, plain), (second, first, plain.turned)):
             order = [*groups[group], bests.places[other]]
-            own = Noise(covariance[np.ix_(order, order)], units)
+            own = JointNoise(covariance[np.ix_(order, order)], units)
             runs = [means[place] for place in groups[group]]
             best = runs.index(max(runs))
             one = select(best, runs, known_, own, sample=drawn.of(order)).comparison
@@ -137,7 +136,7 @@ def test_the_luck_and_the_interval_are_those_of_the_draws(seed: int, runs: int) 
     """As the rule is written: of each draw, less what all have in common, the largest."""
     generator = np.random.default_rng(seed)
     root = generator.standard_normal((runs + 1, runs + 1)) / 100
-    noise, means = Noise(root @ root.T, 400), (0.5 + generator.standard_normal(runs) / 50).tolist()
+    noise, means = JointNoise(root @ root.T, 400), (0.5 + generator.standard_normal(runs) / 50).tolist()
     best = means.index(max(means))
     plain = compare_means(Total(means[best], 0.02, 400), Total(0.4, 0.02, 400))
     drawn = sample_of(noise.covariance, 500)

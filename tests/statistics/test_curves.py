@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from pytest_touchstone.statistics.contrasts import JointNoise, independent_noise, noise_of
 from pytest_touchstone.statistics.curves import steadiness, trend
-from pytest_touchstone.statistics.joint_noise import Noise, independent_noise, noise_of
 
 MEANS = st.lists(st.floats(0, 1), min_size=3, max_size=8)
 
@@ -72,7 +72,7 @@ def test_turning_a_curve_around_turns_its_trend(means: list[float]) -> None:
 @pytest.mark.parametrize("bound", [0.5, 1.0, 2.0, 4.0, 6.0])
 def test_the_chance_of_so_much_change_is_told_however_small_it_is(bound: float) -> None:
     """|a| + |b| is the larger of |a + b| and |a - b|, which are independent."""
-    apart = Noise(np.diag([1.0, 0.0, 1.0]), 10_000_000)
+    apart = JointNoise(np.diag([1.0, 0.0, 1.0]), 10_000_000)
     found = steadiness([bound, 0.0, bound], apart)
     outside = math.erfc(bound)  # |a + b|, with a variance of 2, beyond twice the bound
     assert found is not None
@@ -83,6 +83,6 @@ def test_the_chance_of_so_much_change_is_told_however_small_it_is(bound: float) 
 @pytest.mark.parametrize("bound", [1.0, 3.0, 5.0])
 def test_that_chance_allows_for_the_noise_being_estimated_from_few_items(units: int, bound: float) -> None:
     """Where one mean alone is noisy, the change is its distance from the others, and the test is the t test."""
-    found = steadiness([bound, 0.0, 0.0], Noise(np.diag([1.0, 0.0, 0.0]), units))
+    found = steadiness([bound, 0.0, 0.0], JointNoise(np.diag([1.0, 0.0, 0.0]), units))
     assert found is not None
     assert found.p == pytest.approx(2 * stats.t.sf(bound, units - 1), rel=0.2)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.statistics.flips import changed, changed_by_chance, paths
-from pytest_touchstone.statistics.proportions import mcnemar_p
+from pytest_touchstone.statistics.intervals import mcnemar_p
+from pytest_touchstone.statistics.paired import changed, changed_by_chance, paths
 from tests.support.known import known
 
 RIGHT = st.sampled_from([0.0, 1.0])

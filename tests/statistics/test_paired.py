@@ -15,8 +15,8 @@ from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 
 from pytest_touchstone.statistics.comparison import Comparison
+from pytest_touchstone.statistics.intervals import mcnemar_p, supposed_share_lost, tango_interval
 from pytest_touchstone.statistics.paired import compare_flips, compare_paired, sign_flip_test
-from pytest_touchstone.statistics.proportions import mcnemar_p, supposed_share_lost, tango_interval
 
 hits = st.integers(0, 1).map(float)
 graded = st.floats(0, 1)

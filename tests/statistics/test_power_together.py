@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from pytest_touchstone.statistics.paired import compare_flips
-from pytest_touchstone.statistics.power import binary_design, composite_design, power_of_drop
-from pytest_touchstone.statistics.power_together import PlannedTest, powers_together
+from pytest_touchstone.statistics.power import (
+    PlannedTest,
+    binary_design,
+    composite_design,
+    power_of_drop,
+    powers_together,
+)
 from pytest_touchstone.statistics.verdicts import judge
 
 ONE = PlannedTest(binary_design(400, 0.2), 0.08)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_touchstone.statistics.signal_noise import ratio_of_equals, signal_to_noise
+from pytest_touchstone.statistics.curves import ratio_of_equals, signal_to_noise
 from tests.support.known import known
 
 CURVES = st.lists(st.lists(st.floats(0.1, 0.9), min_size=2, max_size=9), min_size=2, max_size=6)

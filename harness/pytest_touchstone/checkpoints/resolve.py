@@ -35,7 +35,13 @@ from urllib.parse import parse_qsl
 
 from pytest_touchstone.checkpoints import series
 from pytest_touchstone.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
-from pytest_touchstone.checkpoints.formats.base import ENGINES, OWN_ENGINES, Asked, Lasting, Target
+from pytest_touchstone.checkpoints.formats.base import (
+    ENGINES,
+    OWN_ENGINES,
+    CheckpointRequest,
+    Lasting,
+    TargetOwner,
+)
 from pytest_touchstone.checkpoints.formats.content import TOKENIZER
 from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import CheckpointInfo
@@ -57,7 +63,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 @dataclass(slots=True)
-class Found:
+class ResolvedCheckpoints:
     """The checkpoints that are meant, those of them that failed to load, and the paths that a glob matches but are
     none."""
 
@@ -103,7 +109,7 @@ def find(
     options: Mapping[str, str] = MappingProxyType({}),
     lasting: Lasting | None = None,
     served: bool = False,
-) -> Found:
+) -> ResolvedCheckpoints:
     """The same, but of several checkpoints those that fail to load are listed apart from the others.
 
     ``options`` are settings by the names that they have in ``TARGET?NAME=VALUE``; a target takes those that it
@@ -113,7 +119,7 @@ def find(
     """
     by_person = partial(resolve, seq_len=seq_len, trust_remote_code=trust_remote_code)
     by_file = partial(named_by_file, seq_len=seq_len, trust_remote_code=trust_remote_code)
-    asked = Asked(
+    asked = CheckpointRequest(
         *(source, seq_len, base_model, trust_remote_code),
         resolve_base=by_person if base_model else by_file,
         lasting=lasting,
@@ -123,7 +129,7 @@ def find(
     if (owner := _owner(source)) is not None:
         declared = {name: value for name, value in options.items() if name in owner.options}
         asked = replace(asked, options=declared | _options(source, owner))
-        return Found([owner.inspect(Path(source.partition("?")[0]), asked)])
+        return ResolvedCheckpoints([owner.inspect(Path(source.partition("?")[0]), asked)])
     if source.startswith("builtin:") and glob.has_magic(source):
         return _expanded(builtin_pattern(source.removeprefix("builtin:")), asked)
     if _exists(path):
@@ -133,7 +139,7 @@ def find(
             return _several(series.Matches(held, []), asked)
     elif glob.has_magic(source):
         return _expanded(source, asked)
-    return Found([_single(asked)])
+    return ResolvedCheckpoints([_single(asked)])
 
 
 def named_by_file(
@@ -149,10 +155,10 @@ def named_by_file(
         raise CheckpointError(
             f"{name}: a file of a checkpoint may name a path, builtin:NAME or ORG/NAME, and nothing else"
         )
-    return [_single(Asked(name, seq_len, trust_remote_code=trust_remote_code))]
+    return [_single(CheckpointRequest(name, seq_len, trust_remote_code=trust_remote_code))]
 
 
-def _single(asked: Asked) -> CheckpointInfo:
+def _single(asked: CheckpointRequest) -> CheckpointInfo:
     """The checkpoint at a path, the builtin one or that of the Hub. Raises ``CheckpointError`` where there is none."""
     source = asked.source
     if source.startswith("builtin:"):
@@ -172,18 +178,18 @@ def _single(asked: Asked) -> CheckpointInfo:
     raise CheckpointError(f"{source}: no such file or folder; {advice}")
 
 
-def _owners() -> list[Target]:
+def _owners() -> list[TargetOwner]:
     """The formats and engines that describe targets of their own."""
     ours = (pkgutil.resolve_name(name)() for name in OWN_ENGINES)
     found = (*formats(), *ours, *plugins(ENGINES, CheckpointError))
-    return [one for one in found if isinstance(one, Target)]
+    return [one for one in found if isinstance(one, TargetOwner)]
 
 
-def _owner(source: str) -> Target | None:
+def _owner(source: str) -> TargetOwner | None:
     return next((one for one in _owners() if source.startswith(tuple(one.targets))), None)
 
 
-def _options(source: str, owner: Target) -> dict[str, str]:
+def _options(source: str, owner: TargetOwner) -> dict[str, str]:
     """The settings in ``TARGET?NAME=VALUE&...``. Raises ``CheckpointError`` for one that the owner does not declare."""
     given = dict(parse_qsl(source.partition("?")[2], keep_blank_values=True))
     if unknown := sorted(given.keys() - owner.options.keys()):
@@ -192,7 +198,7 @@ def _options(source: str, owner: Target) -> dict[str, str]:
     return given
 
 
-def _expanded(pattern: str, asked: Asked) -> Found:
+def _expanded(pattern: str, asked: CheckpointRequest) -> ResolvedCheckpoints:
     with _readable(pattern):
         matches = series.expand(pattern)
     return _several(matches, asked)
@@ -209,9 +215,9 @@ def _readable(where: object) -> Iterator[None]:
         ) from error
 
 
-def _several(matches: series.Matches, asked: Asked) -> Found:
+def _several(matches: series.Matches, asked: CheckpointRequest) -> ResolvedCheckpoints:
     """Each of the paths by itself; a single one that fails to load is an error."""
-    found = Found(others=[f"{path}: no checkpoint, and holds none" for path in matches.others])
+    found = ResolvedCheckpoints(others=[f"{path}: no checkpoint, and holds none" for path in matches.others])
     paths = series.once(matches.paths)
     for path in paths:
         try:
@@ -252,7 +258,7 @@ def _exists(path: Path) -> bool:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}); check the path") from error
 
 
-def _local(path: Path, asked: Asked) -> CheckpointInfo:
+def _local(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
     with _readable(path):
         for one in formats():
             if one.detect(path):
@@ -264,7 +270,7 @@ def _local(path: Path, asked: Asked) -> CheckpointInfo:
     )
 
 
-def _builtin(asked: Asked) -> CheckpointInfo:
+def _builtin(asked: CheckpointRequest) -> CheckpointInfo:
     name = asked.source.removeprefix("builtin:")
     info = _local(builtin_path(name), asked)
     return replace(info, name=name) if name in NAMES else info

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.lm_eval import samples_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.metrics.multiple_choice import preferred
@@ -35,7 +35,7 @@ class Shown:
     gold: str | None = None
 
 
-def shown_answers(entry: Entry, metric: str, examples: Iterable[str]) -> dict[str, Shown]:
+def shown_answers(entry: BenchmarkScores, metric: str, examples: Iterable[str]) -> dict[str, Shown]:
     """The known facts of these items by id; nothing where the answers were not kept. Raises ``HarnessError`` where
     they cannot be read."""
     wanted = set(examples)
@@ -51,7 +51,7 @@ def shown_answers(entry: Entry, metric: str, examples: Iterable[str]) -> dict[st
     }
 
 
-def first_exchanges(entry: Entry) -> list[dict[str, Any]]:
+def first_exchanges(entry: BenchmarkScores) -> list[dict[str, Any]]:
     """The requests and answers of an item of the benchmark in a run's journal; none where they were not kept.
 
     Raises ``HarnessError`` where the journal cannot be read.
@@ -67,7 +67,7 @@ def first_exchanges(entry: Entry) -> list[dict[str, Any]]:
 # Runs
 
 
-def _place_of(entry: Entry) -> dict[str, list[str]]:
+def _place_of(entry: BenchmarkScores) -> dict[str, list[str]]:
     """The fields of a journal's records that are this result's; of a group, the whole benchmark's."""
     return {
         "benchmark": [entry.saved.benchmark.partition("/")[0]],
@@ -75,7 +75,7 @@ def _place_of(entry: Entry) -> dict[str, list[str]]:
     }
 
 
-def _of_run(entry: Entry, folder: Path, metric: str, wanted: set[str]) -> dict[str, Shown]:
+def _of_run(entry: BenchmarkScores, folder: Path, metric: str, wanted: set[str]) -> dict[str, Shown]:
     whole = entry.saved.benchmark.partition("/")[0]
     if entry.lines is None:
         having = {**_place_of(entry), "example": wanted}

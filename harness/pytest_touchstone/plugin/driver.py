@@ -19,10 +19,10 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import pytest
 
-from pytest_touchstone.core.asking import AS_THE_RUN, Asking
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.errors import BenchmarkError, RequestError, WireError
+from pytest_touchstone.core.eval_config import AS_THE_RUN, Asking
 from pytest_touchstone.core.grade import NO_ANSWER, scores_of, told_by
 from pytest_touchstone.core.requests import (
     REQUEST_KINDS,

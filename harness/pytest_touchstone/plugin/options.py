@@ -15,22 +15,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_touchstone.checkpoints.steps import StepFilter
+from pytest_touchstone.checkpoints.find import StepFilter
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.files import shown_path
-from pytest_touchstone.core.setting_sources import (
-    FILE,
+from pytest_touchstone.core.settings import (
+    ALL,
+    CONFIG_FILE,
     OPTION,
     PROJECT,
+    Setting,
     Sources,
     of_environment,
     of_project,
     of_table,
+    settings_table,
 )
-from pytest_touchstone.core.settings import ALL, Setting, settings_table
 from pytest_touchstone.core.shard import shard_of
-from pytest_touchstone.core.task_groups import task_groups
+from pytest_touchstone.core.tasks import task_groups
 from pytest_touchstone.engines.sandbox.settings import SandboxSettings
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import project_file
@@ -155,7 +157,7 @@ def settings_of(config: pytest.Config) -> Settings:
         values=values,
         origins={name: sources.origin(name) for name in values},
         notes=(*notes, *(file.notes if file is not None else ())),
-        by_hand=sources.above(FILE) if file is not None else frozenset(given),
+        by_hand=sources.above(CONFIG_FILE) if file is not None else frozenset(given),
         demonstration=not given.keys() & {"checkpoint", "limit", "config"},
         file=file,
         groups=groups,
@@ -202,8 +204,8 @@ def _file_of(sources: Sources) -> EvalConfig | None:
     """Return the file that ``--eval-config`` names, whose settings join the ``sources``; raises ``OptionError``."""
     if (name := sources.values().get("config")) is None:
         return None
-    from pytest_touchstone.core.declared import shipped_names
     from pytest_touchstone.core.eval_config import read_eval_config
+    from pytest_touchstone.core.tasks import shipped_names
 
     file = read_eval_config(Path(name), shipped_names())
     shown = shown_path(file.path)
@@ -212,7 +214,7 @@ def _file_of(sources: Sources) -> EvalConfig | None:
         values["tasks"], origins["tasks"] = file.terms, shown
     if file.batch is not None and "batch" not in values:
         values["batch"], origins["batch"] = file.batch, shown
-    sources.add(FILE, values, origins)
+    sources.add(CONFIG_FILE, values, origins)
     return file
 
 

@@ -24,7 +24,7 @@ from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import CheckpointError, HarnessError, JournalError, ServerError
 from pytest_touchstone.core.files import shown_path
-from pytest_touchstone.core.setting_sources import OPTION
+from pytest_touchstone.core.settings import OPTION
 from pytest_touchstone.core.shard import shard_of
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.plugin import collection as collecting

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, check_level, undefined, z_quantile
-from pytest_touchstone.statistics.moments import Clusters, Moments, moments_of, t_quantile
+from pytest_touchstone.statistics.intervals import Clusters, Moments, moments_of, t_quantile
 from pytest_touchstone.statistics.paired import DRAWS, allowance, check_items, sign_flip_test
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WeightedPart:
     """One metric of a benchmark in both runs, and its weight."""
 
     weight: float
@@ -32,15 +32,15 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Benchmark:
+class SharedItems:
     """The parts that are computed on the same items, which may share texts."""
 
-    parts: Sequence[Part]
+    parts: Sequence[WeightedPart]
     clusters: Clusters | None = None
 
 
 def compare_composites(
-    benchmarks: Sequence[Benchmark], *, level: float = LEVEL, draws: int = DRAWS
+    benchmarks: Sequence[SharedItems], *, level: float = LEVEL, draws: int = DRAWS
 ) -> Comparison:
     """The new run's composite against the baseline's, from both runs' items.
 
@@ -120,7 +120,7 @@ def compare_composite_totals(
     )
 
 
-def _moments(benchmark: Benchmark) -> Moments:
+def _moments(benchmark: SharedItems) -> Moments:
     """The weighted differences of the items, added up over the benchmark's metrics."""
     length = len(benchmark.parts[0].new)
     for part in benchmark.parts:
@@ -136,7 +136,7 @@ def _moments(benchmark: Benchmark) -> Moments:
     return moments_of([math.fsum(row) for row in zip(*columns, strict=True)], benchmark.clusters)
 
 
-def _half_width(benchmarks: Sequence[Benchmark], found: Sequence[Moments], level: float) -> float | None:
+def _half_width(benchmarks: Sequence[SharedItems], found: Sequence[Moments], level: float) -> float | None:
     variances = []
     for benchmark, moments in zip(benchmarks, found, strict=True):
         span = math.fsum(abs(part.weight) for part in benchmark.parts)

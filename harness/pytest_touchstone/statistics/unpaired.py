@@ -15,8 +15,7 @@ import math
 from typing import NamedTuple
 
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, check_finite, check_level, undefined
-from pytest_touchstone.statistics.moments import t_quantile
-from pytest_touchstone.statistics.proportions import newcombe_interval, share_test_p
+from pytest_touchstone.statistics.intervals import newcombe_interval, share_test_p, t_quantile
 
 _WHY = "only totals are known: taken as runs on different items"
 

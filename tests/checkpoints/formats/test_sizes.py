@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.checkpoints import resolve
-from pytest_touchstone.checkpoints.formats.config_files import ModelConfig
-from pytest_touchstone.checkpoints.formats.sizes import HIDDEN_ROWS, check_sizes, length_of
-from pytest_touchstone.checkpoints.formats.tensors import Shapes
+from pytest_touchstone.checkpoints.config_files import ModelConfig
+from pytest_touchstone.checkpoints.formats.content import Shapes
+from pytest_touchstone.checkpoints.formats.transformers import HIDDEN_ROWS, check_sizes, length_of
 from pytest_touchstone.core.errors import CheckpointError
 
 

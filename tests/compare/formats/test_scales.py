@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.compare.formats.scales import PER_CENT, SHARE, Written, divisor_of, mixed_names
+from pytest_touchstone.compare.formats.task_metrics import PER_CENT, SHARE, Written, divisor_of, mixed_names
 from pytest_touchstone.compare.load import read_file
 
 

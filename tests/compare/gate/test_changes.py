@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from pytest_touchstone.compare import ranking
 from pytest_touchstone.compare.baselines import comparable
-from pytest_touchstone.compare.candidate import Source, published, published_entry
-from pytest_touchstone.compare.gate import changes
-from pytest_touchstone.compare.gate.changes import changes_of
-from pytest_touchstone.compare.ranking import rank
+from pytest_touchstone.compare.candidate import ResultSource, published, published_entry
+from pytest_touchstone.compare.ranking import changes_of, rank
 from pytest_touchstone.results.store_entry import StoredResult
 from tests.support.entries import entry, right
 
@@ -129,7 +128,7 @@ def test_a_series_looks_through_the_saved_results_once(monkeypatch: pytest.Monke
         looked.append(new.benchmark)
         return comparable(new, results)
 
-    monkeypatch.setattr(changes, "comparable", noted)
+    monkeypatch.setattr(ranking, "comparable", noted)
     earlier = [saved(60 + place, 70, f"old{place}") for place in range(3)]
     series = [saved(66, 80, f"new{place}", 9.0, run_id="series") for place in range(20)]
     other = saved(66, 80, "shots", 9.0, run_id="series", conditions={"shots": 5})
@@ -145,7 +144,7 @@ def test_a_series_looks_through_the_saved_results_once(monkeypatch: pytest.Monke
 def test_results_of_a_named_file_stand_for_the_best_so_far() -> None:
     metrics = {"real@1": published("real@1", 0.6, n=400), "real@5": published("real@5", 0.7, n=400)}
     named = published_entry(
-        "real_coref", metrics, primary="real@1", source=Source("f.json", "0"), name="checkpoint-655"
+        "real_coref", metrics, primary="real@1", source=ResultSource("f.json", "0"), name="checkpoint-655"
     )
     found = changes_of([NEW], [saved(64, 70, "a")], [named])
     assert [(one.metric, one.best, round(one.change, 2), one.against) for one in found] == [

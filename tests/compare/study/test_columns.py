@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.metric import compare_metric
-from pytest_touchstone.compare.study.columns import Columns
-from pytest_touchstone.compare.study.differences import difference
+from pytest_touchstone.compare.study.differences import Columns, difference
 from tests.support.compared import ran
 from tests.support.known import known
 from tests.support.studies import placed, study_of_candidates

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.study.forgetting import Forgetting, forgetting
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.results.journal import Journal
@@ -95,7 +95,7 @@ def with_journals(tmp_path: Path, temperature: float) -> Study:
                     )
                 )
         entry = one.entries["b"]
-        one.entries["b"] = Entry(entry.saved, entry.items, folder)
+        one.entries["b"] = BenchmarkScores(entry.saved, entry.items, folder)
         candidates.append(one)
     return study_of_candidates(candidates)
 

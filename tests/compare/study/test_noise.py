@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pytest_touchstone.compare.study.noise import NO_ERROR, NO_SERIES, ONE_SERIES, Noise, noise
 from pytest_touchstone.compare.study.points import Study
-from pytest_touchstone.compare.study.pool import pool_of
+from pytest_touchstone.compare.study.pool import NO_ERROR, NO_SERIES, ONE_SERIES, MeasureNoise, noise, pool_of
 from tests.support.known import known
 from tests.support.studies import answers, of_items, of_totals
 
 
-def first(study: Study) -> Noise:
+def first(study: Study) -> MeasureNoise:
     return noise(study, {measure.key: pool_of(study, measure) for measure in study.measures})[0]
 
 

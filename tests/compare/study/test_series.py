@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.compare.study.reading import study_of
-from pytest_touchstone.compare.study.series import about_series, project_series
+from pytest_touchstone.compare.study.reading import about_series, project_series, study_of
 from pytest_touchstone.core.errors import DataError
 from tests.support.published import published
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.metrics.code.pass_at_k import KS, pass_at, pass_at_k
+from pytest_touchstone.metrics.code.grader import KS, pass_at, pass_at_k
 
 SIZES = st.integers(1, 200).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
 

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.metrics.code.extract import chat_program
-from pytest_touchstone.metrics.code.sanitize import MOST_CHARACTERS, longest_run, sanitized
+from pytest_touchstone.metrics.code.extract import MOST_CHARACTERS, chat_program, longest_run, sanitized
 from tests.support.places import ROOT
 
 CASES: list[dict[str, Any]] = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_touchstone.core.grade import told_by
-from pytest_touchstone.metrics.ifeval import IFEVAL_METRICS, grade_ifeval
-from pytest_touchstone.metrics.ifeval.grade import pooled_share, readings
+from pytest_touchstone.metrics.ifeval import IFEVAL_METRICS, grade_ifeval, pooled_share, readings
 from pytest_touchstone.statistics.intervals import mean_estimate
 
 KINDS = ["punctuation:no_comma", "startend:quotation", "detectable_format:title"]

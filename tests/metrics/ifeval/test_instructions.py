@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_touchstone.core.errors import BenchmarkError
-from pytest_touchstone.metrics.ifeval import INSTRUCTIONS, follows
-from pytest_touchstone.metrics.ifeval.language import language
+from pytest_touchstone.metrics.ifeval import INSTRUCTIONS, follows, language
 from tests.support.places import ROOT
 from tests.support.rows import read_jsonl
 

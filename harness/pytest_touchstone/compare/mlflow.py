@@ -2,30 +2,153 @@
 
 A run is a result if it has the parameters ``dataset`` and ``checkpoint_path``. Ours have their intervals, numbers of
 items, conditions and validity in metrics and tags; of others the values, epoch and step are known.
+
+MLflow's client, as sending and reading use it; ``MLFLOW_TRACKING_URI`` says where.
+
+By itself it waits two minutes for an answer and repeats a request seven times. Here that is 10 seconds and once more,
+unless its own variables say otherwise.
+
+The names of metrics and groups in a tracker.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
-from pytest_touchstone.compare.candidate import Candidate, Entry, Source, published, published_entry
-from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.compare.candidate import (
+    BenchmarkScores,
+    CheckpointResults,
+    ResultSource,
+    published,
+    published_entry,
+)
+from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.task_metrics import primary_of
-from pytest_touchstone.compare.tracked.client import client, place_of, search
-from pytest_touchstone.compare.tracked.names import IDENTITY, METRICS, tracker_name
-from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.core.errors import DataError, HarnessError
 from pytest_touchstone.core.text import count, did_you_mean, listed
 from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.results.summary import Metric
 
+ADDRESS: Final = "MLFLOW_TRACKING_URI"
+PATIENCE: Final[Mapping[str, str]] = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
+    "MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT": "30",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
 
-def read_experiment(name: str, sizes: Mapping[str, int] = MappingProxyType({})) -> Table:
+
+class TrackerError(HarnessError):
+    """A tracker does not answer, or not as it should; the message says where and why."""
+
+
+def missing() -> str | None:
+    """Return what must be installed or set before there is a client, None where nothing is missing; quick."""
+    if importlib.util.find_spec("mlflow") is None:
+        return "MLflow is not installed: pip install 'pytest-touchstone[mlflow]'"
+    if not os.environ.get(ADDRESS) and importlib.util.find_spec("sqlalchemy") is None:
+        return f"{ADDRESS} is not set; give the address of your server, such as http://localhost:5000"
+    return None
+
+
+@contextmanager
+def client() -> Iterator[Any]:
+    """An ``MlflowClient``; raises ``TrackerError`` where it is missing, and for all that goes wrong with it."""
+    if (lacking := missing()) is not None:
+        raise TrackerError(lacking)
+    added = {name: value for name, value in PATIENCE.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        from mlflow import MlflowClient
+
+        one = MlflowClient()
+        try:
+            yield one
+        except HarnessError:
+            raise
+        except Exception as error:  # whatever the server answered
+            raise TrackerError(f"{place_of(one)}: {reason(error)}") from error
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def search(client: Any, experiment: str, wanted: str = "") -> Iterator[Any]:
+    """Yield all runs of an experiment that fit, page by page."""
+    token = None
+    while True:
+        page = client.search_runs([experiment], filter_string=wanted, max_results=1000, page_token=token)
+        yield from page
+        if not (token := page.token):
+            return
+
+
+def place_of(client: Any) -> str:
+    """Return the address without a password."""
+    return without_password(str(client.tracking_uri))
+
+
+def without_password(address: str) -> str:
+    """Return an address without user and password."""
+    return re.sub(r"(?<=://)[^/@\s]+@", "", address)
+
+
+_REASONS: Final = (
+    (r"timed? ?out", "no answer in time"),
+    (r"Connection refused|NewConnectionError", "nobody listens there"),
+    (r"Name or service not known|NameResolutionError|getaddrinfo", "no such host"),
+    (r"(?:error code|too many) (\d{3})", "answers with error {}"),
+    (r"Connection aborted|RemoteDisconnected|Connection reset", "the connection broke"),
+)
+
+
+def reason(error: Exception) -> str:
+    """Return in a few words why a request failed: MLflow's own sentence is several lines long."""
+    text = " ".join(str(error).split())
+    for pattern, said in _REASONS:
+        if found := re.search(pattern, text, re.IGNORECASE):
+            return said.format(*found.groups())
+    return without_password(f"{type(error).__name__}: {text[:200]}")
+
+
+# The names of metrics and groups in a tracker
+
+
+IDENTITY: Final = "touchstone.run"
+KEY: Final = "touchstone.key"
+METRICS: Final = "touchstone.metrics"
+"""Tags by which our runs are known: the run, the part of it, and the names and methods of its metrics."""
+
+
+def tracker_name(name: str) -> str:
+    """Return a metric's or group's name as trackers take it: ``pass_at_1`` for ``pass@1``.
+
+    Names with other characters that no tracker takes get six digits of their hash, so that no two become one.
+    """
+    known = name.replace("@", "_at_")
+    safe = re.sub(r"[^\w.\- ]", "_", known)
+    if safe.strip(".") and safe == known:
+        return safe
+    return f"{safe.strip('.')}-{hashlib.sha256(name.encode('utf-8', 'backslashreplace')).hexdigest()[:6]}"
+
+
+# The runs of an MLflow experiment as candidates: ours, and those of any script that logs the same names
+
+
+def read_experiment(name: str, sizes: Mapping[str, int] = MappingProxyType({})) -> ResultTable:
     """Return the results of an experiment; ``sizes`` are numbers of items by benchmark, where runs do not say.
 
     Raises ``HarnessError`` where there is none, or it cannot be read."""
@@ -43,14 +166,14 @@ def read_experiment(name: str, sizes: Mapping[str, int] = MappingProxyType({})) 
         raise DataError(
             f"--from-mlflow {name}: no run there with the parameters dataset and checkpoint_path, and metrics"
         )
-    return Table(tuple(table))
+    return ResultTable(tuple(table))
 
 
 def candidates_of(
     runs: Iterable[Any], experiment: str, sizes: Mapping[str, int] = MappingProxyType({})
-) -> list[Candidate]:
+) -> list[CheckpointResults]:
     """Return the checkpoints of the runs, each as often as there are runs of ours that scored it."""
-    found: dict[tuple[str, str], Candidate] = {}
+    found: dict[tuple[str, str], CheckpointResults] = {}
     composites: dict[tuple[str, str], dict[str, Metric]] = {}
     left_out = 0
     for run in sorted(runs, key=lambda one: (one.info.start_time, one.info.run_name or "")):
@@ -74,16 +197,16 @@ def candidates_of(
                 path,
             )  # somebody scored it twice, which two runs of ours tell by themselves
         one = found.setdefault(
-            key, Candidate(checkpoint, f"MLflow experiment {experiment}", _about(params, tags))
+            key, CheckpointResults(checkpoint, f"MLflow experiment {experiment}", _about(params, tags))
         )
-        one.entries[saved.benchmark] = Entry(saved)
+        one.entries[saved.benchmark] = BenchmarkScores(saved)
     for key, known in composites.items():
         if key in found:
             found[key].composites.update(known)
     return _noted(list(found.values()), left_out)
 
 
-def _noted(candidates: list[Candidate], left_out: int) -> list[Candidate]:
+def _noted(candidates: list[CheckpointResults], left_out: int) -> list[CheckpointResults]:
     if left_out and candidates:
         note = f"{count(left_out, 'run')} of the experiment left out: not ended yet"
         candidates[0] = replace(candidates[0], notes=(note,))
@@ -164,7 +287,7 @@ def _others(run: Any, checkpoint: str, experiment: str, sizes: Mapping[str, int]
         benchmark,
         metrics,
         primary=primary_of(benchmark, metrics),
-        source=Source(f"MLflow experiment {experiment}", run.info.run_id),
+        source=ResultSource(f"MLflow experiment {experiment}", run.info.run_id),
         name=checkpoint,
         about=_about(params, run.data.tags),
         conditions={
