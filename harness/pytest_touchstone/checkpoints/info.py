@@ -54,7 +54,7 @@ class CheckpointInfo:
     adapter was trained on. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
     ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer. ``series`` is the folder of the
     checkpoints of one training. ``step`` is the place of this one in it: the trainer's step, else the number at the
-    end of its name, else its epoch. ``checkpoints.find`` sets both for a run.
+    end of its name, else its epoch. ``checkpoints.resolve`` sets both for a run.
 
     ``served`` is what is known of the server of a served model (``engines.http.factory``), plain values; empty for all
     others.

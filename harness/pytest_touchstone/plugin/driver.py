@@ -32,8 +32,10 @@ from pytest_touchstone.core.requests import (
     Request,
     RunProgram,
     RunProgramAnswer,
+    plain_scores,
+    plain_text,
+    to_plain,
 )
-from pytest_touchstone.core.serialize import plain_scores, plain_text, to_plain
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
 from pytest_touchstone.plugin.item_errors import hint, sentence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_touchstone.checkpoints.find import StepFilter
+from pytest_touchstone.checkpoints.resolve import StepFilter
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.files import shown_path

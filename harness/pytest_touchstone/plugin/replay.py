@@ -30,8 +30,8 @@ from pytest_touchstone.core.requests import (
     RunProgram,
     RunProgramAnswer,
     answer_from_plain,
+    to_plain,
 )
-from pytest_touchstone.core.serialize import to_plain
 from pytest_touchstone.engines.base import Done
 from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import WireError
-from pytest_touchstone.core.requests import Generate
-from pytest_touchstone.core.serialize import plain_scores, scrub, to_plain
+from pytest_touchstone.core.requests import Generate, plain_scores, scrub, to_plain
 
 
 class Colour(IntEnum):
