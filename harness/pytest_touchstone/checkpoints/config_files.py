@@ -1,13 +1,10 @@
-"""The JSON files of a checkpoint folder, read through pydantic.
+"""The JSON files of a checkpoint folder, and what they tell of its training.
 
 Only the fields that matter here are declared; all others are allowed and left alone.
 
-The check that the files of a checkpoint folder are really in it.
-
-A link out of the folder would let a checkpoint name any file of the machine as its own. The Hub's cache is the one
-place where links may lead out: from ``snapshots/REVISION`` into ``blobs`` beside ``snapshots``.
-
-The progress of a checkpoint, and the account that its own files give of its training.
+The files of a checkpoint folder must really be in it. A link out of the folder would let a checkpoint name any file of
+the machine as its own. The Hub's cache is the one place where links may lead out: from ``snapshots/REVISION`` into
+``blobs`` beside ``snapshots``.
 """
 
 from __future__ import annotations
@@ -65,7 +62,7 @@ def readable(path: Path | str) -> Iterator[None]:
         ) from error
 
 
-# The JSON files of a checkpoint folder, read through pydantic
+# JSON files
 
 
 class _Lenient(BaseModel):
@@ -195,7 +192,7 @@ def _valid(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path}: {_first_fault(error.errors())}; save the checkpoint again") from error
 
 
-# The progress of a checkpoint, and the account that its own files give of its training
+# Training
 
 
 _DEEPEST: Final = 6

@@ -1,7 +1,4 @@
-"""The facts about a checkpoint that are known before it is loaded.
-
-Names of checkpoints that are unique within one run and fit into node ids.
-"""
+"""The facts about a checkpoint that are known before it is loaded, and names that are unique within one run."""
 
 from __future__ import annotations
 
@@ -120,7 +117,7 @@ def info_from_plain(row: dict[str, Any]) -> CheckpointInfo:
     return CheckpointInfo(**known)
 
 
-# Names of checkpoints that are unique within one run and fit into node ids
+# Names
 
 
 def clean_name(text: str) -> str:

@@ -1,6 +1,6 @@
 """The checkpoint formats: ours in the order in which they are tried, then those of installed packages.
 
-``fake:causal`` and ``fake:masked``: no model at all, for trying out a benchmark (``engines.fake``).
+``fake:causal`` and ``fake:masked`` are no model at all, for trying out a benchmark (``engines.fake``).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Fake:
         return [info.source]
 
 
-# The checkpoint formats: ours in the order in which they are tried, then those of installed packages
+# The formats in order
 
 
 def formats() -> tuple[Format, ...]:

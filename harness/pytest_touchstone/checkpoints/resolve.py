@@ -18,13 +18,11 @@ vllm:PATH                         a model at a server that is started for it
 llama-server:PATH.gguf            the same with llama.cpp
 fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
 
-The checkpoints of a run: all that the options name, by series and step, without those that ``--eval-steps``
-leaves out.
+``find_checkpoints`` has those of a run, by series and step, without those that ``--eval-steps`` leaves out. One of
+several checkpoints that fails to load does not keep the others from being scored: it is listed apart, and the run says
+so and is not complete. Where none can be used the run does not begin.
 
-One of several checkpoints that fails to load does not keep the others from being scored: it is listed apart, and the
-run says so and is not complete. Where none can be used the run does not begin.
-
-The selection of steps of a series: the grammar of ``--eval-steps``.
+The grammar of ``--eval-steps``:
 
     300            that step
     100,300        each of them
@@ -330,7 +328,7 @@ def _download(name: str, code: bool) -> Path:
         ) from error
 
 
-# The checkpoints of a run: all that the options name, by series and step, without those that ``--eval-steps``
+# Steps of a series
 
 
 class Range(NamedTuple):
@@ -379,7 +377,7 @@ def _range(part: str) -> Range:
     return Range(first, last, int(every) if every else None)
 
 
-# The checkpoints of a run: all that the options name, by series and step, without those that ``--eval-steps``
+# The checkpoints of a run
 
 
 @dataclass(slots=True)

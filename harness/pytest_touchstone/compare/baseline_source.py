@@ -1,4 +1,4 @@
-"""The source of baselines that ``--baseline`` names.
+"""The source of baselines that ``--baseline`` names, and the names that were given to baselines.
 
     best          the saved results of the results folder
     none          nothing
@@ -10,9 +10,8 @@
 
 A run is found by its saved results, and without them, as where its folder was copied alone, by its summary and journal.
 
-Baselines that have a name: OUTPUT/baselines/NAME.json names a checkpoint of a run.
-
-The results themselves stay where they are saved; removing a name removes no result.
+OUTPUT/baselines/NAME.json names a checkpoint of a run. The results themselves stay where they are saved; removing a
+name removes no result.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ def _path(output: Path, name: str) -> Path:
     return output / NAMED / f"{name}.json"
 
 
-# The source of baselines that ``--baseline`` names
+# Sources of baselines
 
 
 def open_source(text: str, output: Path, *, folder: Path) -> BaselineSource:

@@ -1,22 +1,20 @@
-"""Pairs of results -> comparisons -> verdicts.
+"""Results of one benchmark, or of several -> their items in one order -> comparisons -> verdicts.
 
     compare             a new result against one baseline, or against the best of several
     compare_composite   the same for a weighted sum of several benchmarks' metrics
     judge               the comparisons of a checkpoint -> a verdict each, corrected for their number (Holm)
+    pool                all items of a checkpoint's benchmarks together
 
 Pure; which results may be compared at all is decided elsewhere. A point is 0.01 of the score; for a perplexity,
 which is compared by its log-probabilities, that is about one per cent of it.
 
-The scores of the items that two results on the same benchmark share, in one order.
-
 An item is the same in two results where its id and the hash of its row are. A score of None counts as no item.
 
-The verdict on all items of a checkpoint's benchmarks together: is the model worse, wherever that shows?
-
-A loss that is spread over a suite may be too small to be seen on any one benchmark, and plain on all of them together.
-The pooled test takes all items of all benchmarks as one (Kuebler et al. 2026, arXiv 2602.10144, section 4, "pooled").
-For right and wrong answers it is McNemar's on the sums of gained and lost items. Else it is a permutation test, as that
-of a composite in which each benchmark weighs as many items as it has, with clusters whole.
+**Pooled**: is the model worse, wherever that shows? A loss that is spread over a suite may be too small to be seen on
+any one benchmark, and plain on all of them together. The pooled test takes all items of all benchmarks as one (Kuebler
+et al. 2026, arXiv 2602.10144, section 4, "pooled"). For right and wrong answers it is McNemar's on the sums of gained
+and lost items. Else it is a permutation test, as that of a composite in which each benchmark weighs as many items as it
+has, with clusters whole.
 
 Of several earlier checkpoints that have all the benchmarks the one that is best over all items is the baseline. That it
 was chosen is allowed for.
@@ -168,7 +166,7 @@ def _named(names: Iterable[str], what: str) -> str:
     return f"{count(len(known), 'item')} {what}: {listed(known, NAMED)}"
 
 
-# Pairs of results -> comparisons -> verdicts
+# Comparisons and verdicts
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -354,7 +352,7 @@ def _nothing(metric: str, chosen: int, runs: int, level: float) -> Compared:
     return Compared(metric=metric, chosen=chosen, comparison=one, as_measured=one, runs=runs, candidates=0)
 
 
-# The verdict on all items of a checkpoint's benchmarks together: is the model worse, wherever that shows?
+# All items of a checkpoint's benchmarks together
 
 
 POOLED: Final = "pooled"

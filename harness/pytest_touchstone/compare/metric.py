@@ -13,8 +13,6 @@ The comparison of two totals depends on what is known of them:
 A mean of scores within [0, 1] varies most where all are 0 or 1. Taking it as a share when its error is not known
 claims too little rather than too much, unless items share a text, which a table does not say.
 
-The prompts of items, by which those of other harnesses are known, and by which a changed benchmark is found out.
-
 Another harness hashes its rows in its own way. By its place in the file and its prompt an item is known all the same,
 so that results can be compared in pairs. Two runs may have asked the same items by other prompts, though the benchmark
 has kept its version: its file was edited.
@@ -172,7 +170,7 @@ def _prompt(exchange: Mapping[str, Any]) -> str:
     return hashlib.sha256(str(request[name]).encode()).hexdigest() if name in request else ""
 
 
-# The comparison of two results on one benchmark by one metric
+# The comparison by one metric
 
 
 HASHED: Final = 8

@@ -1,14 +1,11 @@
-"""The runs of an MLflow experiment as candidates: ours, and those of any script that logs the same names.
+"""MLflow: its client, the names of metrics there, and the runs of an experiment as candidates.
 
-A run is a result if it has the parameters ``dataset`` and ``checkpoint_path``. Ours have their intervals, numbers of
-items, conditions and validity in metrics and tags; of others the values, epoch and step are known.
+Runs are ours, and those of any script that logs the same names. A run is a result if it has the parameters ``dataset``
+and ``checkpoint_path``. Ours have their intervals, numbers of items, conditions and validity in metrics and tags; of
+others the values, epoch and step are known.
 
-MLflow's client, as sending and reading use it; ``MLFLOW_TRACKING_URI`` says where.
-
-By itself it waits two minutes for an answer and repeats a request seven times. Here that is 10 seconds and once more,
-unless its own variables say otherwise.
-
-The names of metrics and groups in a tracker.
+``MLFLOW_TRACKING_URI`` says where the server is. By itself the client waits two minutes for an answer and repeats a
+request seven times. Here that is 10 seconds and once more, unless its own variables say otherwise.
 """
 
 from __future__ import annotations
@@ -124,7 +121,7 @@ def reason(error: Exception) -> str:
     return without_password(f"{type(error).__name__}: {text[:200]}")
 
 
-# The names of metrics and groups in a tracker
+# Names in a tracker
 
 
 IDENTITY: Final = "touchstone.run"
@@ -145,7 +142,7 @@ def tracker_name(name: str) -> str:
     return f"{safe.strip('.')}-{hashlib.sha256(name.encode('utf-8', 'backslashreplace')).hexdigest()[:6]}"
 
 
-# The runs of an MLflow experiment as candidates: ours, and those of any script that logs the same names
+# Reading an experiment
 
 
 def read_experiment(name: str, sizes: Mapping[str, int] = MappingProxyType({})) -> ResultTable:

@@ -8,10 +8,9 @@
   their average improvement; its interval adds up the benchmarks' errors as independent ones.
 - All items of all valid benchmarks together have a verdict of their own (``compare.judge``).
 
-The groups of a benchmark (the subjects of MMLU) as benchmarks of their own, and names that mean the same.
-
-A run has all subjects in one benchmark, while files have a task for each, by names of lm-evaluation-harness
-(``mmlu_virology``, ``minerva_math_algebra``) or by those that this harness writes (``math_5000_Algebra``).
+Benchmarks are paired by names that mean the same. A run has all subjects of MMLU in one benchmark, while files have a
+task for each, by names of lm-evaluation-harness (``mmlu_virology``, ``minerva_math_algebra``) or by those that this
+harness writes (``math_5000_Algebra``).
 """
 
 from __future__ import annotations
@@ -167,7 +166,7 @@ def _metric(name: str, score: str, items: ItemScores) -> Metric:
     return as_metric(name, found, len(pairs))
 
 
-# The comparison of two candidates: every benchmark that both have, with verdicts; composites; the mean
+# The comparison of two candidates
 
 
 KINDS: Final[tuple[Kind, ...]] = ("better", "worse", "not worse", "inconclusive")

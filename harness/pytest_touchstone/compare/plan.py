@@ -1,12 +1,10 @@
 """A plan of a gate before anything is asked: what each benchmark, and all of them together, can decide.
 
-``plan_basis`` tells the share of items that flip, from saved results where there are any. A composite that the gate
-compares is a row too, and one more of the tests that are corrected together; so are all items together, where the
-gate's configuration has ``pooled = true``.
+A composite that the gate compares is a row too, and one more of the tests that are corrected together; so are all items
+together, where the gate's configuration has ``pooled = true``.
 
-The designs of a plan: the share of items that flip from one checkpoint to the next, and where it is known from.
-
-That share decides what a paired comparison can see (``statistics.power``). It is taken, for each benchmark, from
+The share of items that flip from one checkpoint to the next decides what a paired comparison can see
+(``statistics.power``). It is taken, for each benchmark, from
 
 1. pairs of saved results of neighbouring checkpoints of one series on the same items, asked alike; else from those of
    checkpoints that were saved one after the other;
@@ -292,7 +290,7 @@ def _rivals(results: Sequence[StoredResult], weights: Weights, source: BaselineS
     return len(compare_with_best(turned, turned[-1], found.clusters).candidates)
 
 
-# A plan of a gate before anything is asked: what each benchmark, and all of them together, can decide
+# The plan
 
 
 DROP: Final = 0.02

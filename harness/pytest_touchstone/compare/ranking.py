@@ -1,16 +1,16 @@
-"""Saved results by a metric or a composite, the best first; a ranking has only results that were asked alike.
+"""The best checkpoints: of all saved results, of earlier runs, and of one run.
 
-A checkpoint stands in a ranking once, with its best result. A composite is made of a checkpoint's saved results, its
+A **ranking** has saved results by a metric or a composite, the best first, and only those that were asked alike. A
+checkpoint stands in a ranking once, with its best result. A composite is made of a checkpoint's saved results, its
 interval of their items, as that of a run is.
 
-The best checkpoint of a run by each benchmark and composite, where it can be told from every other one.
+The **leader** of a run, by each benchmark and composite, is the best checkpoint where it can be told from every other
+one. Only what is whole, and was asked alike and of the same items, is compared: the primary metric, item by item,
+corrected for choosing the best of many (``statistics.best_of_many``). Where a result beside it was asked otherwise,
+nobody leads.
 
-Only what is whole, and was asked alike and of the same items, is compared: the primary metric, item by item, corrected
-for choosing the best of many (``statistics.best_of_many``). Where a result beside it was asked otherwise, nobody leads.
-
-The changes of a run against the best so far, metric by metric, as measured and without a verdict.
-
-The best so far of a metric is the best value among the saved results of earlier runs that are whole, asked alike and
+The **changes** of a run against the best so far are told metric by metric, as measured and without a verdict. The best
+so far of a metric is the best value among the saved results of earlier runs that are whole, asked alike and
 of the same items, one per checkpoint. A composite is compared with the best composite of a checkpoint that has all
 parts. The gate says whether a change is more than chance, and how much of a best value is luck.
 """
@@ -207,7 +207,7 @@ def composite_sets(by_benchmark: Mapping[str, Sequence[StoredResult]]) -> list[l
     return [[one[key] for one in keyed] for key in common]
 
 
-# Saved results by a metric or a composite, the best first; a ranking has only results that were asked alike
+# Rankings
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +354,7 @@ def _records(saved: StoredResult, items: ItemScores) -> list[Record]:
     ]
 
 
-# The best checkpoint of a run by each benchmark and composite, where it can be told from every other one
+# The leaders of a run
 
 
 Runner = TypeVar("Runner")

@@ -1,4 +1,4 @@
-"""The files of a dataset in a folder, and suggestions where there are none.
+"""The files of a dataset in a folder, their rows, and suggestions where there are none.
 
 The dataset ``NAME/FILE`` is, in this order:
 
@@ -9,10 +9,8 @@ The dataset ``NAME/FILE`` is, in this order:
 
 Few-shot rows are found by their own name alone: those of another split might be the ones that are scored.
 
-Rows as they are read: the lines of JSONL files, and the rows that a benchmark has itself.
-
-The latter are a list, a function that returns one, or files beside the benchmark's module. A function is called when
-items are collected, in each process, since items are made of rows before any fixture runs.
+Rows that a benchmark has itself are a list, a function that returns one, or files beside the benchmark's module. A
+function is called when items are collected, in each process, since items are made of rows before any fixture runs.
 """
 
 from __future__ import annotations
@@ -160,7 +158,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
 
 
-# Rows as they are read: the lines of JSONL files, and the rows that a benchmark has itself
+# Rows
 
 
 CANONICAL: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True)

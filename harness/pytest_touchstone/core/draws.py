@@ -1,4 +1,4 @@
-"""The ways of drawing few-shot examples, by the names of ``--eval-fewshot``.
+"""The few-shot examples of a benchmark, drawn in one of the ways that ``--eval-fewshot`` names.
 
 ``touchstone`` draws once per benchmark and group, from the seed alone, so that all prompts of a group begin alike.
 Where a benchmark has no file of examples, they come from the evaluation rows: one more is drawn than needed, and an
@@ -10,9 +10,7 @@ nothing that a run selects. A task that names no split for them, or the one that
 row itself; any other takes what it draws, even the row itself. Examples that are picked in file order are the same
 under both names.
 
-The few-shot examples of a benchmark, drawn in one of the ways of ``core.draws``.
-
-They depend neither on the selected items, nor on their order, nor on the workers.
+Examples depend neither on the selected items, nor on their order, nor on the workers.
 """
 
 from __future__ import annotations
@@ -191,7 +189,7 @@ def draw_of(value: str, seed: int) -> tuple[Draw, int]:
     return DRAWS[name], int(own or LM_EVAL_SEED) if name == LM_EVAL else seed
 
 
-# The few-shot examples of a benchmark, drawn in one of the ways of ``core.draws``
+# Few-shot examples
 
 
 SEPARATOR = "\n\n"

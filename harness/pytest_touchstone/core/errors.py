@@ -1,11 +1,9 @@
-"""The errors that a user can meet.
+"""The errors that a user can meet, and the exit codes.
 
 The message of each says what is wrong, which value, and what to do.
 
 Mistakes in pytest's options are ``pytest.UsageError``; plugin code turns a ``CheckpointError`` or ``DataError`` into
 one, so that the user sees one line and exit code 4, never a traceback.
-
-The exit codes of a run and of the command ``touchstone``; 0 to 5 are pytest's own.
 """
 
 from __future__ import annotations
@@ -73,7 +71,7 @@ class OptionError(HarnessError):
     """A value of an option cannot be taken."""
 
 
-# The exit codes of a run and of the command ``touchstone``; 0 to 5 are pytest's own
+# Exit codes
 
 
 class ExitCode(IntEnum):

@@ -1,4 +1,4 @@
-"""``--eval-config FILE``: which benchmarks a run asks, each with its own options.
+"""``--eval-config FILE``, and the demonstration: which benchmarks a run asks, each with its own options.
 
     {"benchmarks": {"reasoning": {"enabled": true, "description": "", "tasks": ["arc_challenge", "hellaswag"]}},
      "tasks": {"arc_challenge": {"enabled": true, "tasks": ["arc_challenge"], "num_fewshot": 25, "batch_size": 8,
@@ -11,10 +11,7 @@ have all options of a task too; without ``benchmarks`` all tasks are selected. A
 lm-evaluation-harness, a tag or a pattern. ``settings`` are options of the run by their names. Keys that begin with
 ``_`` or ``$`` are comments.
 
-``Asking``: the options of one benchmark alone, from the demonstration or from a file of ``--eval-config``.
-
-The demonstration: what a run asks of the builtin checkpoints if neither a checkpoint nor a limit is given.
-
+The demonstration is what a run asks of the builtin checkpoints if neither a checkpoint nor a limit is given.
 ``demonstration.toml`` beside the shipped benchmarks has a table for each of them: its options, as if they had been
 given for this benchmark alone, or the reason for which it is left out. The table ``"*"`` is for shipped benchmarks
 without one of their own; other people's are asked whole.
@@ -91,7 +88,7 @@ class Asking:
 AS_THE_RUN: Final = Asking()
 
 
-# ``--eval-config FILE``: which benchmarks a run asks, each with its own options
+# The file of ``--eval-config``
 
 
 MOST_LINES: Final = 1
@@ -383,7 +380,7 @@ def _conflicts(choices: Iterable[Choice]) -> list[str]:
     return lines
 
 
-# The demonstration: what a run asks of the builtin checkpoints if neither a checkpoint nor a limit is given
+# The demonstration
 
 
 FILE: Final = "demonstration.toml"

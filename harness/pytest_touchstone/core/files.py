@@ -1,18 +1,13 @@
-"""Files written whole or not at all, names that are safe in any file system, Python files loaded by their path.
+"""Files: written whole or not at all, with a checksum, in pieces; read in bounded time and memory; safe names for them.
 
-JSON objects whose last member, ``"crc32"``, is the CRC-32 of all bytes before it.
+The last member of a checked JSON object, ``"crc32"``, is the CRC-32 of all bytes before it. A bit that has flipped on
+the disk is no score. Files that have no such end (of former versions, or written anew by somebody else) are read
+without it.
 
-A bit that has flipped on the disk is no score. Files that have no such end (of former versions, or written anew by
-somebody else) are read without it.
-
-JSON with long lists, written and read in pieces: a run has columns of a million entries.
-
-Files that somebody else wrote, or that something has damaged, read in bounded time and memory.
+JSON with long lists is written and read in pieces: a run has columns of a million entries.
 
 Only regular files are opened: a pipe would be waited for, and a device may never end. JSON nests to a bounded depth, so
 that whatever walks through it afterwards comes to an end.
-
-The paths of the files that ship with the program: datasets, small models, benchmarks.
 """
 
 from __future__ import annotations
@@ -153,7 +148,7 @@ def load_module(path: Path, name: str) -> ModuleType:
     return module
 
 
-# Files that somebody else wrote, or that something has damaged, read in bounded time and memory
+# Bounded reading
 
 
 Kind = TypeVar("Kind")
@@ -269,7 +264,7 @@ def _too_deep() -> ValueError:
     return ValueError(f"it nests deeper than {MOST_DEPTH}")
 
 
-# JSON objects whose last member, ``"crc32"``, is the CRC-32 of all bytes before it
+# Checksums
 
 
 _MARK: Final = b',"crc32":"'
@@ -325,7 +320,7 @@ def read_checked(path: Path) -> Any:
     return content
 
 
-# JSON with long lists, written and read in pieces: a run has columns of a million entries
+# JSON in pieces
 
 
 _PIECE: Final = 1000
@@ -398,7 +393,7 @@ class ReadingList:
         return json.loads(self._before + self._text[self._at :] + self._file.read())
 
 
-# The paths of the files that ship with the program: datasets, small models, benchmarks
+# Files that ship with the program
 
 
 _HERE = Path(__file__).resolve().parents[1]

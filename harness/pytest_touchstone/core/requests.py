@@ -15,11 +15,10 @@ A benchmark yields one request or a list of them and is sent the answers in the 
 
 All are frozen and hold plain data only. Log-probabilities are natural logarithms.
 
-The form of values that travel between processes and into the journal: plain builtins, nothing else.
-
-execnet, which carries xdist's reports, takes exact builtin types only. Anything else ends the worker and, silently,
-the item with it. So every value that a benchmark passes on goes through ``to_plain`` first, and every report of a
-worker through ``scrub`` as the last step before it is sent.
+Values that travel between processes and into the journal are plain builtins. execnet, which carries xdist's reports,
+takes exact builtin types only. Anything else ends the worker and, silently, the item with it. So every value that a
+benchmark passes on goes through ``to_plain`` first, and every report of a worker through ``scrub`` as the last step
+before it is sent.
 """
 
 from __future__ import annotations
@@ -346,7 +345,7 @@ def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:  # 
     return Refusal(f"the stored answer is to a {kind}, which is no kind of request")
 
 
-# The form of values that travel between processes and into the journal: plain builtins, nothing else
+# Requests and answers as plain builtins
 
 
 LEAST_INTEGER: Final = -(2**31)

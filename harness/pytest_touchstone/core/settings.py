@@ -1,10 +1,11 @@
-"""The table of settings: ``settings.toml`` as rows, each with the function that reads its value.
+"""The table of settings: ``settings.toml`` as rows, each with the function that reads its value; and where values come
+from.
 
 ``python -m pytest_touchstone.core.settings`` prints ``docs/options.md``. The plugin registers the options from the same
 file without this module: a session that has no benchmark imports nothing but the plugin.
 
-The sources of the values of settings, in order: ``[tool.touchstone]`` of pyproject.toml, the file of
-``--eval-config``, the environment, options. A later one goes before an earlier one, and each before the default.
+The sources of values, in order: ``[tool.touchstone]`` of pyproject.toml, the file of ``--eval-config``, the
+environment, options. A later one goes before an earlier one, and each before the default.
 
     [tool.touchstone]
     checkpoint = ["runs/a", "runs/b"]      # --checkpoint runs/a --checkpoint runs/b
@@ -232,7 +233,7 @@ if __name__ == "__main__":
     print(options_page(), end="")
 
 
-# The sources of the values of settings, in order: ``[tool.touchstone]`` of pyproject.toml, the file of
+# Where the values of settings come from
 
 
 DEFAULT: Final = "default"

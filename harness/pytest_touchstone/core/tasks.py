@@ -2,19 +2,15 @@
 
 A term is a benchmark's name, a tag, or a pattern of names; ``NAME/GROUP`` takes a group of a benchmark alone, as does
 the name that files of results have for a subject of MMLU (``mmlu_virology``). ``-`` before a term leaves out what it
-names. Some tags follow from what a benchmark asks, others are its own. With
-``NAME 25-shot`` a benchmark has that many few-shot examples. The name of a group of benchmarks
-(``core.tasks``) stands for its terms. What is the name of a benchmark is no tag.
+names. Some tags follow from what a benchmark asks, others are its own. With ``NAME 25-shot`` a benchmark has that many
+few-shot examples. The name of a group of benchmarks stands for its terms. What is the name of a benchmark is no tag.
 
-The benchmarks of a file, read without running it: their names, and the kinds of request that each asks.
-
-A declaration may take fields from a table, ``**TASKS``, or from a function that returns one, ``**part("history")``.
+The benchmarks of a file are read without running it: their names, and the kinds of request that each asks. A
+declaration may take fields from a table, ``**TASKS``, or from a function that returns one, ``**part("history")``.
 They are looked for in the file itself, and where it imports them from this package, in the package.
 
-Groups of benchmarks by name, for ``--eval-tasks``.
-
-They are lines of ``groups.toml`` beside the shipped benchmarks, or of the project's pyproject.toml, which goes before
-it.
+Groups of benchmarks are lines of ``groups.toml`` beside the shipped benchmarks, or of the project's pyproject.toml,
+which goes before it.
 
     [tool.touchstone.groups]
     nightly = "arc_challenge 25-shot, hellaswag 10-shot, gsm8k"
@@ -247,7 +243,7 @@ def _meant(wanted: str, likely: Sequence[str], there: Sequence[str]) -> str:
     return f"; there are {listed(there)} (`touchstone benchmarks` shows them)" if there else ""
 
 
-# The benchmarks of a file, read without running it: their names, and the kinds of request that each asks
+# The benchmarks of a file, without running it
 
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
@@ -346,7 +342,7 @@ def _own_module(name: str | None) -> Path | None:
     return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
-# Groups of benchmarks by name, for ``--eval-tasks``
+# Groups of benchmarks
 
 
 FILE: Final = "groups.toml"

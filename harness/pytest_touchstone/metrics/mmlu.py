@@ -1,8 +1,7 @@
-"""MMLU's 57 subjects in the authors' four groups, its rows, and how its letters are asked for.
+"""MMLU and MMLU-Pro: rows, prompts, and how letters are asked for.
 
-MMLU-Pro's rows, what its two forms, generated and by letters, share, and the letter in a generated text.
-
-Prompt and rule of the generated form are those of lm-evaluation-harness (0.4.13, tasks/mmlu_pro, version 3.1).
+MMLU has 57 subjects in the authors' four groups. Of MMLU-Pro prompt and rule of the generated form are those of
+lm-evaluation-harness (0.4.13, tasks/mmlu_pro, version 3.1).
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ MMLU: Final[dict[str, Any]] = {
 }
 
 
-# MMLU-Pro's rows, what its two forms, generated and by letters, share, and the letter in a generated text
+# MMLU-Pro
 
 
 _CATEGORIES: Final = {

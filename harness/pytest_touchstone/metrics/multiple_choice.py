@@ -16,7 +16,7 @@ the leading space. The token count is that of the whole continuation, delimiter 
 split. For scripts of more than one byte per character (Korean) the four can disagree about every single item: never
 compare one with another.
 
-Questions with choices, as benchmarks ask them: every choice after the same context.
+Benchmarks ask for every choice after the same context:
 
     return (yield from ask_choices(fewshot, prompt, [" A", " B"], right))
     return (yield from ask_answers(fewshot, prompt, texts, right))
@@ -129,7 +129,7 @@ def preferred(metric: str, logprobs: Sequence[float], choices: Sequence[str], to
     return argmax([logprob / n if n > 0 else -math.inf for logprob, n in zip(logprobs, lengths, strict=True)])
 
 
-# Questions with choices, as benchmarks ask them: every choice after the same context
+# Asking for every choice
 
 
 ChoiceAnswers: TypeAlias = Generator[Any, Any, ChoiceScores]

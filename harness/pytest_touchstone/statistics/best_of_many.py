@@ -340,7 +340,7 @@ def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
     ]
 
 
-# The best of some runs against the best of others, for every two of several groups
+# The bests of several groups
 
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Weighted sums of measured means, such as a difference of two series or a value between two checkpoints.
 
-The means of runs on the same items have a covariance (``best_of_many.noise_of``). A weighted sum w'm of them has the
+The means of runs on the same items have a covariance (``noise_of``). A weighted sum w'm of them has the
 variance w'Cw (the delta method, exact for a linear function), and a t interval with one degree of freedom less than
 there are independent units. Runs on other items are independent of them: their covariance is 0.
 
@@ -13,10 +13,8 @@ there are independent units. Runs on other items are independent of them: their 
   compared with the line through its neighbours. What the squares of these misses exceed the variance by that their
   noise explains is the variance of interpolation. Below three checkpoints nothing can be left out, and there is none.
 
-The noise of several runs' means: their covariance over the same items, and draws of it.
-
-The covariance holds what the runs share by having the same items (clusters whole). Means known by their errors alone
-are taken as independent.
+**The noise of several runs' means**: the covariance holds what the runs share by having the same items (clusters
+whole). Means known by their errors alone are taken as independent.
 
 A draw is a matrix times a vector of independent normal numbers. The **length** of that vector is independent of its
 direction. A statistic that doubles where the noise does exceeds a bound just where the vector is long enough. The mean
@@ -24,9 +22,9 @@ of that chance over the directions needs no counting of draws, so it has no smal
 
 Were the covariance known, the squared length would be chi-squared distributed. It is estimated from a number of units,
 so the noise is taken as multivariate t (Kotz and Nadarajah 2004, "Multivariate t Distributions and Their
-Applications").
-The squared length over its dimensions then has an F distribution with units - 1 degrees of freedom. For a weighted sum
-of means this is the t test. Far out, where the correction for many tests looks, the two differ by half and more.
+Applications"). The squared length over its dimensions then has an F distribution with units - 1 degrees of freedom. For
+a weighted sum of means this is the t test. Far out, where the correction for many tests looks, the two differ by half
+and more.
 """
 
 from __future__ import annotations
@@ -159,7 +157,7 @@ def _two_items(weights: Sequence[Weighted], units: int) -> float:
     return 2 * (size / (units + 2)) ** 2
 
 
-# The noise of several runs' means: their covariance over the same items, and draws of it
+# The noise that runs have in common
 
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""A measure along a training: its trend and its steadiness.
+"""A measure along a training: its trend, its steadiness, and its signal-to-noise ratio over several trainings.
 
-All start from the covariance S of the checkpoints' means over the items (``joint_noise.noise_of``), which holds what
+All start from the covariance S of the checkpoints' means over the items (``contrasts.noise_of``), which holds what
 they share by having the same items; of means with known errors only, S is diagonal.
 
 - **Trend**: the slope of the least-squares line through the means, sum c_i y_i with c_i = (x_i - x) / sum (x_i - x)^2.
@@ -11,12 +11,11 @@ they share by having the same items; of means with known errors only, S is diago
   s_i sqrt(2 / pi), that of the half-normal distribution, so **noise alone gives** sqrt(2 / pi) sum s_i / (k - 1).
   Neighbouring changes share a checkpoint, so the range that noise alone gives is simulated: the mean absolute change
   of draws from the normal distribution with covariance S. The p is the chance of being at least as unsteady as
-  measured, over the directions of the draws (``joint_noise.Sample.tail``), so that it can be as small as many tests
+  measured, over the directions of the draws (``contrasts.NoiseDraws.tail``), so that it can be as small as many tests
   need.
 
-The signal-to-noise ratio of a benchmark over several trainings (Heineman et al. 2025, arXiv 2508.13144).
-
-Of every series the last n checkpoints count (all where it has fewer), n = 5.
+**Signal-to-noise ratio** (Heineman et al. 2025, arXiv 2508.13144): of every series the last n checkpoints count (all
+where it has fewer), n = 5.
 
 - **Signal**: the largest difference between two series, each at the mean of those checkpoints, over their mean
   ("relative dispersion").
@@ -121,7 +120,7 @@ def steadiness(
     return Steadiness(change, HALF_NORMAL * float(errors.mean()), float(low), float(high), p)
 
 
-# The signal-to-noise ratio of a benchmark over several trainings (Heineman et al. 2025, arXiv 2508.13144)
+# Signal and noise over several trainings
 
 
 LAST: Final = 5

@@ -1,6 +1,6 @@
 """Point estimates with 95 % intervals, and a stated reason where one does not exist.
 
-Sources of the formulas (means and their variances: ``moments``):
+Sources of the formulas:
 
 - **t interval**: mean +- t(0.975, n - 1) * standard error (Student 1908).
 - **Wilson interval** (Wilson 1927, "Probable inference", JASA 22) for 0/1 values. It exists for a single item
@@ -26,7 +26,7 @@ Sources of the formulas (means and their variances: ``moments``):
   own limits (MOVER: Zou and Donner 2008, Statistics in Medicine 27), so it is asymmetric where theirs are, and does
   not leave [0, 1].
 
-Intervals and tests of shares that are valid for few items, near 0 and 1, and where nothing differs.
+Of shares, valid for few items, near 0 and 1, and where nothing differs:
 
 - **McNemar's exact test** (McNemar 1947, Psychometrika 12; exact form: Cochran 1950, Biometrika 37): of the items
   on which two runs disagree, each is as likely to be won as lost; two-sided binomial with 1/2.
@@ -42,7 +42,7 @@ Intervals and tests of shares that are valid for few items, near 0 and 1, and wh
 
 Counts need not be whole: an effective number of items stands in where items depend on each other.
 
-A mean of items and the variance of that mean, with items in clusters or without.
+Of means, with items in clusters or without:
 
 - **Standard error of a mean**: sqrt(s^2 / n), s^2 with divisor n - 1. For 0/1 values that is sqrt(p (1 - p) / (n - 1)).
 - **Clusters** (items that share a text): the variance of the mean is G/(G - 1) * sum_g d_g^2 / n^2, d_g being the sum
@@ -152,7 +152,7 @@ def wilson_limits(share: float, n: float, z: float) -> IntervalLimits:
     return IntervalLimits(min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half)))
 
 
-# A mean of items and the variance of that mean, with items in clusters or without
+# Means and their variance
 
 
 Clusters = Sequence[Hashable | None]
@@ -224,7 +224,7 @@ def is_binary(values: Sequence[float]) -> bool:
     return {0, 1}.issuperset(values)
 
 
-# Point estimates with 95 % intervals, and a stated reason where one does not exist
+# Estimates
 
 
 @dataclass(frozen=True, slots=True)

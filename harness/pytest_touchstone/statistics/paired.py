@@ -1,4 +1,4 @@
-"""Two runs on the same items: the difference of their means, its interval, and the exact test of no difference.
+"""Two runs on the same items: the difference of their means, its interval, the exact test, and the items that change.
 
     values        items           test                           interval
     right/wrong   independent     McNemar, exact                 Tango's score interval
@@ -6,7 +6,7 @@
     graded        independent     signs of items                 t, with two items more where scores lie in [0, 1]
     graded        in clusters     signs of cluster totals        t over clusters, likewise
 
-- Standard error of the difference: that of a mean of the items' differences (``moments``).
+- Standard error of the difference: that of a mean of the items' differences (``intervals``).
 - **Effective number of items**: n / design effect * (z / t)^2 as in ``intervals`` (Korn and Graubard 1998). For
   McNemar's test on clusters the design effect enters the same way in Eliasziw and Donner (1991, Statistics in
   Medicine 10).
@@ -30,10 +30,8 @@ absolute sum. Three ways to the same p:
 
 Signs are dealt to the sizes in order, so neither the order of the items nor which run is called the new one matters.
 
-Items that change between two checkpoints, over a series, and by chance alone.
-
-An item is *right* where its score is above a half: with one answer, where that is right; with several sampled ones,
-where most are.
+**Items that change** between two checkpoints: an item is *right* where its score is above a half: with one answer,
+where that is right; with several sampled ones, where most are.
 
 - **Forgotten**: right, and wrong at the next checkpoint; **learned**: the other way (the "forgetting events" of Toneva
   et al. 2019, arXiv 1812.05159, over checkpoints).
@@ -290,7 +288,7 @@ def _drawn(sizes: Sequence[float], least: float, draws: int) -> float:
     return (1 + extreme) / (1 + draws)
 
 
-# Items that change between two checkpoints, over a series, and by chance alone
+# Items that change
 
 
 if TYPE_CHECKING:

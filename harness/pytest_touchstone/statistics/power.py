@@ -14,18 +14,17 @@ difference. For right or wrong answers it is the share of items that flip.
   and power are integrals over that maximum (``best_of_many`` draws it).
 - **"Worse"** needs the test at alpha divided by the number of benchmarks, the first step of Holm's procedure. It needs
   a measured drop beyond the margin, too. Where other benchmarks are worse as well, Holm's later steps find more
-  (``power_together``).
+  (``powers_together``).
 - **"Not worse"** needs the lower limit of the interval above -m: Tango's by enumeration, else the t interval with
   two items more.
 
 Powers over several benchmarks take these as independent.
 
-The power of several tests that are corrected together, with every step of Holm's procedure.
+**Several tests that are corrected together**: of K tests Holm compares the smallest p with alpha / K, the next with
+alpha / (K - 1), and so on until one is too large. So a test finds more where others find something as well. The first
+step alone is ``power_of_drop``.
 
-Of K tests Holm compares the smallest p with alpha / K, the next with alpha / (K - 1), and so on until one is too large.
-So a test finds more where others find something as well. The first step alone is ``power.power_of_drop``.
-
-Each test has its own chances of a p below every one of these levels, from ``power``. How the tests fall together is
+Each test has its own chances of a p below every one of these levels, from its own power. How the tests fall together is
 drawn: a normal number for each, by whose place in its distribution all levels are decided (a Gaussian copula; Nelsen
 2006, "An Introduction to Copulas"). Tests of separate benchmarks are independent. One that is made of others, as a
 composite is, is the weighted sum of their numbers. The draws are seeded, so the same tests have the same power.
@@ -455,7 +454,7 @@ def _check(design: Design, drop: float, family: int, alpha: float) -> None:
         )
 
 
-# The power of several tests that are corrected together, with every step of Holm's procedure
+# Several tests corrected together
 
 
 if TYPE_CHECKING:

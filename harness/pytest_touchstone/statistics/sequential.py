@@ -1,7 +1,7 @@
 """Stop a benchmark once its verdict is settled: interim analyses of growing shares of the items, error rates kept.
 
-Items come in an order drawn from a seed, so the items of an interim analysis are a random part of all.
-At each interim analysis the comparison of all items so far may end in:
+Items come in an order drawn from a seed, so the items of an interim analysis are a random part of all. At each interim
+analysis the comparison of all items so far may end in:
 
     worse        the exact test's p is below this analysis's own level, and the difference is below -m
     better       the mirror image
@@ -196,7 +196,7 @@ def _density(distance: np.ndarray, variance: float) -> np.ndarray:
     return found
 
 
-# Stop a benchmark once its verdict is settled: interim analyses of growing shares of the items, error rates kept
+# Interim analyses
 
 
 FRACTIONS: Final = (0.2, 0.4, 0.6, 0.8, 1.0)

@@ -1,7 +1,4 @@
-"""The texts that a fingerprint hashes: a line per tensor (name, type, shape, SHA-256 of its bytes), a line per file.
-
-The content of headers about tensors: number type, shape, and the place of their bytes in a file.
-"""
+"""The texts that a fingerprint hashes: a line per tensor (name, type, shape, SHA-256 of its bytes), a line per file."""
 
 from __future__ import annotations
 
@@ -80,7 +77,7 @@ def main_dtype(tensors: Mapping[str, Tensor]) -> str | None:
     return _NAMES.get(most, most)
 
 
-# The texts that a fingerprint hashes: a line per tensor (name, type, shape, SHA-256 of its bytes), a line per file
+# The texts that a fingerprint hashes
 
 
 TOKENIZER: Final = (

@@ -5,11 +5,10 @@ key (u64 length and UTF-8), the type of the value (u32) and the value. Then come
 sides (u32), sides (u64 each), type (u32), offset (u64). The tensors follow, aligned. All numbers are little-endian
 from version 2 on.
 
-The tokenizer that a GGUF file describes, as far as its keys say it; the tokens themselves are read later.
-
-Two kinds are known. Byte-level BPE (``gpt2``) cuts a text by regular expressions first. The file only names them
-(``tokenizer.ggml.pre``), and llama.cpp knows what is meant. Text cut otherwise has other tokens, and other answers. So
-a name that is not here is refused. SentencePiece's BPE (``llama``) cuts nothing, but may put a space first.
+Two kinds of tokenizer are known, as far as the keys say; the tokens themselves are read later. Byte-level BPE
+(``gpt2``) cuts a text by regular expressions first. The file only names them (``tokenizer.ggml.pre``), and llama.cpp
+knows what is meant. Text cut otherwise has other tokens, and other answers. So a name that is not here is refused.
+SentencePiece's BPE (``llama``) cuts nothing, but may put a space first.
 """
 
 from __future__ import annotations
@@ -194,7 +193,7 @@ def _understood(name: str, value: Value) -> bool:
     return name in _PASSED
 
 
-# The header of a GGUF file: its keys, the names and sizes of its tensors, and whether the file is whole
+# The header of a file
 
 
 _SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}

@@ -1,9 +1,8 @@
 """Checkpoint folders of the Transformers library: masked and causal language models.
 
-The number of tokens that a checkpoint takes, and the check of the sizes in ``config.json`` against the weights.
-
-A model is built layer by layer and its tensors are allocated by the config: a number that is far too large would cost
-hours or all memory before anything compared it with the file.
+The sizes in ``config.json`` are checked against the weights. A model is built layer by layer and its tensors are
+allocated by the config: a number that is far too large would cost hours or all memory before anything compared it with
+the file.
 """
 
 from __future__ import annotations
@@ -246,7 +245,7 @@ def _number(config: ModelConfig, name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-# Checkpoint folders of the Transformers library: masked and causal language models
+# The format
 
 
 TOKENIZER_FILES: Final = (

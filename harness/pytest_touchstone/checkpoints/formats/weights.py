@@ -1,12 +1,8 @@
 """The weights of a checkpoint folder: the files that hold them, and the content of their headers.
 
-The tensors of a safetensors file, and whether the file is whole, from its header alone.
-
-The format: eight bytes (little-endian) give the header's length. The header is JSON, ``{NAME: {"dtype", "shape",
-"data_offsets": [begin, end]}}``, with offsets counted from its end. The tensors follow one another without gaps, and
-nothing follows the last one.
-
-Folders in which other programs keep a model in a form of their own, and how to make a checkpoint of them.
+A safetensors file: eight bytes (little-endian) give the header's length. The header is JSON, ``{NAME: {"dtype",
+"shape", "data_offsets": [begin, end]}}``, with offsets counted from its end. The tensors follow one another without
+gaps, and nothing follows the last one.
 """
 
 from __future__ import annotations
@@ -111,7 +107,7 @@ def _cut_off(path: Path, size: int, needed: int) -> CheckpointError:
     )
 
 
-# Folders in which other programs keep a model in a form of their own, and how to make a checkpoint of them
+# Folders of other programs
 
 
 _FORMS: Final = (
@@ -165,7 +161,7 @@ def foreign(folder: Path) -> str | None:
     return None
 
 
-# The weights of a checkpoint folder: the files that hold them, and the content of their headers
+# The files that hold the weights
 
 
 WEIGHTS: Final = "model.safetensors"

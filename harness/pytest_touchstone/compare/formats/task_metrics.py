@@ -8,9 +8,7 @@
 
 and METRIC_stderr, METRIC_stderr,FILTER for their errors. Larger must be better: a perplexity gets the mean
 log-probability beside it, -ln(perplexity) with the error by the delta method, and is compared by that. Other metrics
-that are better when lower are left out, and so are numbers that count something. Per cent become shares (``scales``).
-
-The scale on which somebody's results file writes a metric: shares from 0 to 1, or per cent.
+that are better when lower are left out, and so are numbers that count something. Per cent become shares.
 
 Programs write an accuracy as 0.6 or as 60.1, and some write both into one file: lm-evaluation-harness has SQuAD's
 scores, BLEU, chrF and ROUGE in per cent, and all else as shares. A value above 1 cannot be a share. One of at most 1
@@ -87,7 +85,7 @@ def _is_squad(one: Written) -> bool:
     return _SQUAD.fullmatch(one.task) is not None and _OF_SQUAD.fullmatch(one.name) is not None
 
 
-# The metrics of one task in a results file, with their errors and numbers of items, by this harness's names
+# The metrics of a task
 
 
 _FAMILIES: Final = (

@@ -1,4 +1,4 @@
-"""``[tool.touchstone.gate]`` -> what a gate is to do.
+"""``[tool.touchstone.gate]`` -> what a gate is to do, and the check that the benchmarks and metrics exist.
 
     [tool.touchstone.gate]
     mode = "plain"                # what --gate alone means: plain, or strict (fails also where it is inconclusive)
@@ -21,12 +21,10 @@ metric, that is points; never per cent of the baseline.
 A file given with --eval-gate-config has the same tables, or the keys of [tool.touchstone.gate] at its top. What is not
 known is refused, with the nearest name there is.
 
-The check of a plan's names before anything runs: benchmarks and metrics must exist, as far as is known.
-
-Bounds that no share can have are refused. A share is from 0 to 1. Metrics whose names say so (accuracies, exact
-matches, F1, pass@k and the like) are shares, and composites are; for others saved results tell. A perplexity is none,
-nor is the log-probability that it is made of, and a metric with a saved value below 0 or above 1 is none whatever its
-name.
+Names are checked before anything runs, as far as they are known. Bounds that no share can have are refused. A share is
+from 0 to 1. Metrics whose names say so (accuracies, exact matches, F1, pass@k and the like) are shares, and composites
+are; for others saved results tell. A perplexity is none, nor is the log-probability that it is made of, and a metric
+with a saved value below 0 or above 1 is none whatever its name.
 """
 
 from __future__ import annotations
@@ -288,7 +286,7 @@ def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | Non
     return float(share)
 
 
-# The check of a plan's names before anything runs: benchmarks and metrics must exist, as far as is known
+# Names are checked before anything runs
 
 
 _NAMED: Final = re.compile(

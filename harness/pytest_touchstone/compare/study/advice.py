@@ -357,7 +357,7 @@ def _command(entries: Sequence[BenchmarkScores], given: str) -> str:
     return f"pytest {given} --eval-tasks {tasks}"
 
 
-# Everything that a study finds by comparing its series, made once for all reports
+# All findings of a study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

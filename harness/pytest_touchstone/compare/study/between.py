@@ -157,7 +157,7 @@ def told_of(moved: float | None, p: float | None, alpha: float) -> Told:
     return "better" if moved > 0 else "worse"
 
 
-# Series at equal epochs: where both have a checkpoint, else between two checkpoints of one of them
+# Equal epochs
 
 
 SAME_EPOCH: Final = 0.005
@@ -290,7 +290,7 @@ def judged_epochs(found: Sequence[AtEpochs], measure: Measure, alpha: float) -> 
         yield replace(one, contrast=contrast, p=p, told=told_of(one.contrast.value, p, alpha))
 
 
-# Series against series: their bests, at equal epochs, by sequence length, and how fast they learn
+# All of it, by measure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -431,7 +431,7 @@ def efficiency(series: Series, pool: Pool, level: float) -> Efficiency:
     )
 
 
-# The beginnings of two series, compared at one epoch: that at which the later one begins
+# The beginnings of two series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,6 @@
 Paired by items where both have them, else from totals as ``compare.metric`` says. Runs of which only totals
 are known are taken as independent; on the same items they rise and fall together, and the difference is known better
 than that. A metric that is no mean of scores (a perplexity) is compared from totals too.
-
-The scores of results' items as arrays, each made once for all comparisons of a study.
 """
 
 from __future__ import annotations
@@ -112,7 +110,7 @@ def _column(entry: BenchmarkScores, metric: str) -> ScoreColumn | None:
     )
 
 
-# The difference of a measure between two points, between one and the best of many, and what many have in common
+# Differences of points
 
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ Names of points, series and measures' ``key`` are unique within a study and may 
 the order of their training within a series. ``series.place(point)`` is the place on ``series.axis``, an epoch or a
 step, or None where neither is known.
 
-The value of a measure at a point, with as much of an interval as the data hold.
+A value has as much of an interval as the data hold:
 
     a run of ours            the result's own limits
     a table                  a share and its number of items: Wilson's limits, the error of right and wrong items;
@@ -277,7 +277,7 @@ def _value_facts(value: Value) -> dict[str, Any]:
     return {name: getattr(value, name) for name in Value.__dataclass_fields__}
 
 
-# The value of a measure at a point, with as much of an interval as the data hold
+# The value of a measure at a point
 
 
 _POSITIVE: Final = ("perplexity", "bits_per_byte")

@@ -287,7 +287,7 @@ def _rows(items: ItemScores, common: set[_Name]) -> list[int]:
     return [found[name] for name in sorted(found)]
 
 
-# The noise of benchmarks from checkpoint to checkpoint, and which of them can carry a decision
+# Noise from checkpoint to checkpoint
 
 
 Verdict = Literal["can decide", "too noisy", "too few items", "no evidence"]

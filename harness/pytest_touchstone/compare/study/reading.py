@@ -4,12 +4,11 @@ A checkpoint that several runs have scored is one point; of each benchmark the n
 folder of a training, or the ``series`` of a table, at one sequence length; where a training has several lengths, its
 series are named ``TRAINING/LENGTH``. Checkpoints without any place in a training are series of their own.
 
-Benchmarks that the results of a study asked in several ways: with 0 and with 5 examples, by a chat template or not.
+A benchmark may have been asked in several ways: with 0 and with 5 examples, by a chat template or not. Each way is a
+measure of its own, and results of one way make a series of their own, so that none is tested against another. A result
+that does not say how it was asked is no other way.
 
-Each way is a measure of its own, and results of one way make a series of their own, so that none is tested against
-another. A result that does not say how it was asked is no other way.
-
-Series in words: what is known of each training, its steps per epoch, and ``[tool.touchstone.series]``.
+What is known of each training comes from ``[tool.touchstone.series]``:
 
     [tool.touchstone.series.mlm_v2]                  # a training, at every length
     data = "KLUE news and Wikipedia"
@@ -93,7 +92,7 @@ def _way(benchmark: str, entry: BenchmarkScores, several: set[tuple[str, str]]) 
     return " ".join(text for name, text in texts.items() if given[name] is not None)
 
 
-# Series in words: what is known of each training, its steps per epoch, and ``[tool.touchstone.series]``
+# What is known of each training
 
 
 TABLE: Final = "tool.touchstone.series"
@@ -196,7 +195,7 @@ def _decimals(value: float) -> int:
     return 0 if "e" in text else len(text.partition(".")[2].rstrip("0"))
 
 
-# A study of what a user names: run folders and ids, results files and tables, folders of either, and globs
+# Reading a study
 
 
 _LABELS: Final = {(one.benchmark, one.metric): one.label for one in COLUMNS}

@@ -11,8 +11,6 @@ Some texts of tests only define tests, and leave it to a framework to call them.
 
 Tests that the text calls itself are not called again. Tests that would ask nothing of a program are refused: every
 program would pass.
-
-Numbers of any length in programs and tests.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ def any_digits() -> Iterator[None]:
             sys.set_int_max_str_digits(before)
 
 
-# Tests as they are published, made into a script that runs them
+# The script that runs the tests
 
 
 CHECK: Final = "check"

@@ -10,15 +10,12 @@ Two styles of answer work with every benchmark, and the text itself tells which 
   asked for, the program is the block after what the prompt has before that function (imports, helpers). If not, it
   is taken for the function's body, and the program is the prompt and the block.
 
-A text with a fence is a completion when code stands before the first fence: its first line is indented, or
-a line of it begins as a statement does. Nothing is parsed, as the text is untrusted.
+A text with a fence is a completion when code stands before the first fence: its first line is indented, or a line of it
+begins as a statement does. Nothing is parsed, as the text is untrusted.
 
-Where a benchmark asks a chat for a function in EvalPlus's words, ``chat_program`` cuts as EvalPlus does; see
-``sanitize``.
-
-The part of a chat's answer that is run: of its longest run of lines that is Python, what the tests need.
-
-The rules are those of EvalPlus 0.3.1 (evalplus/sanitize.py), read with Python's own parser:
+Where a benchmark asks a chat for a function in EvalPlus's words, ``chat_program`` cuts as EvalPlus does: of the longest
+run of lines that is Python, what the tests need. The rules are those of EvalPlus 0.3.1 (evalplus/sanitize.py), read
+with Python's own parser:
 
 - Of all runs of lines that parse, the one with the most lines that are not blank; of equal ones the first. Runs
   that define what the tests call go before those that do not, so that a long list of examples does not win.
@@ -183,7 +180,7 @@ def _binds(body: Sequence[ast.stmt], names: Collection[str]) -> bool:
     return bool(wanted) and any(not wanted.isdisjoint(_bound(node)) for node in body)
 
 
-# The needed part of a run
+# Scores of items, side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +329,7 @@ def _used(source: str, node: ast.stmt) -> set[str]:
     return found
 
 
-# The program in a text that a checkpoint wrote
+# The program in a text
 
 
 HUMANEVAL_STOPS: Final = ("\nclass", "\ndef", "\n#", "\nif", "\nprint")

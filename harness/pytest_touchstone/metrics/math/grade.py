@@ -1,9 +1,7 @@
-"""The three verdicts on an output, and the process that two of them need.
+"""MATH: its rows, Minerva's prompt, the three verdicts on an output, and the process that two of them need.
 
 ``hendrycks_exact`` is a pure function of two texts. The others ask a ``MathJudge``; one that exceeds its time
 is wrong and says ``timed_out``, as in the reference, where a comparison that takes too long is wrong as well.
-
-MATH's rows, Minerva's prompt, and what MATH-500 and the whole test set share.
 """
 
 from __future__ import annotations
@@ -145,7 +143,7 @@ def grade_math(solution: str, output: str, judge: MathJudge | None = None) -> Ma
     )
 
 
-# MATH's rows, Minerva's prompt, and what MATH-500 and the whole test set share
+# Rows and prompts
 
 
 class MathRow(TypedDict):

@@ -156,7 +156,7 @@ def boxed_answer(solution: str) -> str | None:
     return None
 
 
-# ``minerva_exact``: the answer after Minerva's closing sentence, normalised, compared with SymPy's help
+# ``minerva_exact``
 
 
 CLOSING: Final = "I hope it is correct."
