@@ -17,7 +17,7 @@ def test_other_prompts_are_said_by_the_gate_and_by_a_comparison(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.run("--eval-run-id", "a")
-    edited(project, 'shots + example["q"]', 'shots + "Say: " + example["q"]')
+    edited(project, 'fewshot.text + example["q"]', 'fewshot.text + "Say: " + example["q"]')
     done = project.run("--gate", "--eval-run-id", "b")
     told = " ".join(done.stdout.str().split())
     assert "sums: other prompts than the baseline's in 20 of 20 items: the benchmark has changed" in told

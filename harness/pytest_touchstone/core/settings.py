@@ -63,7 +63,6 @@ class Setting:
     metavar: str | None = None
     default: Any = None
     short: str | None = None
-    formerly: tuple[str, ...] = ()
     parse: str = "text"
     choices: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -116,17 +115,6 @@ def settings_table() -> Mapping[str, Setting]:
             fields.setdefault("default", UNSET.get(fields.get("action")))
             rows[name] = Setting(name=name, section=section, **fields)
     return MappingProxyType(rows)
-
-
-@functools.cache
-def former_names() -> Mapping[str, str]:
-    """Return today's names of renamed settings, by the names in former manifests."""
-    return {
-        flag.removeprefix("--eval-").removeprefix("--").replace("-", "_"): row.name
-        for row in settings_table().values()
-        for flag in row.formerly
-        if "=" not in flag
-    }
 
 
 def _from_toml(value: Any) -> Any:
@@ -221,16 +209,11 @@ def options_page() -> str:
         for row in (row for row in settings_table().values() if row.section == section):
             usage = f"`{row.flag}{f' {row.metavar}' if row.metavar else ''}`"
             also = f" (also `{row.long_flag}`)" if row.short else ""
-            was = f" Formerly `{'`, `'.join(row.formerly)}`." if row.formerly else ""
             text = row.help[0].upper() + row.help[1:]
-            lines.append(f"| {usage}{also} | {text.replace('|', chr(92) + '|')}.{was} | {row.affects} |")
+            lines.append(f"| {usage}{also} | {text.replace('|', chr(92) + '|')}. | {row.affects} |")
     lines += ["", "## Exit codes", "", "| code | |", "| --- | --- |"]
     lines += [f"| {int(code)} | {code.sentence} |" for code in ExitCode]
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(options_page(), end="")
 
 
 # Where the values of settings come from
@@ -360,3 +343,7 @@ def _of_text(row: Setting, text: str, variable: str) -> Any:
         raise OptionError(f"invalid {variable} {text!r}: {error}") from None
     found = tuple(row.read(one, variable) for one in parts)
     return found if row.action == "append" else found[0]
+
+
+if __name__ == "__main__":
+    print(options_page(), end="")

@@ -218,11 +218,8 @@ RESULT: Final = pytest.StashKey[str]()
 OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
     "example": lambda given: given.example.row,
     "fewshot": lambda given: given.few_shot,
-    "sampling": lambda given: given.few_shot.sampling,
-    "shots": lambda given: given.few_shot.text,
-    "turns": lambda given: given.few_shot.turns,
 }
-"""Arguments that the plugin itself gives a benchmark, by name; the last three are parts of ``fewshot``."""
+"""Arguments that the plugin itself gives a benchmark, by name."""
 
 
 OWN_NAMES: Final = frozenset({CHECKPOINT_FIXTURE, *OWN_ARGUMENTS})
