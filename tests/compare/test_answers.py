@@ -69,7 +69,7 @@ def test_a_choice_goes_by_the_rule_of_the_metric(tmp_path: Path) -> None:
 
 def test_where_contexts_differ_what_differs_is_the_answer(tmp_path: Path) -> None:
     asked = choices(("Ann met Bea because Ann", " rang.", -3.0), ("Ann met Bea because Bea", " rang.", -2.0))
-    assert shown(tmp_path, asked)[:2] == ("Ann met Bea because _ rang.", "Bea")
+    assert shown(tmp_path, asked)[:2] == ("Ann met Bea because ", "Bea rang.")
 
 
 def test_a_word_to_be_continued_with_is_the_right_answer(tmp_path: Path) -> None:
@@ -80,13 +80,17 @@ def test_a_word_to_be_continued_with_is_the_right_answer(tmp_path: Path) -> None
 
 
 def test_a_mask_shows_the_likeliest_tokens_and_the_target(tmp_path: Path) -> None:
-    answer = {"candidates": [{"text": word} for word in "abcdefg"]}
+    answer = {"candidates": [{"text": word, "logprob": -1.0} for word in "abcdefg"]}
     asked = [exchange("FillMask", answer, text="x [MASK] y", target="b")]
     assert shown(tmp_path, asked) == ("x [MASK] y", "a, b, c, d, e", "b")
 
 
 def test_a_text_shows_its_first_sample_and_what_became_of_programs(tmp_path: Path) -> None:
-    text = exchange("Generate", {"samples": [{"text": "return 1"}]}, prompt="def f():")
+    text = exchange(
+        "Generate",
+        {"samples": [{"text": "return 1", "finish_reason": "eos", "tokens": 3}]},
+        prompt="def f():",
+    )
     assert shown(tmp_path, [text]) == ("def f():", "return 1", None)
     run = exchange("RunProgram", {"outcome": "wrong", "detail": "f() == 2"}, program="...")
     assert shown(tmp_path, [text, run])[1] == "[wrong: f() == 2] return 1"

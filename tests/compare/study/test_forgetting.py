@@ -89,7 +89,15 @@ def with_journals(tmp_path: Path, temperature: float) -> Study:
                             {
                                 "kind": "Generate",
                                 "request": {"prompt": f"question {item}", "temperature": temperature},
-                                "answer": {"samples": [{"text": f"answer {score:g} of a/{place}"}]},
+                                "answer": {
+                                    "samples": [
+                                        {
+                                            "text": f"answer {score:g} of a/{place}",
+                                            "finish_reason": "eos",
+                                            "tokens": 4,
+                                        }
+                                    ]
+                                },
                             }
                         ],
                     )
