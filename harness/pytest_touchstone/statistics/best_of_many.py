@@ -343,10 +343,6 @@ def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
 # The bests of several groups
 
 
-if TYPE_CHECKING:
-    import numpy as np
-
-
 class _Known(NamedTuple):
     """A group as contenders, and the reach of its luck above the best of each group."""
 

@@ -160,10 +160,6 @@ def _two_items(weights: Sequence[Weighted], units: int) -> float:
 # The noise that runs have in common
 
 
-if TYPE_CHECKING:
-    import numpy as np
-
-
 class JointNoise(NamedTuple):
     """The covariance of the means, the new run's last, and the number of independent units behind it."""
 

@@ -291,9 +291,6 @@ def _drawn(sizes: Sequence[float], least: float, draws: int) -> float:
 # Items that change
 
 
-if TYPE_CHECKING:
-    import numpy as np
-
 HALF: Final = 0.5
 
 

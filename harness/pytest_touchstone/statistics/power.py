@@ -421,7 +421,7 @@ def _not_worse_enumerated(n: int, flips: float, drop: float, margin: float, leve
 
 def _above(gained: np.ndarray, counts: np.ndarray, n: int, margin: float, z: float) -> np.ndarray:
     """Return where Tango's lower limit is above -margin: his statistic of a difference of -margin exceeds z
-    (``proportions.tango_interval``)."""
+    (``intervals.tango_interval``)."""
     import numpy as np
 
     lost = counts - gained
@@ -456,9 +456,6 @@ def _check(design: Design, drop: float, family: int, alpha: float) -> None:
 
 # Several tests corrected together
 
-
-if TYPE_CHECKING:
-    import numpy as np
 
 DRAWS: Final = 20_000
 _MOST_LEVELS: Final = 12

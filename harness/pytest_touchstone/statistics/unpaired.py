@@ -1,7 +1,7 @@
 """Two runs of which only totals are known, such as rows of a published table.
 
 - **Shares** (a rate and its number of items): the score test, and Newcombe's interval (both in
-  ``proportions``).
+  ``intervals``).
 - **Means** (mean, standard error, number of items): Welch's t test (1947, Biometrika 34) with the degrees of freedom
   of Satterthwaite (1946, Biometrics 2), and its interval.
 

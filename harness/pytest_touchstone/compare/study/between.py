@@ -9,19 +9,15 @@ in the data, and nothing is said of it.
 - **Equal epochs**: the mean difference over the epochs at which both have a checkpoint; without one in common, at the
   other's epochs by lines between checkpoints with their error; else not at all. Pairs of a measure are one family.
 - **Lengths**: within each training, the best of one length against the best of another, by every metric; one family.
+- **Beginnings**: two series at the epoch at which the later one begins. Where both have a checkpoint there, the two are
+  compared. Where the earlier one has checkpoints before and after it, its value is that between them. Otherwise nothing
+  is compared, and why is said: a first value at epoch 0.5 and one at 2.5 differ by two epochs of training, whatever
+  else they differ by.
 - **Efficiency**: the slope over the epochs, and the first epoch within one point of the peak.
-
-Series at equal epochs: where both have a checkpoint, else between two checkpoints of one of them.
 
 A value between two checkpoints is that of the straight line, with the error of both and of the line: what its series
 misses the lines through the neighbours of its checkpoints by (``statistics.contrasts``). Two checkpoints do not tell
 that, so between them nothing is said. No curve is continued beyond its checkpoints.
-
-The beginnings of two series, compared at one epoch: that at which the later one begins.
-
-Where both have a checkpoint there, the two are compared. Where the earlier one has checkpoints before and after it, its
-value is that between them (``epochs``). Otherwise nothing is compared, and why is said: a first value at epoch 0.5 and
-one at 2.5 differ by two epochs of training, whatever else they differ by.
 """
 
 from __future__ import annotations

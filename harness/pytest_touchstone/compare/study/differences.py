@@ -113,9 +113,6 @@ def _column(entry: BenchmarkScores, metric: str) -> ScoreColumn | None:
 # Differences of points
 
 
-if TYPE_CHECKING:
-    import numpy as np
-
 MORE: Final = "more than noise"
 NOT_MORE: Final = "not more than noise"
 UNTESTED: Final = "cannot be tested"

@@ -7,11 +7,9 @@ known, and each use takes what claims the least.
 
 Points whose result is not valid are left out: they decide nothing.
 
-The noise of benchmarks from checkpoint to checkpoint, and which of them can carry a decision.
-
-The signal-to-noise ratio is that of Heineman et al. 2025 (``statistics.curves``), each series standing for one of
-their models. Two things can make up a difference between series that is none, and a benchmark can decide where neither
-does:
+**Noise from checkpoint to checkpoint** tells which benchmarks can carry a decision. The signal-to-noise ratio is that
+of Heineman et al. 2025 (``statistics.curves``), each series standing for one of their models. Two things can make up a
+difference between series that is none, and a benchmark can decide where neither does:
 
 - **checkpoints**: the ratio is no larger than that of equal series;
 - **items**: the largest difference, between the means of the last checkpoints of two series, is within the error of

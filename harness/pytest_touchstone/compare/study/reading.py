@@ -413,7 +413,7 @@ def _merged(candidates: Iterable[CheckpointResults]) -> tuple[list[_Draft], list
 
 
 class _Key(NamedTuple):
-    """The key of a series: what its checkpoints have in common. ``way`` is how they were asked (``ways``)."""
+    """The key of a series: what its checkpoints have in common. ``way`` is how they were asked."""
 
     training: str
     seq_len: int | None

@@ -421,7 +421,7 @@ def program_prefix(prompt: str, entry_point: str) -> str:
 
 def chat_program(text: str, needed: Collection[str], prompt: str = "") -> Program:
     """The program in a chat's answer that was begun with a block of code, for tests that call the names ``needed``:
-    what ``sanitize`` leaves of it, tabs as four spaces (EvalPlus, provider/hf.py). Where it defines none of them
+    what ``sanitized`` leaves of it, tabs as four spaces (EvalPlus, provider/hf.py). Where it defines none of them
     and its first line is indented, it goes on where ``prompt`` ends."""
     text = text.replace("\t", "    ")
     first = next((line for line in text.splitlines() if line.strip()), "")

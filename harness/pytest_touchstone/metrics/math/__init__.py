@@ -12,9 +12,3 @@ score                what is read out of the output              when it is righ
 
 Never compare one with another. ``text`` and ``grade`` have the exact rules.
 """
-
-from __future__ import annotations
-
-from pytest_touchstone.metrics.math.grade import grade_math
-
-__all__ = ["grade_math"]
