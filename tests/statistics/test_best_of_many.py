@@ -15,8 +15,6 @@ from scipy import stats
 
 from pytest_touchstone.statistics.best_of_many import (
     Bests,
-    RunsOfBenchmark,
-    RunsOfPart,
     Selection,
     best_of,
     compare_composite_with_best,
@@ -24,6 +22,7 @@ from pytest_touchstone.statistics.best_of_many import (
     select,
 )
 from pytest_touchstone.statistics.comparison import Comparison
+from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
 from pytest_touchstone.statistics.contrasts import JointNoise, noise_of, sample_of
 from pytest_touchstone.statistics.paired import compare_paired
 from pytest_touchstone.statistics.unpaired import Total, compare_means
@@ -138,7 +137,7 @@ def test_runs_on_other_items_are_refused() -> None:
 
 def test_the_best_by_a_composite_of_one_metric_is_the_best_by_that_metric() -> None:
     *runs, last = answers([0.6] * 6 + [0.55], 11)
-    found = compare_composite_with_best([RunsOfBenchmark([RunsOfPart(1.0, runs, last)])])
+    found = compare_composite_with_best([SharedItems([WeightedPart(1.0, runs, last)])])
     expected = compare_with_best(runs, last)
     assert (found.chosen, found.candidates) == (expected.chosen, expected.candidates)
     assert found.shrunk == pytest.approx(expected.shrunk)
@@ -147,20 +146,20 @@ def test_the_best_by_a_composite_of_one_metric_is_the_best_by_that_metric() -> N
 
 def test_the_noise_of_a_composite_holds_what_metrics_of_the_same_items_share() -> None:
     *runs, last = answers([0.6] * 6 + [0.6], 12)
-    halves = RunsOfBenchmark([RunsOfPart(0.5, runs, last), RunsOfPart(0.5, runs, last)])
+    halves = SharedItems([WeightedPart(0.5, runs, last), WeightedPart(0.5, runs, last)])
     whole = compare_with_best(runs, last)
     together = compare_composite_with_best([halves])
     assert together.shrunk == pytest.approx(whole.shrunk)
-    apart = compare_composite_with_best([RunsOfBenchmark([part]) for part in halves.parts])
+    apart = compare_composite_with_best([SharedItems([part]) for part in halves.parts])
     luck = whole.measured - whole.shrunk
     assert apart.measured - apart.shrunk == pytest.approx(luck / np.sqrt(2), rel=0.35)
     assert apart.shrunk > together.shrunk
 
 
 def test_composites_of_runs_that_do_not_fit_are_refused() -> None:
-    one, two = RunsOfPart(0.5, [[1.0, 0.0]], [1.0, 1.0]), RunsOfPart(0.5, [[1.0], [0.0]], [1.0])
+    one, two = WeightedPart(0.5, [[1.0, 0.0]], [1.0, 1.0]), WeightedPart(0.5, [[1.0], [0.0]], [1.0])
     with pytest.raises(ValueError, match="1 runs of one metric but 2 of another"):
-        compare_composite_with_best([RunsOfBenchmark([one]), RunsOfBenchmark([two])])
+        compare_composite_with_best([SharedItems([one]), SharedItems([two])])
     with pytest.raises(ValueError, match="the best of no runs"):
         compare_composite_with_best([])
 

@@ -35,13 +35,12 @@ from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.statistics.best_of_many import (
-    RunsOfBenchmark,
-    RunsOfPart,
     Selection,
     compare_composite_with_best,
     compare_with_best,
 )
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, undefined
+from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
 from pytest_touchstone.statistics.paired import compare_flips
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, Verdict
 from pytest_touchstone.statistics.verdicts import judge as judge_comparisons
@@ -277,8 +276,8 @@ def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEV
         by_benchmark.setdefault(part.new.saved.benchmark, []).append((part, found))
     selection = compare_composite_with_best(
         [
-            RunsOfBenchmark(
-                [RunsOfPart(part.weight, found.baselines, found.new) for part, found in same],
+            SharedItems(
+                [WeightedPart(part.weight, found.baselines, found.new) for part, found in same],
                 same[0][1].clusters,
             )
             for same in by_benchmark.values()
@@ -393,20 +392,28 @@ def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
     kept = {name: part for name, part in parts.items() if _is_share(part)}
     if len(kept) < 2:
         return None
-    keys = [{one.saved.checkpoint_key: one for one in part.baselines} for part in kept.values()]
-    common = [key for key in keys[0] if all(key in other for other in keys[1:])]
-    if not common:
+    shared = of_the_same_checkpoints([part.baselines for part in kept.values()])
+    if not shared[0]:
         return None
     if all(part.is_flips for part in kept.values()):
         compared = _by_flips([part.compared for part in kept.values()], level)
     else:
         sizes = [_size(part) for part in kept.values()]
         weighed = [
-            Weighed(size / sum(sizes), part.metric, part.new, [by_key[key] for key in common])
-            for size, part, by_key in zip(sizes, kept.values(), keys, strict=True)
+            Weighed(size / sum(sizes), part.metric, part.new, baselines)
+            for size, part, baselines in zip(sizes, kept.values(), shared, strict=True)
         ]
         compared = compare_composite(POOLED, weighed, level=level)
-    return Pooled(tuple(kept), compared, tuple(keys[0][key] for key in common))
+    return Pooled(tuple(kept), compared, shared[0])
+
+
+def of_the_same_checkpoints(
+    results: Sequence[Sequence[BenchmarkScores]],
+) -> list[tuple[BenchmarkScores, ...]]:
+    """The results on each of several benchmarks of those checkpoints alone that have all of them, in one order."""
+    keyed = [{one.saved.checkpoint_key: one for one in same} for same in results]
+    common = [key for key in keyed[0] if all(key in other for other in keyed[1:])]
+    return [tuple(by_key[key] for key in common) for by_key in keyed]
 
 
 def _by_flips(parts: Sequence[Compared], level: float) -> Compared:

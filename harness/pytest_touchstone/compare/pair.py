@@ -17,12 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.formats.task_metrics import primary_of
-from pytest_touchstone.compare.judge import POOLED, Compared, PooledPart, compare_composite, judge, pool
-from pytest_touchstone.compare.judge import Weighed as Part
+from pytest_touchstone.compare.judge import (
+    POOLED,
+    Compared,
+    PooledPart,
+    Weighed,
+    compare_composite,
+    judge,
+    pool,
+)
 from pytest_touchstone.compare.metric import (
     MetricComparison,
     by_score,
@@ -43,7 +50,7 @@ from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.composites import compare_composite_totals
 from pytest_touchstone.statistics.intervals import mean_estimate
-from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, Kind, Verdict
+from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, Kind
 
 _MATH: Final = {"minerva_math_": "minerva_exact", "hendrycks_math_": "hendrycks_exact"}
 """The score of this harness that lm-evaluation-harness calls ``exact_match``, by the beginning of its task."""
@@ -169,6 +176,9 @@ def _metric(name: str, score: str, items: ItemScores) -> Metric:
 # The comparison of two candidates
 
 
+Sides: TypeAlias = tuple[Mapping[str, BenchmarkScores], Mapping[str, BenchmarkScores]]
+"""The results of the baseline and of the new candidate, by benchmark."""
+
 KINDS: Final[tuple[Kind, ...]] = ("better", "worse", "not worse", "inconclusive")
 
 
@@ -224,15 +234,16 @@ def compare_pair(
     Raises ``DataError`` where they have nothing in common.
     """
     baseline, new = known_by_prompts(*named_alike(baseline, new))
+    both = [(one, new.entries[name]) for name, one in baseline.entries.items() if name in new.entries]
     lines: list[MetricComparison] = []
-    for name in (name for name in baseline.entries if name in new.entries):
-        lines += _lines(baseline.entries[name], new.entries[name], metric, every, 1 - alpha)
+    for pair in both:
+        lines += _lines(*pair, metric, every, 1 - alpha)
     if not lines:
         raise DataError(
             f"{baseline.name} and {new.name} have no result of the same benchmark and metric; "
-            f"the first has {_names(baseline)}; the second has {_names(new)}"
+            f"the first has {listed(baseline.entries)}; the second has {listed(new.entries)}"
         )
-    common = dict.fromkeys(_common(baseline, new))
+    common = dict.fromkeys(name for pair in both for name in _comparable(*pair))
     if metric is not None and metric not in common:
         raise DataError(f"no benchmark has the metric {metric!r} in both; there are: {listed(common)}")
     entries = (baseline.entries, new.entries)
@@ -246,7 +257,7 @@ def compare_pair(
     ]
     primary = [line for line in lines if line.primary]
     judged = _judged(primary, entries, margin, alpha)
-    sound = [line for line in primary if not _invalid([line.benchmark], entries)]
+    sound = [line for line in primary if not _invalid(line.benchmark, entries)]
     return PairComparison(
         baseline=baseline,
         new=new,
@@ -283,19 +294,6 @@ def _comparable(a: BenchmarkScores, b: BenchmarkScores) -> list[str]:
     return [name for name in names if metric_of(a, name) is not None and metric_of(b, name) is not None]
 
 
-def _common(a: CheckpointResults, b: CheckpointResults) -> Iterable[str]:
-    return (
-        name
-        for benchmark in a.entries
-        if benchmark in b.entries
-        for name in _comparable(a.entries[benchmark], b.entries[benchmark])
-    )
-
-
-def _names(one: CheckpointResults) -> str:
-    return listed(one.entries)
-
-
 # Composites
 
 
@@ -317,7 +315,7 @@ def compare_composite_in(
     if paired:
         compared = compare_composite(
             composite.name,
-            [Part(weight, metric, b, [a]) for weight, metric, a, b in pairs],
+            [Weighed(weight, metric, b, [a]) for weight, metric, a, b in pairs],
             level=level,
         )
         if any(conditions_apart(a, b) for _, _, a, b in pairs):
@@ -347,35 +345,24 @@ def compare_composite_in(
 
 def _judged(
     lines: Sequence[MetricComparison],
-    entries: tuple[Mapping[str, BenchmarkScores], Mapping[str, BenchmarkScores]],
+    entries: Sides,
     margin: float,
     alpha: float,
 ) -> dict[str, MetricComparison]:
+    """The lines with verdicts: "inconclusive" where a result of the benchmark is not valid."""
     verdicts = judge({line.benchmark: line.compared for line in lines}, margin=margin, alpha=alpha)
-    return {
-        line.benchmark: replace(
-            line, verdict=_believed(verdicts[line.benchmark].verdict, [line.benchmark], entries)
-        )
-        for line in lines
-    }
+    found = {}
+    for line in lines:
+        verdict = verdicts[line.benchmark].verdict
+        if reasons := _invalid(line.benchmark, entries):
+            verdict = replace(verdict, kind="inconclusive", items=None, why=f"not valid: {reasons[0]}")
+        found[line.benchmark] = replace(line, verdict=verdict)
+    return found
 
 
-def _believed(
-    verdict: Verdict,
-    names: Iterable[str],
-    entries: tuple[Mapping[str, BenchmarkScores], Mapping[str, BenchmarkScores]],
-) -> Verdict:
-    """The verdict, "inconclusive" where a result of these benchmarks is not valid."""
-    if reasons := _invalid(names, entries):
-        return replace(verdict, kind="inconclusive", items=None, why=f"not valid: {reasons[0]}")
-    return verdict
-
-
-def _invalid(
-    names: Iterable[str], entries: tuple[Mapping[str, BenchmarkScores], Mapping[str, BenchmarkScores]]
-) -> list[str]:
-    """The reasons against the results of these benchmarks, where any is known."""
-    known = [side[name].saved.invalid for name in names for side in entries if name in side]
+def _invalid(benchmark: str, entries: Sides) -> list[str]:
+    """The reasons against the results of the benchmark, where any is known."""
+    known = [side[benchmark].saved.invalid for side in entries if benchmark in side]
     return [reason for reason in known if reason]
 
 
@@ -384,7 +371,7 @@ def _invalid(
 
 def _pooled(
     lines: Sequence[MetricComparison],
-    entries: tuple[Mapping[str, BenchmarkScores], Mapping[str, BenchmarkScores]],
+    entries: Sides,
     margin: float,
     alpha: float,
 ) -> MetricComparison | None:

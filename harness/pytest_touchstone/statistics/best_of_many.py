@@ -47,7 +47,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison
-from pytest_touchstone.statistics.composites import SharedItems, WeightedPart, compare_composites
+from pytest_touchstone.statistics.composites import SharedItems, compare_composites
 from pytest_touchstone.statistics.contrasts import JointNoise, NoiseDraws, noise_of, sample_of
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
 from pytest_touchstone.statistics.intervals import Clusters
@@ -259,25 +259,8 @@ def is_told_best(against: Iterable[float | None], runs: int, alpha: float) -> bo
     return all(p is not None and p * runs / 2 <= alpha for p in against)
 
 
-@dataclass(frozen=True, slots=True)
-class RunsOfPart:
-    """One metric with its weight: each earlier run's values, and the new run's, on the same items."""
-
-    weight: float
-    runs: Sequence[Sequence[float]]
-    new: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class RunsOfBenchmark:
-    """The metrics that are computed on the same items, which may share texts."""
-
-    parts: Sequence[RunsOfPart]
-    clusters: Clusters | None = None
-
-
 def compare_composite_with_best(
-    benchmarks: Sequence[RunsOfBenchmark], *, level: float = LEVEL, draws: int = DRAWS
+    benchmarks: Sequence[SharedItems], *, level: float = LEVEL, draws: int = DRAWS
 ) -> Selection:
     """The new run's composite against that of the run whose composite is the highest, the first of equals.
 
@@ -297,22 +280,14 @@ def compare_composite_with_best(
         for run in range(count)
     ]
     best = means.index(max(means))
-    plain = compare_composites(
-        [
-            SharedItems(
-                [WeightedPart(part.weight, part.runs[best], part.new) for part in one.parts], one.clusters
-            )
-            for one in benchmarks
-        ],
-        level=level,
-    )
+    plain = compare_composites(benchmarks, best, level=level)
     noise = noise_of_composite(benchmarks, count) if count > 1 else None
     if noise is None:
         return nothing_chosen(best, means[best], count, plain)
     return select(best, means, plain, noise, draws=draws)
 
 
-def noise_of_composite(benchmarks: Sequence[RunsOfBenchmark], count: int) -> JointNoise | None:
+def noise_of_composite(benchmarks: Sequence[SharedItems], count: int) -> JointNoise | None:
     """The noise of ``count`` runs' composites and the new one's; None as in ``noise_of``."""
     found = []
     for one in benchmarks:

@@ -38,6 +38,7 @@ from pytest_touchstone.compare.judge import (
     compare,
     compare_composite,
     judge,
+    of_the_same_checkpoints,
     pool,
     score_name,
 )
@@ -243,12 +244,11 @@ def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateC
         if one.state != "chosen":
             reason = f"{name}: {one.reason}" if one.reason else ""
             return _Whole(composite, replace(one, reason=reason, notes=()), {})
-    keys = [{one.saved.checkpoint_key: one for one in found[name].baselines} for name in names]
-    common = [key for key in keys[0] if all(key in other for other in keys[1:])]
-    if not common:
+    shared = of_the_same_checkpoints([found[name].baselines for name in names])
+    if not shared[0]:
         reason = f"no saved checkpoint has all parts of {composite.name}"
         return _Whole(composite, BaselineChoice(state="refused", reason=reason), {})
-    parts = {name: tuple(by_key[key] for key in common) for name, by_key in zip(names, keys, strict=True)}
+    parts = dict(zip(names, shared, strict=True))
     weighed = [
         Weighed(part.weight, part.metric, entries[part.benchmark], parts[part.benchmark])
         for part in composite.parts

@@ -27,13 +27,12 @@ from pytest_touchstone.compare.pair import compare_composite_in
 from pytest_touchstone.compare.study.points import Measure, Point, Study
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.statistics.best_of_many import (
-    RunsOfBenchmark,
-    RunsOfPart,
     noise_of_composite,
     nothing_chosen,
     select,
 )
 from pytest_touchstone.statistics.comparison import Comparison, undefined
+from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
 from pytest_touchstone.statistics.contrasts import (
     JointNoise,
     NoiseDraws,
@@ -287,8 +286,8 @@ def _composite_noise(
     if any(len({tuple(own.names) for _, own in same}) > 1 for same in by_benchmark.values()):
         return None
     benchmarks = [
-        RunsOfBenchmark(
-            [RunsOfPart(w, own.scores[:-1].tolist(), own.scores[-1].tolist()) for w, own in same],
+        SharedItems(
+            [WeightedPart(w, own.scores[:-1].tolist(), own.scores[-1].tolist()) for w, own in same],
             same[0][1].clusters,
         )
         for same in by_benchmark.values()
