@@ -2,8 +2,44 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import FewShot, Scores, benchmark
-from pytest_touchstone.metrics.korean.haerae import HaeraeRow, haerae_choice, haerae_part
+from typing import Any, Final
+
+from typing_extensions import TypedDict
+
+from pytest_touchstone import Dataset, FewShot, Loglikelihood, Scores, benchmark
+from pytest_touchstone.metrics import ask_choices
+
+_LETTERS: Final = ("(A)", "(B)", "(C)", "(D)", "(E)")
+
+
+class HaeraeRow(TypedDict):
+    """A question with its answers in it, and the letter of the right one in brackets."""
+
+    query: str
+    answer: str
+
+
+def haerae_part(name: str) -> dict[str, Any]:
+    """The declaration of one of the five parts, by its name on the Hub."""
+    return {
+        "version": 1,
+        "data": Dataset("HAERAE-HUB/HAE_RAE_BENCH", name, split="test", local=f"haerae/{name}"),
+        "missing": "its licence (CC BY-NC-ND 4.0) lets no part of it be shipped; give --eval-data hub",
+        "row": HaeraeRow,
+        "asks": Loglikelihood,
+        "primary": "acc",
+        "metrics": ("acc",),
+        "tags": ("korean",),
+        "shot": lambda row: f"{row['query']} {row['answer']}",
+        "paper": "Son et al. 2023, arXiv 2309.02706",
+        "source": f"lm-evaluation-harness 0.4.13, task haerae_{name}",
+    }
+
+
+def haerae_choice(row: HaeraeRow, fewshot: FewShot) -> Scores:
+    """Ask for each letter after the question."""
+    right = _LETTERS.index(row["answer"].strip())
+    return (yield from ask_choices(fewshot, row["query"], _LETTERS, right))
 
 
 @benchmark("haerae_general_knowledge", **haerae_part("general_knowledge"))

@@ -44,7 +44,7 @@ def test_ifeval(example: Row, fewshot: FewShot) -> Scores:
     - ``prompt_level_loose_acc``, ``inst_level_loose_acc``: an instruction counts as followed if it is in any of eight
       texts: the text, without its first line, its last, both, and each of these without asterisks.
 
-    The rules are in ``pytest_touchstone.metrics.ifeval.instructions``. An empty text follows nothing. Languages are
+    The rules are in ``pytest_touchstone.metrics.ifeval``. An empty text follows nothing. Languages are
     those that langdetect finds, seeded, so that a text always has the same; the reference draws anew. Prompts 1122 and
     1129 ask for a "letter" that is none ("#", "!"): the reference counts a letter drawn at random, ours that sign.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_touchstone import Dataset, FewShot, Scores, benchmark
-from pytest_touchstone.metrics.math.problems import MATH, MATH_SHOTS, MathRow, math_solution
+from pytest_touchstone.metrics.math.grade import MATH, MATH_SHOTS, MathRow, math_solution
 
 WHOLE = {
     "Algebra": 1187,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_touchstone import FewShot, Generate, Graded, Scores, benchmark
-from pytest_touchstone.metrics.mmlu_pro import (
+from pytest_touchstone.metrics.mmlu import (
     MMLU_PRO,
     MmluProRow,
     answer_letter,

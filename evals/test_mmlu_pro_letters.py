@@ -6,7 +6,7 @@ from string import ascii_uppercase
 
 from pytest_touchstone import FewShot, Loglikelihood, Scores, benchmark
 from pytest_touchstone.metrics import ask_choices, lettered
-from pytest_touchstone.metrics.mmlu_pro import MMLU_PRO, MmluProRow
+from pytest_touchstone.metrics.mmlu import MMLU_PRO, MmluProRow
 
 
 def letter_prompt(row: MmluProRow) -> str:

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from pytest_touchstone import CheckpointInfo, FillMask, Scores, benchmark
 from pytest_touchstone.metrics.korean import cloze
-from pytest_touchstone.metrics.korean.morphology import Korean
+from pytest_touchstone.metrics.korean.cloze import Korean
 
 # Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.
 KOREAN = Korean()

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from typing_extensions import TypedDict
+
 from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
 from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, ChoiceScores, argmax, with_bits
-from pytest_touchstone.metrics.winogrande import WinograndeRow, around_blank, filled
+
+
+class WinograndeRow(TypedDict):
+    """A sentence with one "_" and what could stand there."""
+
+    sentence: str
+    option1: str
+    option2: str
+    answer: Literal["1", "2"]
+
+
+def around_blank(row: WinograndeRow) -> tuple[str, str]:
+    """The text before the first blank as it stands, and the text after it, stripped."""
+    blank = row["sentence"].index("_")
+    return row["sentence"][:blank], row["sentence"][blank + 1 :].strip()
+
+
+def filled(row: WinograndeRow) -> str:
+    """The sentence with the right option in place of the blank."""
+    before, after = around_blank(row)
+    return before + (row["option1"] if row["answer"] == "1" else row["option2"]) + " " + after
 
 
 @benchmark(

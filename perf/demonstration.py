@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from perf.measure import OURS, ROOT, run
-from pytest_touchstone.core.demonstration import as_line
+from pytest_touchstone.core.eval_config import as_line
 from pytest_touchstone.results.summary import Result, Summary, load_summary, wholes
 
 

@@ -24,7 +24,7 @@ from perf.our_side import model_folder, threads
 from perf.prompts import SEED, Place, load_benchmark
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.dataset import load_dataset, load_shots, take_first
-from pytest_touchstone.core.drawn_shots import draw_shots
+from pytest_touchstone.core.draws import draw_shots
 from pytest_touchstone.core.requests import Generate, GenerateAnswer
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings

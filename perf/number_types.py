@@ -23,7 +23,7 @@ from perf.measure import table
 from perf.prompts import SEED, Item, items_of, load_benchmark
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.core.dataset import load_dataset, load_shots, take_first
-from pytest_touchstone.core.drawn_shots import draw_shots
+from pytest_touchstone.core.draws import draw_shots
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from perf.measure import ROOT
 from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
 from pytest_touchstone.core.dataset import load_dataset, load_shots, take_first
-from pytest_touchstone.core.drawn_shots import draw_shots
+from pytest_touchstone.core.draws import draw_shots
 from pytest_touchstone.core.few_shot import GREEDY, FewShot, Sampling
 from pytest_touchstone.core.files import load_module
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer

@@ -205,7 +205,7 @@ def _one(folder: Path, name: str, *words: str) -> dict[str, Any]:
 
 
 def _engine(target: str, engine: str) -> Any:
-    from pytest_touchstone.checkpoints.find import find_checkpoints
+    from pytest_touchstone.checkpoints.resolve import find_checkpoints
     from pytest_touchstone.engines.registry import identity, open_engine
     from pytest_touchstone.engines.replicas import open_replicas
     from pytest_touchstone.engines.settings import ModelSettings
@@ -300,7 +300,7 @@ def unit() -> dict[str, Any]:
 
 def batches(folder: str) -> dict[str, Any]:
     """The driver's CPU for an item of a batch: to start it, and from its answer to its line in the journal."""
-    from pytest_touchstone.checkpoints.find import find_checkpoints
+    from pytest_touchstone.checkpoints.resolve import find_checkpoints
     from pytest_touchstone.core.benchmark import Benchmark, Dataset
     from pytest_touchstone.core.dataset import Example
     from pytest_touchstone.core.requests import Loglikelihood
@@ -352,7 +352,7 @@ def load(model: str) -> dict[str, Any]:
 
 def waiting(count: str, requests: str) -> dict[str, Any]:
     """Actors that wait as long as their units cost."""
-    from pytest_touchstone.checkpoints.find import find_checkpoints
+    from pytest_touchstone.checkpoints.resolve import find_checkpoints
     from pytest_touchstone.engines.registry import identity
     from pytest_touchstone.engines.replicas.engine import open_alone
     from pytest_touchstone.engines.replicas.ray_actor import Computed, Replica

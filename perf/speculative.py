@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from perf.measure import in_turn, ratios, spread, table
 from perf.our_side import threads
 from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.files import shipped
 from pytest_touchstone.core.requests import Generate, GenerateAnswer
-from pytest_touchstone.core.resources import shipped
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine

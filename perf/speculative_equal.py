@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from perf.speculative import add_options, engine
+from pytest_touchstone.core.files import shipped
 from pytest_touchstone.core.requests import Generate
-from pytest_touchstone.core.resources import shipped
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
 from pytest_touchstone.engines.transformers.prompts import Prompt

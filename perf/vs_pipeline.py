@@ -24,8 +24,8 @@ from typing import Any
 from perf.measure import OURS, ROOT, Cost, in_turn, mebibytes, ratios, run, spread, table
 from perf.our_side import threads
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.core.files import shipped
 from pytest_touchstone.core.requests import MASK, FillMask, FillMaskAnswer
-from pytest_touchstone.core.resources import shipped
 from pytest_touchstone.metrics.korean.cloze import clip_around_mask
 from pytest_touchstone.plugin.batches import DEFAULT_SIZE
 

@@ -42,8 +42,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from pytest_touchstone.compare.candidate import Entry
-from pytest_touchstone.statistics.moments import t_quantile
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.statistics.intervals import t_quantile
 from pytest_touchstone.statistics.verdicts import ALPHA
 from simulations.gate import ACCURACIES, SIZES, chances, choose
 from simulations.gates import PLAIN, Bench, failed, gate_of
@@ -94,8 +94,8 @@ class Suite:
 
     tasks: Sequence[Task]
     pairs: Sequence[tuple[np.ndarray, np.ndarray]]
-    earlier: Sequence[Entry]
-    new: Sequence[Entry]
+    earlier: Sequence[BenchmarkScores]
+    new: Sequence[BenchmarkScores]
 
 
 def suites(runs: int, seed: int, tasks: Sequence[Task], loss: float, everywhere: bool) -> Iterator[Suite]:

@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 from scipy.special import gammaln
 
+from pytest_touchstone.statistics.intervals import mcnemar_p
 from pytest_touchstone.statistics.paired import compare_flips
-from pytest_touchstone.statistics.proportions import mcnemar_p
 from pytest_touchstone.statistics.sequential import cut, decide_at, plan_analyses
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, ROUNDING, holm
 

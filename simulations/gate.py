@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import BenchmarkRules, Floor, GateConfig
 from pytest_touchstone.compare.gate.result import GateLine, GateResult
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
@@ -79,8 +79,8 @@ def same_twice(
     easy = [chances(accuracy, n, generator) for n, accuracy in zip(sizes, accuracies, strict=True)]
     name = "old" if identical else "new"
     for _ in range(runs):
-        earlier: list[Entry] = []
-        new: list[Entry] = []
+        earlier: list[BenchmarkScores] = []
+        new: list[BenchmarkScores] = []
         for place, (bench, right) in enumerate(zip(found, easy, strict=True)):
             first, second = generator.random((2, bench.n)) < right
             earlier.append(bench.result(first, "old"))

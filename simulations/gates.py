@@ -12,12 +12,12 @@ from typing import Any, Final
 import numpy as np
 
 from pytest_touchstone.compare.baselines import BaselineSource
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult
 from pytest_touchstone.core.data_files import DatasetInfo
-from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, stored_result
 from pytest_touchstone.results.summary import Declaration, Metric
 
@@ -60,12 +60,12 @@ class Bench:
 
     def result(
         self, right: np.ndarray, checkpoint: str, *, began: float = 0.0, asked: int | None = None
-    ) -> Entry:
+    ) -> BenchmarkScores:
         """A result of a checkpoint, whose name is its fingerprint; ``asked``: the number of items asked, if not
         all."""
         items = self.items(right)
         asked = self.n if asked is None else asked
-        return Entry(_saved(self, items, checkpoint, began, asked), items)
+        return BenchmarkScores(_saved(self, items, checkpoint, began, asked), items)
 
 
 def _saved(bench: Bench, items: ItemScores, checkpoint: str, began: float, asked: int) -> StoredResult:
@@ -92,7 +92,7 @@ def manifest_of(checkpoint: str, began: float) -> dict[str, Any]:
     return {"began": began, "checkpoints": [row]}
 
 
-def source_of(earlier: Sequence[Entry]) -> BaselineSource:
+def source_of(earlier: Sequence[BenchmarkScores]) -> BaselineSource:
     """The saved results of a folder, as ``--baseline best`` has them."""
     items = {id(one.saved): one.items for one in earlier}
     return BaselineSource(
@@ -104,8 +104,8 @@ def source_of(earlier: Sequence[Entry]) -> BaselineSource:
 
 
 def gate_of(
-    new: Sequence[Entry],
-    earlier: Sequence[Entry],
+    new: Sequence[BenchmarkScores],
+    earlier: Sequence[BenchmarkScores],
     plan: GateConfig = PLAIN,
     early: Mapping[tuple[str, str], Early] | None = None,
 ) -> GateResult:

@@ -24,19 +24,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.result import GateResult
 from pytest_touchstone.core.composite import COMPOSITE, Composite, Part
 from pytest_touchstone.statistics.power import (
     Design,
+    PlannedTest,
     any_of,
     binary_design,
     chance_not_worse,
     composite_design,
     pooled_design,
     power_of_drop,
+    powers_together,
 )
-from pytest_touchstone.statistics.power_together import PlannedTest, powers_together
 from simulations.gate import benches, chances, choose, flipping
 from simulations.gates import METRIC, PLAIN, failed, gate_of
 from simulations.selection import moved
@@ -74,7 +75,7 @@ def gates(
     found = benches(sizes)
     plan = PLAIN if composite is None else replace(PLAIN, metrics=(composite.name,))
 
-    def known(one: Entry) -> Entry:
+    def known(one: BenchmarkScores) -> BenchmarkScores:
         named = [] if composite is None else [composite.plain()]
         return replace(one, saved=replace(one.saved, composites=named))
 

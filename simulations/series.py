@@ -22,14 +22,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from pytest_touchstone.compare.candidate import Candidate, Entry, Source, published, published_entry
-from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.compare.candidate import (
+    BenchmarkScores,
+    CheckpointResults,
+    ResultSource,
+    published,
+    published_entry,
+)
+from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.study.between import Between, between
 from pytest_touchstone.compare.study.curves import judged_curves
 from pytest_touchstone.compare.study.differences import MORE
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.pool import pool_of
-from pytest_touchstone.compare.study.reading import Read, make_study
+from pytest_touchstone.compare.study.reading import TablesRead, make_study
 from pytest_touchstone.results.store_entry import ItemScores
 from simulations.gate import choose
 
@@ -121,28 +127,30 @@ def study_of(right: Sequence[np.ndarray], totals: bool) -> Study:
     for place, rows in enumerate(right):
         for number, row in enumerate(rows, start=1):
             found.append(_candidate(f"s{place}", number, row.astype(float), totals))
-    return make_study(Read((("simulated", Table(tuple(found))),)))
+    return make_study(TablesRead((("simulated", ResultTable(tuple(found))),)))
 
 
-def _candidate(series: str, number: int, scores: np.ndarray, totals: bool) -> Candidate:
+def _candidate(series: str, number: int, scores: np.ndarray, totals: bool) -> CheckpointResults:
     n, name = len(scores), f"{series}/{number}"
     saved = published_entry(
         "b",
         {"acc": published("acc", float(scores.mean()), n=n)},
         primary="acc",
-        source=Source("simulated", "0"),
+        source=ResultSource("simulated", "0"),
         name=name,
         about={"series": series, "step": number},
     )
     about = {"series": series, "step": number, "epoch": float(number)}
     if totals:
-        return Candidate(name, "simulated", about, {"b": Entry(saved)})
+        return CheckpointResults(name, "simulated", about, {"b": BenchmarkScores(saved)})
     names = [f"b/{item:05}" for item in range(n)]
     nothing: list[str | None] = [None] * n
     items = ItemScores(
         examples=names, rows=names, groups=nothing, clusters=nothing, scores={"acc": scores.tolist()}
     )
-    return Candidate(name, "simulated", about, {"b": Entry(replace(saved, items_sha256="same"), items)})
+    return CheckpointResults(
+        name, "simulated", about, {"b": BenchmarkScores(replace(saved, items_sha256="same"), items)}
+    )
 
 
 def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Mapping[str, Rates]]]:

@@ -21,8 +21,8 @@ from perf.accelerator_parts.shapes import Shape, Sizes, sizes
 from perf.accelerator_parts.timing import peak_mebibytes, timed
 from perf.measure import Cost
 from perf.vs_pipeline import PASSES, TOP_K, Answers, Side, agree, texts, through_pipeline
+from pytest_touchstone.core.files import shipped
 from pytest_touchstone.core.requests import MASK, FillMask, FillMaskAnswer
-from pytest_touchstone.core.resources import shipped
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.plugin.batches import DEFAULT_SIZE
 

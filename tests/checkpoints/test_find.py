@@ -1,4 +1,7 @@
-"""The checkpoints that a folder, a glob or several paths mean, in order."""
+"""The checkpoints that a folder, a glob or several paths mean, in order.
+
+``--eval-steps``: ranges, lists and mistakes.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.checkpoints import resolve
-from pytest_touchstone.checkpoints.find import FoundCheckpoints, find_checkpoints
 from pytest_touchstone.checkpoints.info import info_from_plain
+from pytest_touchstone.checkpoints.resolve import FoundCheckpoints, find_checkpoints, parse_steps
 from pytest_touchstone.checkpoints.series import number_of
-from pytest_touchstone.checkpoints.steps import parse_steps
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.resources import shipped
+from pytest_touchstone.core.files import shipped
 from tests.support.tiny import tiny_causal, trainer_state
 
 
@@ -200,3 +202,37 @@ def test_files_of_several_runs_are_series_by_epoch(tmp_path: Path, monkeypatch: 
     assert [info.name for info in epochs.infos] == ["checkpoint_epoch_2", "checkpoint_epoch_10"]
     names = [f"checkpoint_epoch_{epoch}" for epoch in (1, 2, 10)]
     assert [info.name for info in find_checkpoints([str(folder)]).infos] == [*names, "checkpoint_best"]
+
+
+STEPS = (25, 100, 200, 300, 600, 1200)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("300:", [300, 600, 1200]),
+        (":300", [25, 100, 200, 300]),
+        ("100:600:100", [100, 200, 300, 600]),
+        ("100:599", [100, 200, 300]),
+        ("::300", [300, 600, 1200]),
+        ("25:", list(STEPS)),
+        ("100,300", [100, 300]),
+        ("25, 600:", [25, 600, 1200]),
+        ("7", []),
+    ],
+)
+def test_a_range_has_both_its_ends_and_a_list_its_members(text: str, meant: list[int]) -> None:
+    assert [step for step in STEPS if parse_steps(text).has(step)] == meant
+
+
+def test_epochs_with_fractions_lie_between() -> None:
+    assert parse_steps("1:2").has(1.5)
+    assert not parse_steps("2:").has(1.5)
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":", "a", "1:2:3:4", "100-200", "-5:", "1.5", "100,,200", "5:1", "1:9:0"]
+)
+def test_anything_else_is_refused_with_what_can_be_given(text: str) -> None:
+    with pytest.raises(ValueError, match=r"START:STOP:STEP or a list|the lower end first|no steps of 0"):
+        parse_steps(text)

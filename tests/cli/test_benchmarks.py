@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.core.declared import shipped_names
+from pytest_touchstone.core.tasks import shipped_names
 from tests.conformance.kit import kits
 from tests.support.installed import touchstone
 from tests.support.places import SOURCE

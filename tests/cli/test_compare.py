@@ -261,9 +261,9 @@ from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark(name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row: row["q"])
-def test_sums(example, shots):
+def test_sums(example, fewshot):
     '''Which of two sums is likelier.'''
-    right, wrong = yield [Loglikelihood(shots + example["q"], " " + option) for option in example["options"]]
+    right, wrong = yield [Loglikelihood(fewshot.text + example["q"], " " + option) for option in example["options"]]
     return {"acc": right.logprob > wrong.logprob}
 """
 

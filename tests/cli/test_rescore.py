@@ -63,8 +63,8 @@ def test_a_benchmark_outside_the_root_folder_is_found_with_its_own_number_of_sho
         "from pytest_touchstone import Loglikelihood, benchmark\n\n\n"
         'ROWS = [{"q": "a"}, {"q": "b"}, {"q": "c"}]\n\n\n'
         '@benchmark("mine", version=1, rows=ROWS, asks=Loglikelihood, primary="acc", shot=lambda row: row["q"])\n'
-        "def test_mine(example, shots):\n"
-        '    yield Loglikelihood(shots + example["q"], " b")\n'
+        "def test_mine(example, fewshot):\n"
+        '    yield Loglikelihood(fewshot.text + example["q"], " b")\n'
         '    return {"acc": 1.0}\n'
     )
     (tmp_path / "asked.json").write_text('{"tasks": {"mine": {"num_fewshot": 2}}}')

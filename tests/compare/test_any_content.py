@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.candidate import Candidate
-from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.compare.candidate import CheckpointResults
+from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.core.errors import DataError
@@ -57,8 +57,8 @@ FILES = VALUES | st.builds(
 )
 
 
-def tried(path: Path) -> tuple[Candidate, ...]:
-    said, table = "", Table(())
+def tried(path: Path) -> tuple[CheckpointResults, ...]:
+    said, table = "", ResultTable(())
     try:
         table = read_file(path, {})
     except DataError as error:

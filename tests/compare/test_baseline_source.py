@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.compare.baseline_source import open_source
-from pytest_touchstone.compare.named_baselines import (
+from pytest_touchstone.compare.baseline_source import (
     list_named_baselines,
+    open_source,
     read_named_baseline,
     remove_named_baseline,
     set_named_baseline,

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.baselines import FIRST_ON_ITEMS, BaselineChoice, find, one_each
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from tests.support.entries import entry, right, source
 
 
-def new(**more: Any) -> Entry:
+def new(**more: Any) -> BenchmarkScores:
     return entry(right(5, 10), **{"checkpoint": "new", "began": 100.0, **more})
 
 
-def found(mine: Entry, *entries: Entry, allow: tuple[str, ...] = (), kind: Any = "best") -> BaselineChoice:
+def found(
+    mine: BenchmarkScores, *entries: BenchmarkScores, allow: tuple[str, ...] = (), kind: Any = "best"
+) -> BaselineChoice:
     return find(mine, source(*entries, kind=kind), metric="acc", allow=allow)
 
 

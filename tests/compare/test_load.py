@@ -13,7 +13,7 @@ import pytest
 
 from pytest_touchstone.cli.import_ import save
 from pytest_touchstone.compare.baselines import BaselineSource, find
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.load import find_candidates, parse_sizes, read_file
 from pytest_touchstone.compare.pair import compare_pair
@@ -185,7 +185,7 @@ def test_an_imported_result_is_never_the_best_of_the_saved_ones(results: Path, t
     new = dataclasses.replace(saved[-1], run_id="new", began=100.0, fingerprint="0" * 64)
     (table,) = [found for found in saved if found.published]
     source = BaselineSource(name="best", kind="best", saved=[table], items=store.items)
-    mine = Entry(new, store.items(saved[-1]))
+    mine = BenchmarkScores(new, store.items(saved[-1]))
     assert find(mine, source, metric="real@1").state == "first"
     named = find(mine, dataclasses.replace(source, name="t.csv", kind="run"), metric="real@1")
     assert (named.state, "`touchstone compare` compares totals" in named.reason) == ("refused", True)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.candidate import NO_ITEMS, Candidate
-from pytest_touchstone.compare.groups import by_group
-from pytest_touchstone.compare.pair import Pair, compare_pair
+from pytest_touchstone.compare.candidate import NO_ITEMS, CheckpointResults
+from pytest_touchstone.compare.pair import PairComparison, by_group, compare_pair
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports import comparison
 from pytest_touchstone.reports.comparison import pair_facts
@@ -22,7 +21,7 @@ from tests.support.entries import right
 MIRROR = {"better": "worse", "worse": "better"}
 
 
-def kinds(pair: Pair) -> dict[str, str]:
+def kinds(pair: PairComparison) -> dict[str, str]:
     return {name: line.verdict.kind for name, line in pair.judged.items() if line.verdict}
 
 
@@ -158,7 +157,7 @@ def test_a_limit_is_told_by_the_items_where_these_are_known() -> None:
     assert comparison.notes(compare_pair(a, b)) == [
         "b: 6 of 9 items of A and 6 of B are the same: compared on these"
     ]
-    totals = Candidate(name="b", origin="run", entries={"b": replace(b.entries["b"], items=NO_ITEMS)})
+    totals = CheckpointResults(name="b", origin="run", entries={"b": replace(b.entries["b"], items=NO_ITEMS)})
     assert "not asked alike, limit none and 6: b" in comparison.notes(compare_pair(a, totals))
 
 
@@ -191,7 +190,7 @@ def test_nothing_in_common_is_an_error_that_says_what_there_is() -> None:
 
 
 def test_the_composite_is_compared_from_items_where_both_have_them_and_else_from_its_parts() -> None:
-    def study(name: str, right_ones: int) -> Candidate:
+    def study(name: str, right_ones: int) -> CheckpointResults:
         coref = {"real@1": right(right_ones, 60), "real@5": right(right_ones + 10, 60)}
         return ran(name, {"real_coref": coref, "ko_lambada": {"lambada@1": right(right_ones, 60)}})
 
@@ -252,7 +251,7 @@ def test_results_that_are_not_valid_are_left_out_of_the_mean_and_of_all_items_to
 
 
 def test_groups_can_be_compared_as_benchmarks_of_their_own() -> None:
-    def subjects(name: str, scores: list[float]) -> Candidate:
+    def subjects(name: str, scores: list[float]) -> CheckpointResults:
         one = ran(name, {"mmlu": scores})
         entry = one.entries["mmlu"]
         items = replace(entry.items, groups=[*["algebra"] * 30, *["physics"] * 30])
@@ -265,7 +264,7 @@ def test_groups_can_be_compared_as_benchmarks_of_their_own() -> None:
     assert [round(line.comparison.difference or 0, 4) for line in pair.lines] == [0.6667, 0.3333]
 
 
-def of_subjects(name: str, subjects: dict[str, list[float]], benchmark: str = "mmlu") -> Candidate:
+def of_subjects(name: str, subjects: dict[str, list[float]], benchmark: str = "mmlu") -> CheckpointResults:
     one = ran(name, {benchmark: [score for scores in subjects.values() for score in scores]})
     entry = one.entries[benchmark]
     groups: list[str | None] = [subject for subject, scores in subjects.items() for _ in scores]
@@ -334,8 +333,8 @@ BITS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60
 MANY = st.lists(BITS, min_size=1, max_size=4)
 
 
-def sides(benchmarks: list[list[tuple[bool, bool]]]) -> tuple[Candidate, Candidate]:
-    def side(name: str, place: int) -> Candidate:
+def sides(benchmarks: list[list[tuple[bool, bool]]]) -> tuple[CheckpointResults, CheckpointResults]:
+    def side(name: str, place: int) -> CheckpointResults:
         return ran(
             name, {f"b{n}": [float(pair[place]) for pair in items] for n, items in enumerate(benchmarks)}
         )
@@ -368,7 +367,7 @@ def test_the_order_of_the_items_and_benchmarks_does_not_matter(
     a, b = sides(benchmarks)
     draw = random.Random(seed)
 
-    def shuffled(one: Candidate) -> Candidate:
+    def shuffled(one: CheckpointResults) -> CheckpointResults:
         entries = {}
         for name, entry in draw.sample(list(one.entries.items()), len(one.entries)):
             items = entry.items

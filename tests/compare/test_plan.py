@@ -13,20 +13,20 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.compare.baselines import BaselineSource
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import BenchmarkRules, GateConfig
-from pytest_touchstone.compare.plan import Plan, make_plan, targets_of
-from pytest_touchstone.compare.plan_basis import Target
+from pytest_touchstone.compare.plan import GatePlan, PlannedBenchmark, make_plan, targets_of
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.reports.plan import plan_facts, render
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.statistics.power import (
+    PlannedTest,
     binary_design,
     items_for_not_worse,
     power_of_drop,
+    powers_together,
     smallest_drop,
 )
-from pytest_touchstone.statistics.power_together import PlannedTest, powers_together
 from tests.support.entries import entry, source
 
 PLAIN = GateConfig(mode="plain")
@@ -40,7 +40,7 @@ def answers(n: int, seed: int, lucky: float = 0.3) -> list[float]:
 
 def series(
     benchmark: str, n: int = 400, count: int = 3, name: str | None = "runs/a", **more: Any
-) -> list[Entry]:
+) -> list[BenchmarkScores]:
     """Checkpoints of one series, saved in another order than that of their steps."""
     found = []
     for place in range(count):
@@ -57,14 +57,17 @@ def series(
     return found
 
 
-def flips(one: Entry, other: Entry) -> int:
+def flips(one: BenchmarkScores, other: BenchmarkScores) -> int:
     a, b = (side.items.scores["acc"] for side in (one, other))
     return sum(x != y for x, y in zip(a, b, strict=True))
 
 
 def plan(
-    where: BaselineSource, targets: Sequence[Target] | None = None, config: GateConfig = PLAIN, **more: Any
-) -> Plan:
+    where: BaselineSource,
+    targets: Sequence[PlannedBenchmark] | None = None,
+    config: GateConfig = PLAIN,
+    **more: Any,
+) -> GatePlan:
     wanted = targets if targets is not None else targets_of(where, where, {}, config)
     return make_plan(wanted, where, where, config, **more)
 
@@ -87,7 +90,10 @@ def test_without_a_series_those_that_were_saved_one_after_the_other_are_compared
 def test_a_baseline_from_elsewhere_makes_a_pair_with_what_is_saved_here() -> None:
     there, here = series("a", count=2)
     found = make_plan(
-        [Target(benchmark="a", items=0)], source(there, kind="run", name="main"), source(here), PLAIN
+        [PlannedBenchmark(benchmark="a", items=0)],
+        source(there, kind="run", name="main"),
+        source(here),
+        PLAIN,
     )
     (row,) = found.rows
     assert row.basis.startswith("measured: 1 pair of saved results")
@@ -117,14 +123,14 @@ def test_a_single_result_is_taken_to_correlate_by_half_with_another_one() -> Non
 
 def test_a_benchmark_without_results_needs_its_size_and_says_what_is_assumed() -> None:
     none = BaselineSource(name="best", kind="best")
-    (row,) = plan(none, [Target(benchmark="new", items=500)]).rows
+    (row,) = plan(none, [PlannedBenchmark(benchmark="new", items=500)]).rows
     assert row.design == binary_design(500, 0.15)
     assert row.basis == "assumed: 15 % of the items flip; no result is saved"
-    (row,) = plan(none, [Target(benchmark="new", items=500)], flips=0.3).rows
+    (row,) = plan(none, [PlannedBenchmark(benchmark="new", items=500)], flips=0.3).rows
     assert row.basis == "given: 30 % of the items flip; no result is saved"
     with pytest.raises(GateError, match="--items NAME=N"):
         plan(none, [])
-    assert plan(none, [Target(benchmark="new", items=0)]).unknown == {
+    assert plan(none, [PlannedBenchmark(benchmark="new", items=0)]).unknown == {
         "new": "no result of it is saved; --items new=N gives its size"
     }
 
@@ -170,7 +176,7 @@ def test_the_plan_has_the_margins_metrics_and_limits_of_the_gate() -> None:
 def test_a_composite_that_the_gate_compares_is_a_row_and_one_more_test() -> None:
     parts = {"name": "sum", "parts": [[0.5, "a", "acc"], [0.2, "a", "other"], [0.3, "b", "acc"]]}
 
-    def both(one: Entry, shift: int) -> Entry:
+    def both(one: BenchmarkScores, shift: int) -> BenchmarkScores:
         right = one.items.scores["acc"]
         more = replace(one.items, scores={"acc": right, "other": right[shift:] + right[:shift]})
         metrics = one.saved.metrics | {"other": one.saved.metrics["acc"]}
@@ -214,7 +220,7 @@ def test_clusters_and_a_smaller_number_of_items_are_in_the_design() -> None:
     clusters = [f"text {place // 4}" for place in range(400)]
     alike = [[float((place // 4 + seed) % 3 > 0) for place in range(400)] for seed in range(2)]
     pair = [entry(values, checkpoint=f"c{n}", clusters=clusters) for n, values in enumerate(alike)]
-    (row,) = plan(source(*pair), [Target(benchmark="b", items=100)]).rows
+    (row,) = plan(source(*pair), [PlannedBenchmark(benchmark="b", items=100)]).rows
     assert row.design.effect > 3
     assert row.design.items == 100
 

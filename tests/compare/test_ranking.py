@@ -1,30 +1,46 @@
-"""Saved results are ranked like with like, the best first, a checkpoint once."""
+"""Saved results are ranked like with like, the best first, a checkpoint once.
+
+The best of several checkpoints leads only where it can be told from every other one.
+
+The change of every metric against the best so far: like with like, larger is better but for a perplexity.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import random
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_touchstone.compare.candidate import Entry
-from pytest_touchstone.compare.ranking import Ranking, rank
+from pytest_touchstone.compare import ranking
+from pytest_touchstone.compare.baselines import comparable
+from pytest_touchstone.compare.candidate import BenchmarkScores, ResultSource, published, published_entry
+from pytest_touchstone.compare.ranking import Ranking, changes_of, leaders_of, rank
+from pytest_touchstone.core.composite import Composite, Part
 from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.results.store_entry import StoredResult
+from pytest_touchstone.statistics.best_of_many import is_told_best
+from pytest_touchstone.statistics.paired import compare_paired
 from tests.support.entries import entry, right
 
 
-def ranked(by: str, *entries: Entry) -> list[Ranking]:
+def ranked(by: str, *entries: BenchmarkScores) -> list[Ranking]:
     items = {id(one.saved): one.items for one in entries}
     return rank([one.saved for one in entries], by, lambda saved: items[id(saved)])
 
 
-def real(first: int, checkpoint: str, began: float = 1.0, **more: Any) -> Entry:
+def real(first: int, checkpoint: str, began: float = 1.0, **more: Any) -> BenchmarkScores:
     columns = {"real@1": right(first, 100), "real@5": right(80, 100)}
     return entry(
         columns, checkpoint=checkpoint, benchmark="real_coref", began=began, run_id=f"r{began}", **more
     )
 
 
-def lambada(count: int, checkpoint: str) -> Entry:
+def lambada(count: int, checkpoint: str) -> BenchmarkScores:
     return entry({"lambada@1": right(count, 50)}, checkpoint=checkpoint, benchmark="ko_lambada")
 
 
@@ -63,3 +79,228 @@ def test_an_unknown_metric_is_named_with_the_nearest() -> None:
     with pytest.raises(GateError, match=r"--by: unknown metric 'real@2'; did you mean 'real@"):
         ranked("real@2", real(60, "a"))
     assert ranked("score", real(60, "a")) == []
+
+
+N = 400
+
+
+def rows(*counts: int, **more: Any) -> list[BenchmarkScores]:
+    """Checkpoints with so many right items of 400."""
+    return [entry(right(count, N), checkpoint=f"c{place}", **more) for place, count in enumerate(counts)]
+
+
+def led(entries: Sequence[BenchmarkScores]) -> list[tuple[str, str, int]]:
+    return [(one.benchmark, one.checkpoint, one.of) for one in leaders_of(entries)]
+
+
+def test_a_checkpoint_far_ahead_of_all_others_leads() -> None:
+    assert led(rows(200, 300, 220)) == [("b", "c1", 3)]
+
+
+def test_nobody_leads_where_the_second_is_too_near_or_equal_or_alone() -> None:
+    assert led(rows(200, 300, 298)) == []
+    assert led(rows(300, 300)) == []
+    assert led(rows(300)) == []
+
+
+def test_more_checkpoints_need_a_clearer_lead() -> None:
+    p = compare_paired(right(200, N), right(207, N)).p
+    assert p is not None
+    assert p < 0.05 < p * 20 / 2
+    assert led(rows(200, 207)) == [("b", "c1", 2)]
+    assert led(rows(*[200] * 19, 207)) == []
+
+
+def test_of_a_metric_of_which_less_is_better_the_lowest_leads() -> None:
+    draw = random.Random(0)
+    losses = [-draw.expovariate(1.0) for _ in range(N)]
+    how = {"perplexity": {"by": "perplexity", "of": "logprob"}}
+    entries = [
+        entry({"logprob": [loss - place for loss in losses]}, checkpoint=f"c{place}", aggregate=how)
+        for place in range(2)
+    ]
+    assert led(entries) == [("b", "c0", 2)]
+
+
+@pytest.mark.parametrize("flaw", [{"faults": 1}, {"skipped": 1}, {"invalid": "cut off"}])
+def test_what_is_not_whole_or_not_valid_does_not_run(flaw: dict[str, Any]) -> None:
+    best = entry(right(390, N), checkpoint="best", **flaw)
+    assert led([best, *rows(200, 300)]) == [("b", "c1", 2)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        entry(right(100, N), checkpoint="other", conditions={"shots": 5}),
+        entry(right(100, 300), checkpoint="other"),
+    ],
+)
+def test_nobody_leads_beside_one_that_was_asked_otherwise_or_other_items(other: BenchmarkScores) -> None:
+    assert led([*rows(200, 300), other]) == []
+
+
+def test_a_composite_has_a_leader_too() -> None:
+    composite = Composite("both", (Part(0.5, "a", "acc"), Part(0.5, "b", "acc"))).plain()
+    entries = [
+        entry(right(count, N), checkpoint=f"c{place}", benchmark=name, composites=[composite])
+        for place, count in enumerate((200, 260))
+        for name in "ab"
+    ]
+    assert led(entries) == [("a", "c1", 2), ("b", "c1", 2), ("both", "c1", 2)]
+    assert led(entries[:-1]) == [("a", "c1", 2)]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
+def test_the_best_is_told_if_the_largest_p_is_small_enough_for_their_number(
+    ps: list[float], alpha: float
+) -> None:
+    runs = len(ps) + 1
+    assert is_told_best(iter(ps), runs, alpha) == (max(ps) * runs / 2 <= alpha)
+    assert not is_told_best([*ps, None], runs, alpha)
+
+
+def test_of_equally_good_checkpoints_one_is_rarely_called_the_best() -> None:
+    draw = random.Random(1)
+    called = 0
+    for _ in range(400):
+        runs = [[float(draw.random() < 0.5) for _ in range(60)] for _ in range(5)]
+        best, *others = sorted(runs, key=sum, reverse=True)
+        called += is_told_best((compare_paired(other, best).p for other in others), 5, 0.05)
+    assert called / 400 <= 0.05
+
+
+def saved(first: int, fifth: int, checkpoint: str, began: float = 1.0, **more: Any) -> StoredResult:
+    columns = {"real@1": right(first, 100), "real@5": right(fifth, 100)}
+    return entry(columns, checkpoint=checkpoint, benchmark="real_coref", began=began, **more).saved
+
+
+NEW = saved(66, 80, "new", 9.0)
+
+
+def test_every_metric_has_its_own_best_and_the_change_is_in_points() -> None:
+    found = changes_of([NEW], [saved(64, 70, "a"), saved(60, 82, "b", 2.0), saved(62, 75, "c", 3.0)])
+    assert [(one.metric, round(one.change, 2), one.unit, one.against, one.of) for one in found] == [
+        ("real@1", 2.0, "points", "a", 3),
+        ("real@5", -2.0, "points", "b", 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        saved(90, 90, "later", 10.0),
+        saved(90, 90, "shots", conditions={"shots": 5}),
+        saved(90, 90, "broken", faults=1),
+        entry(right(2, 2), checkpoint="trial", benchmark="real_coref", conditions={"limit": 2}).saved,
+        entry(right(90, 100), checkpoint="other", benchmark="b").saved,
+    ],
+    ids=lambda one: one.checkpoint,
+)
+def test_what_was_not_asked_alike_is_no_best(other: StoredResult) -> None:
+    assert changes_of([NEW], [other]) == []
+
+
+def test_a_composite_is_held_against_the_best_composite_of_one_checkpoint() -> None:
+    def lambada(count: int, checkpoint: str, began: float = 1.0) -> StoredResult:
+        columns = {"lambada@1": right(count, 100)}
+        return entry(columns, checkpoint=checkpoint, benchmark="ko_lambada", began=began).saved
+
+    earlier = [
+        saved(60, 80, "a"),
+        lambada(50, "a"),
+        saved(90, 90, "half"),
+        saved(50, 80, "b"),
+        lambada(90, "b"),
+    ]
+    found = changes_of([NEW, lambada(50, "new", 9.0)], earlier)
+    (score,) = [one for one in found if one.metric == "composite"]
+    assert (score.benchmark, score.against, score.of) == ("score", "b", 2)
+    assert score.best == pytest.approx(0.4 * 0.5 + 0.3 * 0.8 + 0.3 * 0.9)
+    assert score.value == pytest.approx(0.4 * 0.66 + 0.3 * 0.8 + 0.3 * 0.5)
+    assert score.change == pytest.approx(100 * (score.value - score.best))
+
+
+def test_the_best_of_another_kind_of_model_is_named_as_such() -> None:
+    def of(checkpoint: str, **info: Any) -> StoredResult:
+        return saved(64, 70, checkpoint, 1.0 if checkpoint == "old" else 9.0, checkpoint_info=info)
+
+    mine = {"model_type": "bert", "parameters": 1_500_000}
+    others: dict[str, dict[str, Any]] = {
+        "llama, 135M parameters": {"model_type": "llama", "parameters": 134_515_008},
+        "bert, 110M parameters": {"model_type": "bert", "parameters": 110_000_000},
+        "": {"model_type": "bert", "parameters": 1_600_000},
+    }
+    for told, info in others.items():
+        found = changes_of([of("new", **mine)], [of("old", **info)])
+        assert {one.other_model for one in found} == {told}
+    assert {one.other_model for one in changes_of([of("new", **mine)], [of("old")])} == {""}
+
+
+def test_the_best_perplexity_is_the_lowest_and_its_points_are_those_of_the_gate() -> None:
+    how = {"ppl": {"by": "perplexity", "of": "logprob"}}
+
+    def of(value: float, checkpoint: str, began: float = 1.0) -> StoredResult:
+        one = entry({"logprob": [-1.0]}, checkpoint=checkpoint, aggregate=how, began=began).saved
+        metric = dataclasses.replace(one.metrics["ppl"], value=value)
+        return dataclasses.replace(one, metrics={"ppl": metric})
+
+    (found,) = changes_of([of(11.0, "new", 9.0)], [of(10.0, "low"), of(12.0, "high")])
+    assert (found.against, found.unit) == ("low", "points")
+    assert found.change == pytest.approx(-9.53, abs=0.01)
+
+
+def test_what_is_no_share_changes_in_its_own_unit() -> None:
+    def of(value: float, checkpoint: str, began: float = 1.0) -> StoredResult:
+        return entry([value], checkpoint=checkpoint, began=began).saved
+
+    (found,) = changes_of([of(75.0, "new", 9.0)], [of(70.5, "old")])
+    assert (found.change, found.unit) == (4.5, "")
+
+
+@pytest.mark.parametrize(("first", "fifth", "last"), [(46, 117, 8), (41, 118, 8), (48, 137, 9)])
+def test_a_composite_is_the_same_number_to_the_last_digit_as_in_the_results(
+    first: int, fifth: int, last: int
+) -> None:
+    """0.14575 as one sum and 0.14575000000000002 as another round to different fourth digits."""
+    coref = entry({"real@1": right(first, 400), "real@5": right(fifth, 400)}, benchmark="real_coref")
+    lambada = entry({"lambada@1": right(last, 200)}, benchmark="ko_lambada_wiki")
+    entries = {id(one.saved): one for one in (coref, lambada)}
+    ((row,),) = (
+        one.rows for one in rank([coref.saved, lambada.saved], "score_wiki", lambda s: entries[id(s)].items)
+    )
+    mine = [dataclasses.replace(one.saved, began=9.0, run_id="new") for one in (coref, lambada)]
+    (change,) = [one for one in changes_of(mine, [coref.saved, lambada.saved]) if one.metric == "composite"]
+    assert row.value == change.value == change.best
+
+
+def test_a_series_looks_through_the_saved_results_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once a checkpoint: with hundreds of both that takes longer than the scoring."""
+    looked: list[str] = []
+
+    def noted(new: StoredResult, results: Iterable[StoredResult]) -> list[StoredResult]:
+        looked.append(new.benchmark)
+        return comparable(new, results)
+
+    monkeypatch.setattr(ranking, "comparable", noted)
+    earlier = [saved(60 + place, 70, f"old{place}") for place in range(3)]
+    series = [saved(66, 80, f"new{place}", 9.0, run_id="series") for place in range(20)]
+    other = saved(66, 80, "shots", 9.0, run_id="series", conditions={"shots": 5})
+    found = changes_of([*series, other], [*earlier, saved(50, 50, "five", conditions={"shots": 5})])
+    assert looked == ["real_coref"] * 2
+    assert len(found) == 2 * len(series) + 2
+    assert {(one.against, one.of) for one in found if one.checkpoint == "shots"} == {("five", 1)}
+    assert {
+        (one.against, one.of) for one in found if one.checkpoint != "shots" and one.metric == "real@1"
+    } == {("old2", 3)}
+
+
+def test_results_of_a_named_file_stand_for_the_best_so_far() -> None:
+    metrics = {"real@1": published("real@1", 0.6, n=400), "real@5": published("real@5", 0.7, n=400)}
+    named = published_entry(
+        "real_coref", metrics, primary="real@1", source=ResultSource("f.json", "0"), name="checkpoint-655"
+    )
+    found = changes_of([NEW], [saved(64, 70, "a")], [named])
+    assert [(one.metric, one.best, round(one.change, 2), one.against) for one in found] == [
+        ("real@1", 0.6, 6.0, "checkpoint-655"),
+        ("real@5", 0.7, 10.0, "checkpoint-655"),
+    ]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.sequential import InterimAnalyses, draw_schedule, interim_analyses, judged
 from pytest_touchstone.results.records import Record
@@ -18,7 +18,7 @@ from tests.support.entries import entry, right, source
 
 def analyses_of(*baselines: list[float], mode: str = "plain", kind: str = "best") -> InterimAnalyses:
     """The interim analyses of a benchmark of a run that finds earlier results with these scores."""
-    earlier: list[Entry] = [
+    earlier: list[BenchmarkScores] = [
         entry(scores, checkpoint=f"old-{place}") for place, scores in enumerate(baselines)
     ]
     items = earlier[0].items

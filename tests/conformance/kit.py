@@ -38,8 +38,7 @@ from pytest_touchstone.core.errors import MissingDataError
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.files import load_module
 from pytest_touchstone.core.grade import scores_of
-from pytest_touchstone.core.requests import Answer, Request, RunProgram, RunProgramAnswer
-from pytest_touchstone.core.serialize import to_plain
+from pytest_touchstone.core.requests import Answer, Request, RunProgram, RunProgramAnswer, to_plain
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.metrics.code.rows import unix_lines
 from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
@@ -179,7 +178,7 @@ def _labelled(row: dict[str, Any]) -> int:
 
 
 def _boxed(row: dict[str, Any]) -> str:
-    from pytest_touchstone.metrics.math.hendrycks import boxed_answer
+    from pytest_touchstone.metrics.math.text import boxed_answer
 
     return boxed_answer(row["solution"]) or ""
 

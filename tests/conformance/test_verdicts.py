@@ -23,7 +23,7 @@ from pytest_touchstone.metrics.gsm8k import grade_gsm8k
 from pytest_touchstone.metrics.ifeval import grade_ifeval
 from pytest_touchstone.metrics.macro_f1 import macro_f1
 from pytest_touchstone.metrics.math.grade import MathJudge, hendrycks_exact, math_verify, minerva_exact
-from pytest_touchstone.metrics.mmlu_pro import answer_letter
+from pytest_touchstone.metrics.mmlu import answer_letter
 from pytest_touchstone.metrics.truthfulqa import true_share
 from tests.support.places import ROOT
 from tests.support.rows import read_jsonl

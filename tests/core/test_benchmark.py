@@ -6,13 +6,13 @@ import json
 import sys
 import typing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typing_extensions
 
 import pytest_touchstone
-from pytest_touchstone import Dataset, FewShot, HubData, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Loglikelihood, Scores, benchmark
 from pytest_touchstone.core.benchmark import Benchmark, declared
 from pytest_touchstone.core.dataset import load_dataset, load_shots
 from pytest_touchstone.core.errors import BenchmarkError, DataError
@@ -61,18 +61,7 @@ def test_names_in_a_folder_follow_from_the_split_unless_given(
     assert (given.shots.name if given.shots else None) == shots
 
 
-def test_the_former_arguments_mean_the_same_data_set() -> None:
-    former = made(
-        name="x",
-        data="gsm8k/test",
-        shots_from="gsm8k/train",
-        hub=HubData("openai/gsm8k", "test", "main"),
-        hub_shots=HubData("openai/gsm8k", "train", "main"),
-    )
-    now = made(data=GSM8K)
-    assert (former.data.path, former.data.config, former.data.split) == ("openai/gsm8k", "main", "test")
-    assert former.data.name == now.data.name
-    assert former.data.shots == now.data.shots
+def test_a_text_is_the_name_of_a_dataset_in_a_folder() -> None:
     assert made(data="sums/test").data == Dataset(local="sums/test")
     assert made(data="sums").data.name == "sums"
 
@@ -82,8 +71,6 @@ def test_the_former_arguments_mean_the_same_data_set() -> None:
     [
         ({}, "benchmark 'x': no rows; give data='NAME/FILE', data=Dataset"),
         ({"data": "a/b", "rows": []}, "benchmark 'x': data and rows: give one of them"),
-        ({"data": GSM8K, "hub": HubData("a/b", "test")}, "hub is a part of data=Dataset"),
-        ({"data": GSM8K, "shots_from": "a/b"}, "shots_from is a part of data=Dataset"),
         ({"data": GSM8K, "tests": 1}, "unknown field 'tests'"),
         ({"dta": GSM8K}, "unknown field 'dta'"),
         ({"data": GSM8K, "metrics": "acc"}, "metrics='acc'; give the names of its scores in a tuple"),
@@ -188,3 +175,17 @@ def test_what_a_declaration_lacks_is_said_with_what_to_write(given: dict[str, An
         benchmark(made)  # type: ignore[arg-type, call-arg]
     with pytest.raises(BenchmarkError, match=r"^@benchmark: too many positional arguments$"):
         benchmark("x", 1)  # type: ignore[call-arg]
+
+
+def test_a_misspelt_argument_is_refused_with_the_nearest_one() -> None:
+    # mypy refuses it too: without its error the comment on the call is one that it calls unused.
+    with pytest.raises(BenchmarkError, match="unknown field 'num_fewsht'; did you mean 'num_fewshot'"):
+        benchmark("x", version=1, data="a/b", asks=Loglikelihood, primary="acc", num_fewsht=3)  # type: ignore[call-arg]
+
+
+if TYPE_CHECKING:  # what mypy alone refuses
+    benchmark("x", version=1, data="a/b", asks=Loglikelihood, primary="acc", num_fewshot="3")  # type: ignore[arg-type]
+    benchmark("x", version=1, data="a/b", asks=Loglikelihood, primary="acc", shots_pick="last")  # type: ignore[arg-type]
+    benchmark("x", version="1", data="a/b", asks=Loglikelihood, primary="acc")  # type: ignore[arg-type]
+    benchmark("x", data="a/b", asks=Loglikelihood, primary="acc")  # type: ignore[call-arg]
+    benchmark("x", version=1, data="a/b", asks=[Loglikelihood], primary="acc", num_fewshot=3, tags=("short",))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core.conditions import (
     OF_RESULTS,
     affects,
@@ -175,13 +175,6 @@ def test_what_differs_is_named_but_for_what_may_differ() -> None:
 )
 def test_the_step_is_what_the_trainer_or_the_table_says(row: dict[str, Any], step: int | None) -> None:
     assert step_of_row(row) == step
-
-
-def test_a_setting_with_another_name_now_is_known_by_the_one_before() -> None:
-    now = recorded(batch_items="3")
-    before = {("unit" if name == "batch_items" else name): value for name, value in now.items()}
-    assert same_answers(now, before)
-    assert not differing(of_settings(now), of_settings(before))
 
 
 def test_a_run_on_a_cpu_and_one_on_an_accelerator_are_asked_alike_but_share_no_answers() -> None:

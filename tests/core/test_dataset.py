@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
-from pytest_touchstone.core.data_files import DatasetInfo, data_files, nearest
+from pytest_touchstone.core.data_files import DatasetInfo, data_files, nearest, read_lines
 from pytest_touchstone.core.dataset import (
     DatasetRows,
     Example,
@@ -25,11 +25,10 @@ from pytest_touchstone.core.dataset import (
     load_shots,
     take_first,
 )
-from pytest_touchstone.core.drawn_shots import draw_shots
+from pytest_touchstone.core.draws import draw_shots
 from pytest_touchstone.core.errors import DataError, MissingDataError, ShotsError
 from pytest_touchstone.core.few_shot import Shot
 from pytest_touchstone.core.marks import SHIPPED, Extent
-from pytest_touchstone.core.raw_rows import read_lines
 from pytest_touchstone.core.requests import Loglikelihood, Turn
 
 

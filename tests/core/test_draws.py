@@ -15,7 +15,7 @@ from pytest_touchstone import Dataset, LmEval, Loglikelihood
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.dataset import DatasetRows, Example
-from pytest_touchstone.core.drawn_shots import DrawnShots, draw_shots
+from pytest_touchstone.core.draws import DrawnShots, draw_shots
 from pytest_touchstone.core.errors import ShotsError
 
 

@@ -1,23 +1,53 @@
-"""Python files loaded by their place."""
+"""Python files loaded by their place.
+
+Objects with a checksum: what was written comes back, and no bit of it changes unseen.
+
+JSON with long lists, in pieces, is the JSON of the whole.
+
+Files that somebody else wrote are read in bounded time, or refused in one line.
+
+Shipped files are found in a checkout and in an installed wheel.
+"""
 
 from __future__ import annotations
 
+import gzip
+import io
+import json
 import os
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_touchstone.core.errors import JournalError
+from pytest_touchstone.core import files
+from pytest_touchstone.core import files as module
+from pytest_touchstone.core.data_files import read_lines
+from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
+from pytest_touchstone.core.eval_config import read_eval_config
 from pytest_touchstone.core.files import (
+    DamagedError,
+    ReadingList,
     check_kind,
+    has_checksum,
+    json_pieces,
     load_module,
+    parsed,
+    pieces_with_checksum,
+    read_checked,
+    read_regular,
     shown_path,
     unwritable,
+    with_checksum,
     write_atomic,
 )
+from tests.support.places import ROOT
 
 
 def test_a_module_is_run_anew_and_found_under_its_name(tmp_path: Path) -> None:
@@ -117,3 +147,149 @@ def test_a_file_in_pieces_of_which_one_cannot_be_made_leaves_nothing(tmp_path: P
     assert not list(tmp_path.iterdir())
     write_atomic(tmp_path / "file", iter(["a", "\ud83d", "b"]))
     assert (tmp_path / "file").read_text() == "a\\ud83db"
+
+
+OBJECTS = st.dictionaries(
+    st.text(), st.none() | st.integers() | st.floats(allow_nan=False) | st.text(), min_size=1
+)
+
+
+@given(value=OBJECTS, indent=st.sampled_from([None, 2]))
+def test_what_was_written_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, value: Any, indent: int | None
+) -> None:
+    pieces = json_pieces(value) if indent is None else [json.dumps(value, indent=indent)]
+    path = tmp_path_factory.mktemp("one") / "value.json"
+    path.write_text("".join(pieces_with_checksum(pieces)), encoding="utf-8")
+    assert has_checksum(path.read_bytes())
+    assert read_checked(path) == value
+
+
+@given(value=OBJECTS, where=st.integers(min_value=0), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_found_wherever_it_is(value: Any, where: int, bit: int) -> None:
+    data = bytearray(with_checksum(json.dumps(value)[:-1].encode()))
+    data[where % len(data)] ^= 1 << bit
+    with pytest.raises(DamagedError):
+        has_checksum(bytes(data))
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_the_checksum_of_a_file_that_was_written_anew_says_nothing_of_it(
+    tmp_path: Path, indent: int | None, end: str
+) -> None:
+    path = tmp_path / "value.json"
+    path.write_text(json.dumps({"a": 1, "crc32": "00000000"}, indent=indent) + end, encoding="utf-8")
+    assert read_checked(path) == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ['{"a":1}\n', "", "[]"])
+def test_what_somebody_else_wrote_has_none(text: str) -> None:
+    assert not has_checksum(text.encode())
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), PLAIN, max_size=4))
+def test_json_in_pieces_is_the_json_of_the_whole(value: dict[str, object]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PIECE", 2)
+        assert "".join(json_pieces(value)) == json.dumps(value)
+        short: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
+        assert "".join(json_pieces(value, **short)) == json.dumps(value, **short)
+
+
+@given(st.lists(st.lists(st.text() | st.none(), min_size=1, max_size=4), max_size=8), st.integers(24, 60))
+def test_a_long_list_is_read_entry_by_entry_and_the_rest_without_it(rows: list[object], size: int) -> None:
+    plain = {"schema": 1, "items": rows, "more": {"items": [1, 2]}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_READ", size)
+        reading = ReadingList(io.StringIO(json.dumps(plain, ensure_ascii=False)), "items")
+        assert list(reading) == rows
+        assert reading.rest() == plain | {"items": []}
+
+
+def test_a_list_that_ends_early_is_no_json() -> None:
+    with pytest.raises(ValueError, match="Expecting"):
+        list(ReadingList(io.StringIO('{"items": [["a"], ["b"'), "items"))
+
+
+NESTED = "[" * 100_000
+
+
+def deep(path: Path) -> None:
+    path.write_text(f'{{"a": {NESTED}\n')
+
+
+def within(path: Path) -> None:
+    path.write_text('{"a": ' + "[" * 500 + "]" * 500 + "}\n")
+
+
+def loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+FAULTS = [deep, within, os.mkfifo, loop, endless]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_rows_are_read_from_regular_files_of_bounded_depth(
+    fault: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    fault(path)
+    with pytest.raises(DataError, match=r"rows\.jsonl") as refused:
+        list(read_lines(path))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("ending", ["json", "toml"])
+def test_a_config_is_a_regular_file_of_bounded_depth(
+    fault: Callable[[Path], None], ending: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"asked.{ending}"
+    fault(path)
+    if ending == "toml" and path.is_file() and not path.is_symlink():
+        path.write_text(path.read_text().replace('{"a":', "a =").replace("}\n", "\n"))
+    with pytest.raises(HarnessError, match=rf"asked\.{ending}") as refused:
+        read_eval_config(path, [])
+    assert "\n" not in str(refused.value)
+
+
+def test_what_gzip_has_packed_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_BYTES", 1000)
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(b"\n" * 2000))
+    with pytest.raises(DataError, match="it unpacks to more than"):
+        list(read_lines(tmp_path / "rows.jsonl.gz"))
+    (tmp_path / "plain").write_bytes(b"\n" * 2000)
+    with pytest.raises(OSError, match="it is larger than"):
+        read_regular(tmp_path / "plain")
+
+
+def test_json_of_usual_depth_is_read_whatever_its_size() -> None:
+    assert parsed("[" * 100 + "]" * 100)
+    assert parsed('{"a": "' + "[" * 1000 + '"}') == {"a": "[" * 1000}
+    assert len(parsed("[" + ",".join(["[]"] * 1000) + "]")) == 1000
+    with pytest.raises(ValueError, match="nests deeper than 100"):
+        parsed("[" * 102 + "]" * 102)
+
+
+def test_a_checkout_has_them_in_fixtures() -> None:
+    assert module.shipped("data") == ROOT / "fixtures" / "data"
+    assert module.shipped("data").is_dir()
+
+
+def test_a_wheel_has_them_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "_shipped").mkdir()
+    monkeypatch.setattr(module, "_HERE", tmp_path)
+    assert module.shipped("data", "x") == tmp_path / "_shipped" / "data" / "x"

@@ -1,12 +1,38 @@
-"""Lists, counts and similar names read the same in every message."""
+"""Lists, counts and similar names read the same in every message.
+
+What others wrote is only read by terminals, logs of jobs and spreadsheets.
+"""
 
 from __future__ import annotations
+
+import json
+import re
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.core.text import alike, count, did_you_mean, either, listed, place_text, repeats_itself
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.text import (
+    INVISIBLE,
+    alike,
+    cell,
+    count,
+    did_you_mean,
+    either,
+    harmless,
+    is_log,
+    listed,
+    one_line,
+    place_text,
+    repeats_itself,
+    text_of_cell,
+    unbroken,
+    visible,
+    visible_json,
+    without_home,
+)
 
 
 @pytest.mark.parametrize(
@@ -90,3 +116,103 @@ def test_other_texts_are_no_repetitions(text: str) -> None:
 )
 def test_an_epoch_is_short_and_a_step_is_whole(place: float, text: str) -> None:
     assert place_text(place) == text
+
+
+@given(st.text())
+def test_nothing_is_left_that_a_terminal_obeys_or_does_not_show(text: str) -> None:
+    shown = visible(text)
+    assert not INVISIBLE.search(shown)
+    assert visible(shown) == shown
+    assert shown.isprintable() or re.search(r"\s|[^\x00-\x7f]", shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]0;title\x07", "<U+001B>]0;title<U+0007>"),
+        ("a\u202eb\u2066c\u200bd\u9b00", "a<U+202E>b<U+2066>c<U+200B>d\u9b00"),
+        ("\x9b2J", "<U+009B>2J"),
+        ("over\rwritten", "over<U+000D>written"),
+        ("a line\r\nand\tanother\n", "a line\r\nand\tanother\n"),
+        ("한글, العربية, 日本\u3000語", "한글, العربية, 日本\u3000語"),
+    ],
+)
+def test_signs_are_named_and_words_are_kept(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@pytest.mark.parametrize("code", ["8", "1;8", "30", "40", "48;5;1", "2J", "38;5;8"])
+def test_colours_pass_where_they_are_wanted_but_none_that_hides(code: str) -> None:
+    end = "" if code.endswith("J") else "m"
+    text = f"\x1b[1m\x1b[31mred\x1b[0m \x1b[39;49;00m \x1b[{code}{end}x"
+    shown = visible(text, colours=True)
+    assert shown.startswith("\x1b[1m\x1b[31mred\x1b[0m \x1b[39;49;00m <U+001B>[")
+    assert "\x1b" not in visible(text)
+
+
+@given(st.text())
+def test_json_says_the_same_without_such_signs(text: str) -> None:
+    shown = visible_json(json.dumps([text], ensure_ascii=False))
+    assert json.loads(shown) == [text]
+    assert not INVISIBLE.search(shown)
+
+
+@given(st.lists(st.sampled_from([*"\n\r\t :x\u3000\xa0[#", "::", "##[", "##vso["])).map("".join))
+def test_no_line_is_a_command_of_a_service(text: str) -> None:
+    shown = harmless(text)
+    assert all(not line.lstrip().startswith("::") for line in re.split("[\r\n]", shown))
+    assert "##[" not in shown
+    assert "##vso[" not in shown
+    assert harmless(shown) == shown
+    assert shown.replace(" ", "") == text.replace(" ", "")
+
+
+def test_a_log_is_that_of_a_service() -> None:
+    assert is_log({"GITHUB_ACTIONS": "true"})
+    assert is_log({"TF_BUILD": "True"})
+    assert not is_log({})
+    assert not is_log({"GITHUB_ACTIONS": "false"})
+
+
+@given(st.text() | st.sampled_from(["=1+1", "'=1", "''@x", "\t=1", "-5", "＝1"]))
+def test_a_text_in_a_table_is_no_formula_and_comes_back(text: str) -> None:
+    shown = cell(text)
+    assert not shown.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "＝"))
+    assert text_of_cell(shown) == text
+
+
+def test_numbers_in_a_table_stay_numbers() -> None:
+    assert [cell(value) for value in (-1.5, 3, None)] == [-1.5, 3, None]
+
+
+def test_a_line_of_a_library_is_one_line() -> None:
+    assert one_line("\x1b[31ma\x1b[0m\n  b\u2028c \x07") == "a b c <U+0007>"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/alice/runs/a: broken", "~/runs/a: broken"),
+        ("'/root/x' and /Users/bob, file:///home/c/y", "'~/x' and ~, file://~/y"),
+        (r"C:\Users\bob\x", r"~\x"),
+        ("/srv/home/alice and http://host/home/alice and /rooted", None),
+    ],
+)
+def test_a_home_is_not_told(text: str, shown: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/data/homes/me")
+    assert without_home(text) == (text if shown is None else shown)
+    assert without_home("see /data/homes/me/x, /data/homes/mean") == "see ~/x, /data/homes/mean"
+
+
+def test_a_message_of_ours_is_one_line_without_keys() -> None:
+    error = CheckpointError("http://me:hunter2@host/v1:\n  no \x1b[2Janswer\r::error::x")
+    assert str(error) == "http://[redacted: looks like a password]@host/v1: no <U+001B>[2Janswer ::error::x"
+
+
+@pytest.mark.parametrize("part", [" ", "\n", "\n ", "\x1b[0m", "\x1b[0", "#", "##a", "/home/", ":"])
+def test_no_text_takes_long(part: str) -> None:
+    text = part * 50_000
+    began = time.process_time()
+    for border in (harmless, visible, one_line, unbroken, without_home):
+        border(text)
+    assert time.process_time() - began < 2

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import BenchmarkError
-from pytest_touchstone.metrics.subprocess_worker import Reply, TimeLimitedWorker
+from pytest_touchstone.metrics.subprocess_worker import TimeLimitedWorker, WorkerReply
 from tests.support.places import ROOT
 
 ECHO = (sys.executable, str(ROOT / "tests" / "support" / "limited_echo.py"))
@@ -51,9 +51,9 @@ def gone(pid: int) -> bool:
 
 def test_an_item_is_answered_by_another_process_that_stays(worker: TimeLimitedWorker) -> None:
     assert worker.pid is None
-    assert worker.ask("a", 1.0) == Reply(value="a")
+    assert worker.ask("a", 1.0) == WorkerReply(value="a")
     first = worker.pid
-    assert worker.ask("b", 1.0) == Reply(value="b")
+    assert worker.ask("b", 1.0) == WorkerReply(value="b")
     assert first not in (None, os.getpid())
     assert worker.pid == first
 
@@ -63,43 +63,43 @@ def test_one_long_computation_in_c_is_cut_off_and_the_next_item_is_answered(
 ) -> None:
     worker.ask("a", 1.0)
     first = worker.pid
-    assert worker.ask("compute", 0.3) == Reply(timed_out=True)
-    assert worker.ask("b", 1.0) == Reply(value="b")
+    assert worker.ask("compute", 0.3) == WorkerReply(timed_out=True)
+    assert worker.ask("b", 1.0) == WorkerReply(value="b")
     assert worker.pid != first
 
 
 def test_a_child_that_waits_without_computing_is_cut_off_by_the_clock() -> None:
     with closing(TimeLimitedWorker(ECHO, patience_s=0.2)) as worker:
-        assert worker.ask("wait", 0.1) == Reply(timed_out=True)
-        assert worker.ask("b", 60.0) == Reply(value="b")
+        assert worker.ask("wait", 0.1) == WorkerReply(timed_out=True)
+        assert worker.ask("b", 60.0) == WorkerReply(value="b")
 
 
 def test_a_crash_is_an_error_of_its_item_alone(worker: TimeLimitedWorker) -> None:
     reply = worker.ask("crash", 1.0)
     assert not reply.timed_out
     assert reply.error == "the process that checks answers ended with code 3"
-    assert worker.ask("b", 1.0) == Reply(value="b")
+    assert worker.ask("b", 1.0) == WorkerReply(value="b")
 
 
 @pytest.mark.parametrize(("item", "error"), [("fail", "ZeroDivisionError"), ("memory", "MemoryError")])
 def test_what_the_child_raises_is_named_and_the_child_goes_on(
     worker: TimeLimitedWorker, item: str, error: str
 ) -> None:
-    assert worker.ask(item, 1.0) == Reply(error=error)
+    assert worker.ask(item, 1.0) == WorkerReply(error=error)
     first = worker.pid
-    assert worker.ask("b", 1.0) == Reply(value="b")
+    assert worker.ask("b", 1.0) == WorkerReply(value="b")
     assert worker.pid == first
 
 
 def test_what_the_child_prints_does_not_disturb(worker: TimeLimitedWorker) -> None:
-    assert worker.ask("print", 1.0) == Reply(value="print")
-    assert worker.ask("b", 1.0) == Reply(value="b")
+    assert worker.ask("print", 1.0) == WorkerReply(value="print")
+    assert worker.ask("b", 1.0) == WorkerReply(value="b")
 
 
 def test_the_child_is_started_fresh_and_has_not_what_the_parent_has_loaded(worker: TimeLimitedWorker) -> None:
     import torch  # noqa: F401
 
-    assert worker.ask("torch", 1.0) == Reply(value=False)
+    assert worker.ask("torch", 1.0) == WorkerReply(value=False)
 
 
 def test_a_child_killed_between_two_items_is_replaced(worker: TimeLimitedWorker) -> None:
@@ -107,11 +107,11 @@ def test_a_child_killed_between_two_items_is_replaced(worker: TimeLimitedWorker)
     assert worker.pid is not None
     os.kill(worker.pid, 9)
     assert gone(worker.pid)
-    assert worker.ask("b", 1.0) == Reply(value="b")
+    assert worker.ask("b", 1.0) == WorkerReply(value="b")
 
 
 def test_it_works_from_many_threads(worker: TimeLimitedWorker) -> None:
-    replies: dict[int, Reply] = {}
+    replies: dict[int, WorkerReply] = {}
 
     def ask(number: int) -> None:
         replies[number] = worker.ask("compute" if number == 2 else number, 0.3)
@@ -122,7 +122,7 @@ def test_it_works_from_many_threads(worker: TimeLimitedWorker) -> None:
     for thread in threads:
         thread.join()
     assert replies.pop(2).timed_out
-    assert replies == {number: Reply(value=number) for number in (0, 1, 3, 4, 5)}
+    assert replies == {number: WorkerReply(value=number) for number in (0, 1, 3, 4, 5)}
 
 
 def test_closing_leaves_no_process_and_may_be_done_twice(worker: TimeLimitedWorker) -> None:
@@ -171,4 +171,4 @@ def test_a_child_that_ends_at_once_is_an_error_not_an_endless_wait() -> None:
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plain.filter(lambda item: not isinstance(item, str)))
 def test_plain_data_comes_back_as_it_went(worker: TimeLimitedWorker, item: object) -> None:
-    assert worker.ask(item, 1.0) == Reply(value=item)
+    assert worker.ask(item, 1.0) == WorkerReply(value=item)

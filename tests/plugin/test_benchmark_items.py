@@ -20,7 +20,7 @@ from pytest_touchstone import Loglikelihood, benchmark
 @pytest.mark.parametrize("tone", [1, 2])
 @pytest.mark.sums
 @benchmark(name="styled", version=1, data="sums/test", asks=Loglikelihood, primary="acc")
-def test_styled(example, style, tone, shots):
+def test_styled(example, style, tone, fewshot):
     answer = yield Loglikelihood(example["q"], f" {style} {tone}")
     return {"acc": answer.is_greedy}
 """
@@ -177,7 +177,7 @@ def test_parameters_may_be_given_after_all_others(project: Project) -> None:
             if name == "test_sums" and not collector.config.pluginmanager.has_plugin("late"):
                 collector.config.pluginmanager.register(Late(), "late")
 
-    text = (project.path / "test_sums.py").read_text().replace("(example, shots)", "(example, shots, late)")
+    text = (project.path / "test_sums.py").read_text().replace("(example, fewshot)", "(example, shots, late)")
     (project.path / "test_sums.py").write_text(text.replace('{"acc"', '{"late": late == "a", "acc"'))
     seen = Seen()
     project.run(plugins=[seen, Register()]).assert_outcomes(passed=40)

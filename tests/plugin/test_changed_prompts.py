@@ -20,7 +20,7 @@ def test_the_gate_refuses_a_baseline_with_other_prompts_and_a_comparison_says_so
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.run("--eval-run-id", "a")
-    edited(project, 'shots + example["q"]', 'shots + "Say: " + example["q"]')
+    edited(project, 'fewshot.text + example["q"]', 'fewshot.text + "Say: " + example["q"]')
     done = project.run("--gate", "--eval-run-id", "b")
     told = " ".join(done.stdout.str().split())
     changed = (

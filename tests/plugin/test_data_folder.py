@@ -10,19 +10,24 @@ from tests.support.mistakes import refused
 from tests.support.project import Project
 
 SHIPPED = """
-from pytest_touchstone import Loglikelihood, benchmark
+from pytest_touchstone import Dataset, Loglikelihood, benchmark
 
 
-@benchmark(name="{name}", version=1, data="{data}", asks=Loglikelihood, primary="acc", {more})
-def test_{name}(example, shots):
-    yield Loglikelihood(shots + "a", " b")
+@benchmark("{name}", version=1, data=Dataset(local={data!r}, fewshot={fewshot!r}),
+           asks=Loglikelihood, primary="acc", {more})
+def test_{name}(example, fewshot):
+    yield fewshot.loglikelihood("a", " b")
     return {{"acc": 1.0}}
 """
 
 
-def of_shipped_rows(project: Project, name: str, data: str, more: str = "") -> None:
+def of_shipped_rows(
+    project: Project, name: str, data: str, more: str = "", fewshot: str | None = None
+) -> None:
     """A benchmark whose rows, and few-shot rows, come with the project."""
-    (project.path / f"test_{name}.py").write_text(SHIPPED.format(name=name, data=data, more=more))
+    (project.path / f"test_{name}.py").write_text(
+        SHIPPED.format(name=name, data=data, more=more, fewshot=fewshot)
+    )
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -60,8 +65,8 @@ def test_the_environment_names_a_folder_as_the_option_does(
 
 
 def test_few_shot_rows_that_the_folder_lacks_are_not_shipped_ones(project: Project) -> None:
-    more = 'shots_from="gsm8k/train", num_fewshot=2, shot=lambda row: row["question"]'
-    of_shipped_rows(project, "grade", "gsm8k/test", more)
+    more = 'num_fewshot=2, shot=lambda row: row["question"]'
+    of_shipped_rows(project, "grade", "gsm8k/test", more, fewshot="train")
     (project.path / "data" / "gsm8k").mkdir()
     (project.path / "data" / "gsm8k" / "test.jsonl").write_text('{"question": "1+1", "answer": "2"}\n')
     refused(project.run("-k", "grade"), "data/gsm8k/train.jsonl", "--eval-shots 0 asks without")

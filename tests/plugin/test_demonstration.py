@@ -39,9 +39,9 @@ def demonstrated(
 ) -> Path:
     """A project whose benchmarks are the shipped ones, and the only builtin checkpoint."""
     folder = tiny_causal(tmp_path_factory.mktemp("tiny") / "tiny")
-    monkeypatch.setattr("pytest_touchstone.core.demonstration.shipped_evals", lambda: project.path)
+    monkeypatch.setattr("pytest_touchstone.core.eval_config.shipped_evals", lambda: project.path)
     monkeypatch.setattr(
-        "pytest_touchstone.checkpoints.find.default_checkpoints",
+        "pytest_touchstone.checkpoints.resolve.default_checkpoints",
         lambda seq_len=None: resolve(str(folder), seq_len=seq_len),
     )
     (project.path / "demonstration.toml").write_text(TABLE)

@@ -26,8 +26,8 @@ from pytest_touchstone.core.requests import (
     Request,
     RunProgram,
     RunProgramAnswer,
+    to_plain,
 )
-from pytest_touchstone.core.serialize import to_plain
 from pytest_touchstone.engines.base import Done
 from pytest_touchstone.plugin.dispatch import ProgramRunner
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch

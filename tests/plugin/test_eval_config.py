@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pytest_touchstone.core.asking import Asking
 from pytest_touchstone.core.dataset import Example
+from pytest_touchstone.core.eval_config import Asking
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.plugin.time_limit import TimeLimit

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pytest_touchstone.compare.tracked.names import tracker_name
+from pytest_touchstone.compare.mlflow import tracker_name
 from tests.support.mlflow_server import sent_to
 from tests.support.project import ALONE
 from tests.support.wandb_files import kept_in, offline

@@ -163,7 +163,9 @@ def test_parameters_of_ones_own_do_not_tear_units_apart(project: Project) -> Non
     project.write("note('ended', style)")
     note = "import pytest\n\ndef note(*what):\n    with open('noted', 'a') as file:\n"
     note += "        file.write('-'.join(what) + ' ')\n\n"
-    text = (project.path / "test_sums.py").read_text().replace("(example, shots)", "(example, shots, style)")
+    text = (
+        (project.path / "test_sums.py").read_text().replace("(example, fewshot)", "(example, fewshot, style)")
+    )
     text = text.replace("@benchmark(", "@pytest.mark.parametrize('style', ['x', 'y'])\n@benchmark(")
     text = text.replace("    right, wrong", "    note('begun', style)\n    right, wrong")
     (project.path / "test_sums.py").write_text(note + text)
@@ -235,7 +237,9 @@ def test_an_expected_failure_is_run_alone_and_reported_as_pytest_does(project: P
 
 
 def test_fixtures_of_module_scope_are_shared_and_others_refused_at_collection(project: Project) -> None:
-    text = (project.path / "test_sums.py").read_text().replace("(example, shots)", "(example, shots, bonus)")
+    text = (
+        (project.path / "test_sums.py").read_text().replace("(example, fewshot)", "(example, fewshot, bonus)")
+    )
     fixture = "import pytest\n@pytest.fixture(scope='module')\ndef bonus():\n    return 1\n"
     (project.path / "test_sums.py").write_text(fixture + text.replace("    pass", "    assert bonus == 1"))
     assert project.run().ret == 0
@@ -246,7 +250,9 @@ def test_fixtures_of_module_scope_are_shared_and_others_refused_at_collection(pr
 
 
 def test_parametrized_module_fixtures_run_apart(project: Project) -> None:
-    text = (project.path / "test_sums.py").read_text().replace("(example, shots)", "(example, shots, style)")
+    text = (
+        (project.path / "test_sums.py").read_text().replace("(example, fewshot)", "(example, fewshot, style)")
+    )
     fixture = "import pytest\n@pytest.fixture(scope='module', params=['a', 'b'])\n"
     fixture += "def style(request):\n    return request.param\n"
     (project.path / "test_sums.py").write_text(fixture + text.replace('" " + option', "style + option"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.core.outside import INVISIBLE
+from pytest_touchstone.core.text import INVISIBLE
 from tests.support.project import Project
 
 HOSTILE = (

@@ -145,7 +145,9 @@ def test_what_a_fixture_makes_for_a_checkpoint_is_never_anothers(
         "    held.clear()\n"
     )
     text = (project.path / "test_sums.py").read_text()
-    text = text.replace("def test_sums(example, shots)", "def test_sums(example, shots, place, checkpoint)")
+    text = text.replace(
+        "def test_sums(example, fewshot)", "def test_sums(example, fewshot, place, checkpoint)"
+    )
     (project.path / "test_sums.py").write_text(
         text.replace("    pass\n", "    assert place == [checkpoint.name]\n")
     )

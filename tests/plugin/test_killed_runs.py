@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.checkpoints.formats.fake import Fake
+from pytest_touchstone.checkpoints.registry import Fake
 from pytest_touchstone.cli import main
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.results.in_flight import InFlight, Item
@@ -33,7 +33,7 @@ import dataclasses
 import os
 import signal
 
-from pytest_touchstone.checkpoints.formats.fake import Fake
+from pytest_touchstone.checkpoints.registry import Fake
 from pytest_touchstone.engines.fake import FakeEngine
 
 inspect, answer = Fake.inspect, FakeEngine._answer

@@ -12,15 +12,15 @@ from tests.support.rows import read_csv, read_jsonl
 
 BENCHMARK = """
 from pytest_touchstone import CallTests, Generate, RunProgram, benchmark
-from pytest_touchstone.metrics.code.pass_at_k import program_scores
+from pytest_touchstone.metrics.code.grader import program_scores
 
 
 @benchmark(
     name="doubles", version=1, data="sums/test", asks=(Generate, RunProgram), primary="pass@1", most_unusable=1.0
 )
-def test_doubles(example, sampling):
+def test_doubles(example, fewshot):
     '''A program is right where its sample has an even number of characters.'''
-    answer = yield Generate(example["q"], max_new_tokens=20, **sampling.arguments())
+    answer = yield Generate(example["q"], max_new_tokens=20, **fewshot.sampling.arguments())
     answers = yield [
         RunProgram(
             f"def double(x): return {2 if len(one.text) % 2 == 0 else 3} * x  # {one.text!r}",

@@ -137,7 +137,9 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_has_changed_is_scored_again(project: Project, what: str) -> None:
-    text = (project.path / "test_sums.py").read_text().replace("(example, shots)", "(example, shots, bonus)")
+    text = (
+        (project.path / "test_sums.py").read_text().replace("(example, fewshot)", "(example, fewshot, bonus)")
+    )
     (project.path / "test_sums.py").write_text("import helper_of_sums\n" + text)
     (project.path / "helper_of_sums.py").write_text("VALUE = 1\n")
     (project.path / "conftest.py").write_text(
@@ -196,7 +198,9 @@ def test_a_run_that_was_killed_leaves_what_it_had_scored(project: Project) -> No
 
 
 def test_items_with_parameters_of_their_own_are_scored_each_time(project: Project) -> None:
-    text = (project.path / "test_sums.py").read_text().replace("(example, shots)", "(example, shots, style)")
+    text = (
+        (project.path / "test_sums.py").read_text().replace("(example, fewshot)", "(example, fewshot, style)")
+    )
     text = text.replace("@benchmark(", "@pytest.mark.parametrize('style', ['x', 'y'])\n@benchmark(")
     (project.path / "test_sums.py").write_text("import pytest\n" + text)
     for _ in range(2):

@@ -15,9 +15,9 @@ from pytest_touchstone import Generate, benchmark
 
 
 @benchmark(name="draws", version=1, data="sums/test", asks=Generate, primary="share"{more})
-def test_draws(example, sampling):
+def test_draws(example, fewshot):
     '''How many of the samples have an even number of characters.'''
-    answer = yield Generate(example["q"], max_new_tokens=20, **sampling.arguments())
+    answer = yield Generate(example["q"], max_new_tokens=20, **fewshot.sampling.arguments())
     return {{"share": sum(len(one.text) % 2 == 0 for one in answer.samples) / len(answer.samples)}}
 """
 

@@ -14,8 +14,8 @@ from pytest_touchstone import Loglikelihood, benchmark
 
 
 @benchmark(name="fine", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row: row["q"])
-def test_fine(example, shots):
-    yield Loglikelihood(shots + example["q"], " 1")
+def test_fine(example, fewshot):
+    yield Loglikelihood(fewshot.text + example["q"], " 1")
     return {"acc": 1.0}
 """
 

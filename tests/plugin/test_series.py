@@ -171,7 +171,7 @@ def test_results_of_a_checkpoint_that_has_ended_outlive_a_kill(
     text = (
         (project.path / "test_sums.py")
         .read_text()
-        .replace("(example, shots)", "(example, shots, checkpoint)")
+        .replace("(example, fewshot)", "(example, fewshot, checkpoint)")
     )
     (project.path / "test_sums.py").write_text(text)
     assert project.run("-n", workers, checkpoint="runs/a", apart=True).ret == -9

@@ -15,7 +15,7 @@ from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import gate_json
-from pytest_touchstone.core.outside import harmless
+from pytest_touchstone.core.text import harmless
 from pytest_touchstone.reports import github, markdown
 from pytest_touchstone.reports.gate import decision_text
 from pytest_touchstone.reports.page.builder import run_page

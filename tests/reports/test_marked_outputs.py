@@ -12,7 +12,7 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.compare.baselines import BaselineSource
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats import korean_mlm, task_json
 from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.gate.config import GateConfig
@@ -87,7 +87,7 @@ def made(folder: Path, *, chat: bool = True, checkpoints: int = 1) -> Summary:
         manifest={"settings": {}},
         checkpoints=[checkpoint_row(name, step) for step, name in enumerate(names)],
     )
-    entries = [Entry(*one) for one in saved_of(found, records)]
+    entries = [BenchmarkScores(*one) for one in saved_of(found, records)]
     gate = decide(
         cases_of(entries, found.composites),
         BaselineSource(name="best", kind="best"),

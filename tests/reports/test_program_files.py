@@ -11,8 +11,13 @@ import pytest
 from pytest_touchstone.cli.grading import load_problems, read_samples
 from pytest_touchstone.cli.rescore import rescore
 from pytest_touchstone.core.few_shot import Sampling
-from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
-from pytest_touchstone.core.serialize import to_plain
+from pytest_touchstone.core.requests import (
+    CallTests,
+    InputOutputTests,
+    RunProgram,
+    RunProgramAnswer,
+    to_plain,
+)
 from pytest_touchstone.plugin.kept_requests import LONGEST_KEPT, journalled
 from pytest_touchstone.reports import program_files
 from pytest_touchstone.reports.program_files import write_code_files

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.cli.rescore import rescore
-from pytest_touchstone.compare.named_baselines import list_named_baselines
+from pytest_touchstone.compare.baseline_source import list_named_baselines
 from pytest_touchstone.reports import terminal
 from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.results.aggregate import summarize

@@ -10,8 +10,9 @@ import pytest
 from tests.support.installed import install, run_python, touchstone
 
 CODE = '''
-from pytest_touchstone.compare.candidate import Candidate, Entry, published, published_entry, source_of
-from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults, published
+from pytest_touchstone.compare.candidate import published_entry, source_of
+from pytest_touchstone.compare.formats.base import ResultTable
 
 class Plain:
     """Lines of ``benchmark value items``, the checkpoint in the first line."""
@@ -32,8 +33,8 @@ class Plain:
             saved = published_entry(
                 benchmark, {"acc": metric}, primary="acc", source=source, name=name, about={}
             )
-            entries[benchmark] = Entry(saved=saved)
-        return Table((Candidate(name=name, origin=path.name, entries=entries),))
+            entries[benchmark] = BenchmarkScores(saved=saved)
+        return ResultTable((CheckpointResults(name=name, origin=path.name, entries=entries),))
 
     def write(self, summary, taken):
         lines = [f"{one.benchmark} {one.metrics[one.primary].value} {one.scored}" for one in summary.results]

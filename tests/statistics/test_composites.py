@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,14 +14,19 @@ from scipy import stats
 
 from pytest_touchstone.statistics.comparison import undefined
 from pytest_touchstone.statistics.composites import (
-    Benchmark,
-    Part,
+    SharedItems,
+    WeightedPart,
     compare_composite_totals,
     compare_composites,
 )
 from pytest_touchstone.statistics.paired import compare_paired
 from pytest_touchstone.statistics.unpaired import compare_rates
 from tests.support.known import known
+
+
+def part(weight: float, baseline: Sequence[float], new: Sequence[float]) -> WeightedPart:
+    """One metric of a baseline and the new run."""
+    return WeightedPart(weight, [baseline], new)
 
 
 def drawn(n: int, seed: int) -> list[float]:
@@ -30,7 +36,7 @@ def drawn(n: int, seed: int) -> list[float]:
 
 def test_a_composite_of_one_metric_is_the_comparison_of_that_metric() -> None:
     a, b, clusters = drawn(90, 1), drawn(90, 2), [place // 3 for place in range(90)]
-    found = compare_composites([Benchmark([Part(1.0, a, b)], clusters)])
+    found = compare_composites([SharedItems([part(1.0, a, b)], clusters)])
     expected = compare_paired(a, b, clusters)
     assert (found.difference, found.stderr, found.p) == pytest.approx(
         (expected.difference, expected.stderr, expected.p)
@@ -46,8 +52,8 @@ def test_metrics_of_the_same_items_are_taken_together_and_benchmarks_apart() -> 
     last_a, last_b = drawn(60, 5), drawn(60, 6)
     found = compare_composites(
         [
-            Benchmark([Part(0.4, one_a, one_b), Part(0.3, five[0], five[1])]),
-            Benchmark([Part(0.3, last_a, last_b)]),
+            SharedItems([part(0.4, one_a, one_b), part(0.3, five[0], five[1])]),
+            SharedItems([part(0.3, last_a, last_b)]),
         ]
     )
     same = 0.4 * np.subtract(one_b, one_a) + 0.3 * np.subtract(five[1], five[0])
@@ -64,7 +70,14 @@ def test_the_resampled_spread_of_a_composite_is_its_standard_error() -> None:
     generator = np.random.default_rng(4)
     a, b = generator.random((2, 120)), np.clip(generator.random((2, 120)) + 0.05, 0, 1)
     found = compare_composites(
-        [Benchmark([Part(0.4, a[0].tolist(), b[0].tolist()), Part(0.6, a[1].tolist(), b[1].tolist())])]
+        [
+            SharedItems(
+                [
+                    part(0.4, a[0].tolist(), b[0].tolist()),
+                    part(0.6, a[1].tolist(), b[1].tolist()),
+                ]
+            )
+        ]
     )
     steps = 0.4 * (b[0] - a[0]) + 0.6 * (b[1] - a[1])
     means = steps[generator.integers(120, size=(20_000, 120))].mean(axis=1)
@@ -85,28 +98,28 @@ def test_totals_of_the_same_items_are_taken_as_wholly_dependent() -> None:
 
 def test_what_is_undefined_is_none_with_a_reason() -> None:
     assert compare_composites([]).why == "no parts"
-    assert compare_composites([Benchmark([Part(1.0, [], [])])]).why == "a part has no items in common"
-    single = compare_composites([Benchmark([Part(1.0, [0.0], [1.0])])])
+    assert compare_composites([SharedItems([part(1.0, [], [])])]).why == "a part has no items in common"
+    single = compare_composites([SharedItems([part(1.0, [0.0], [1.0])])])
     assert (single.difference, single.p) == (1.0, None)
     assert single.why == "all items of a benchmark are one unit: no test of a difference"
     assert compare_composite_totals([[(0.4, undefined("no items in common"))]]).why == "no items in common"
     with pytest.raises(ValueError, match="parts of one benchmark have 2 and 1 items"):
-        compare_composites([Benchmark([Part(0.5, [0.0, 1.0], [0.0, 1.0]), Part(0.5, [0.0], [1.0])])])
+        compare_composites([SharedItems([part(0.5, [0.0, 1.0], [0.0, 1.0]), part(0.5, [0.0], [1.0])])])
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=25), st.floats(0.1, 1))
 def test_exchanging_the_runs_mirrors_the_composite(items: list[tuple[float, float]], weight: float) -> None:
     a, b = [one for one, _ in items], [one for _, one in items]
-    there = compare_composites([Benchmark([Part(weight, a, b), Part(0.5, b, a)])], draws=199)
-    back = compare_composites([Benchmark([Part(weight, b, a), Part(0.5, a, b)])], draws=199)
+    there = compare_composites([SharedItems([part(weight, a, b), part(0.5, b, a)])], draws=199)
+    back = compare_composites([SharedItems([part(weight, b, a), part(0.5, a, b)])], draws=199)
     assert there.p == back.p
     assert (there.low, there.high) == pytest.approx((-(back.high or 0), -(back.low or 0)), abs=1e-12)
 
 
 def test_identical_runs_have_a_composite_without_difference_and_with_a_width() -> None:
     a = drawn(300, 3)
-    found = compare_composites([Benchmark([Part(0.4, a, a), Part(0.6, a, a)])])
+    found = compare_composites([SharedItems([part(0.4, a, a), part(0.6, a, a)])])
     assert (found.difference, found.p) == (0.0, 1.0)
     assert found.low is not None
     assert -0.01 < found.low < 0

@@ -12,9 +12,9 @@ from pytest_touchstone.statistics.contrasts import (
     between_weights,
     contrast,
     interpolation_variance,
+    noise_of,
 )
-from pytest_touchstone.statistics.joint_noise import noise_of
-from pytest_touchstone.statistics.moments import t_quantile
+from pytest_touchstone.statistics.intervals import t_quantile
 from pytest_touchstone.statistics.paired import compare_paired
 from tests.support.known import known
 

@@ -11,10 +11,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_touchstone.statistics.alpha_spending import Boundaries, spent, two_boundaries, upper_boundaries
 from pytest_touchstone.statistics.comparison import undefined
 from pytest_touchstone.statistics.paired import compare_flips
-from pytest_touchstone.statistics.sequential import FRACTIONS, Plan, cut, decide_at, item_order, plan_analyses
+from pytest_touchstone.statistics.sequential import (
+    FRACTIONS,
+    AnalysisPlan,
+    Boundaries,
+    cut,
+    decide_at,
+    item_order,
+    plan_analyses,
+    spent,
+    two_boundaries,
+    upper_boundaries,
+)
 
 
 def test_the_upper_boundaries_are_the_published_ones() -> None:
@@ -98,7 +108,7 @@ def test_interim_analyses_are_at_the_ends_of_clusters() -> None:
     assert cut([]) == ()
 
 
-def plan(**changes: object) -> Plan:
+def plan(**changes: object) -> AnalysisPlan:
     return plan_analyses((400, 800, 1200, 1600, 2000), **changes)  # type: ignore[arg-type]
 
 

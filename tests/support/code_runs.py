@@ -16,8 +16,8 @@ from pytest_touchstone.core.requests import (
     Request,
     RunProgram,
     RunProgramAnswer,
+    to_plain,
 )
-from pytest_touchstone.core.serialize import to_plain
 from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from pytest_touchstone.plugin.kept_requests import journalled
 from pytest_touchstone.results.records import Record

@@ -5,36 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_touchstone.compare.candidate import Candidate, Entry, Source, published, published_entry
+from pytest_touchstone.compare.candidate import (
+    BenchmarkScores,
+    CheckpointResults,
+    ResultSource,
+    published,
+    published_entry,
+)
 from tests.support.entries import entry
 
 Scores = Sequence[float | None] | Mapping[str, Sequence[float | None]]
 
 
-def ran(name: str, benchmarks: Mapping[str, Scores], **more: Any) -> Candidate:
+def ran(name: str, benchmarks: Mapping[str, Scores], **more: Any) -> CheckpointResults:
     """A candidate with items."""
     entries = {}
     for benchmark, scores in benchmarks.items():
         made = entry(scores, checkpoint=name, benchmark=benchmark, **more)
-        entries[benchmark] = Entry(saved=made.saved, items=made.items)
-    return Candidate(name=name, origin=f"run of {name}", entries=entries)
+        entries[benchmark] = BenchmarkScores(saved=made.saved, items=made.items)
+    return CheckpointResults(name=name, origin=f"run of {name}", entries=entries)
 
 
 def printed(
     name: str, benchmarks: Mapping[str, tuple[float, float | None, int]], metric: str = "acc"
-) -> Candidate:
+) -> CheckpointResults:
     """A candidate whose values, errors and numbers of items are in a table."""
     entries = {
-        benchmark: Entry(
+        benchmark: BenchmarkScores(
             saved=published_entry(
                 benchmark,
                 {metric: published(metric, value, stderr=stderr, n=n)},
                 primary=metric,
-                source=Source("t.csv", "0"),
+                source=ResultSource("t.csv", "0"),
                 name=name,
                 about={},
             )
         )
         for benchmark, (value, stderr, n) in benchmarks.items()
     }
-    return Candidate(name=name, origin="t.csv", entries=entries)
+    return CheckpointResults(name=name, origin="t.csv", entries=entries)

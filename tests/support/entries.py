@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_touchstone.compare.baselines import BaselineSource
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.results.summary import Metric
 
@@ -26,7 +26,7 @@ def entry(
     conditions: Mapping[str, Any] | None = None,
     aggregate: Mapping[str, dict[str, str]] | None = None,
     **more: Any,
-) -> Entry:
+) -> BenchmarkScores:
     """An entry whose primary metric is its first score; the checkpoint's name makes its fingerprint."""
     columns = {"acc": scores} if not isinstance(scores, Mapping) else scores
     first = next(iter(columns.values()))
@@ -63,7 +63,7 @@ def entry(
         items_sha256=items.digest(),
         **more,
     )
-    return Entry(saved, items)
+    return BenchmarkScores(saved, items)
 
 
 def metric(name: str, column: Sequence[float | None]) -> Metric:
@@ -78,7 +78,7 @@ def right(count: int, of: int) -> list[float]:
     return [1.0] * count + [0.0] * (of - count)
 
 
-def source(*entries: Entry, kind: Any = "best", name: str = "best") -> BaselineSource:
+def source(*entries: BenchmarkScores, kind: Any = "best", name: str = "best") -> BaselineSource:
     """A source of these entries alone."""
     items = {id(one.saved): one.items for one in entries}
     return BaselineSource(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.formats.base import Asked
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.requests import Answer, Generate, Loglikelihood, Refusal, Request, Turn
 from pytest_touchstone.engines.http.address import parse_address
 from pytest_touchstone.engines.http.calls import Failure, Malformed, Reply
@@ -56,7 +56,7 @@ class RecordedServer:
 def probed(ask: Ask) -> CheckpointInfo:
     """What a probe finds."""
     address = parse_address("http://h:8000")
-    return described(address, Probe(address, ask).run(None, None), Asked("http://h:8000"))
+    return described(address, Probe(address, ask).run(None, None), CheckpointRequest("http://h:8000"))
 
 
 def answers(info: CheckpointInfo, ask: Ask, requests: tuple[Request, ...]) -> list[Answer | Refusal]:

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from pytest_touchstone.compare.candidate import Candidate
-from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.compare.candidate import CheckpointResults
+from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.study.points import Study
-from pytest_touchstone.compare.study.reading import Read, make_study
+from pytest_touchstone.compare.study.reading import TablesRead, make_study
 from tests.support.compared import Scores, printed, ran
 
 
 def placed(
-    one: Candidate, series: str, epoch: float | None, step: int | None = None, **about: Any
-) -> Candidate:
+    one: CheckpointResults, series: str, epoch: float | None, step: int | None = None, **about: Any
+) -> CheckpointResults:
     """The candidate at its place in a training."""
     known = {"series": series, "epoch": epoch, "step": step, **about}
     return replace(one, about={name: value for name, value in known.items() if value is not None})
@@ -51,9 +51,9 @@ def of_totals(curves: Mapping[str, Sequence[float]], n: int = 1000) -> Study:
     )
 
 
-def study_of_candidates(found: Sequence[Candidate], **more: Any) -> Study:
+def study_of_candidates(found: Sequence[CheckpointResults], **more: Any) -> Study:
     """The study of these candidates."""
-    return make_study(Read((("table", Table(tuple(found))),)), **more)
+    return make_study(TablesRead((("table", ResultTable(tuple(found))),)), **more)
 
 
 def answers(

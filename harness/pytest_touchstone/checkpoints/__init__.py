@@ -2,27 +2,32 @@
 
 ``resolve`` turns what the user typed into ``CheckpointInfo``s, ``unique_names`` names them for one run, and
 ``fingerprint`` identifies their weights whatever they are called. Every mistake of the user is a one-line
-``CheckpointError``. Kinds of checkpoints are a seam: ``Format``, ``Target``.
+``CheckpointError``. Kinds of checkpoints are a seam: ``Format``, ``TargetOwner``.
 """
 
 from __future__ import annotations
 
 from pytest_touchstone.checkpoints.fingerprint import fingerprint
-from pytest_touchstone.checkpoints.formats.base import ENGINES, Asked, Format, LoadableFormat, Target
-from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind
-from pytest_touchstone.checkpoints.names import unique_names
+from pytest_touchstone.checkpoints.formats.base import (
+    ENGINES,
+    CheckpointRequest,
+    Format,
+    LoadableFormat,
+    TargetOwner,
+)
+from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind, unique_names
 from pytest_touchstone.checkpoints.registry import format_of
 from pytest_touchstone.checkpoints.resolve import default_checkpoints, resolve
 
 __all__ = [
     "ENGINES",
     "SERVES",
-    "Asked",
     "CheckpointInfo",
+    "CheckpointRequest",
     "Format",
     "Kind",
     "LoadableFormat",
-    "Target",
+    "TargetOwner",
     "default_checkpoints",
     "fingerprint",
     "format_of",

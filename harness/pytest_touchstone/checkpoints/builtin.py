@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.resources import shipped
+from pytest_touchstone.core.files import shipped
 
 KO_MLM: Final = "ko-mlm-tiny"
 KO_MLM_SERIES: Final = "nouns"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
-from pytest_touchstone.checkpoints.formats.paths import readable
+from pytest_touchstone.checkpoints.config_files import readable
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.registry import format_of
 from pytest_touchstone.core.errors import CheckpointError

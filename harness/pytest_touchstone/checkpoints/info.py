@@ -1,8 +1,12 @@
-"""The facts about a checkpoint that are known before it is loaded."""
+"""The facts about a checkpoint that are known before it is loaded, and names that are unique within one run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -47,7 +51,7 @@ class CheckpointInfo:
     adapter was trained on. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
     ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer. ``series`` is the folder of the
     checkpoints of one training. ``step`` is the place of this one in it: the trainer's step, else the number at the
-    end of its name, else its epoch. ``checkpoints.find`` sets both for a run.
+    end of its name, else its epoch. ``checkpoints.resolve`` sets both for a run.
 
     ``served`` is what is known of the server of a served model (``engines.http.factory``), plain values; empty for all
     others.
@@ -111,3 +115,61 @@ def info_from_plain(row: dict[str, Any]) -> CheckpointInfo:
     known["tokenizer"] = None if row.get("tokenizer") is None else Path(row["tokenizer"])
     known["base"] = None if row.get("base") is None else info_from_plain(row["base"])
     return CheckpointInfo(**known)
+
+
+# Names
+
+
+def clean_name(text: str) -> str:
+    """The text with ``-`` for what would confuse a node id: slashes, brackets, colons, spaces."""
+    return re.sub(r"[\s/\\\[\]:;|,]+", "-", text).strip("-") or "checkpoint"
+
+
+def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
+    """The checkpoints in the same order, each with a name no other has; a checkpoint given twice is kept
+    once.
+
+    Names that clash are prefixed with the folders above them (``nouns-checkpoint-300``), one after the other, until
+    they differ. Where there are several series, all of their names are prefixed with the folder.
+    """
+    distinct: dict[tuple[object, ...], CheckpointInfo] = {}
+    for info in infos:
+        where = os.path.abspath(info.path)  # noqa: PTH100 -- Path.resolve would follow links
+        distinct.setdefault((where, info.seq_len, info.engine, *sorted(info.extra.items())), info)
+    kept = list(distinct.values())
+    members = Counter(info.series for info in kept if info.series is not None)
+    in_series = {name for name, count in members.items() if count > 1}
+    names = [
+        f"{clean_name(Path(info.series).name)}-{clean_name(info.name)}"
+        if len(in_series) > 1 and info.series in in_series and info.path != Path(info.series)
+        else clean_name(info.name)
+        for info in kept
+    ]
+    for depth in range(1, max((len(info.path.parts) for info in kept), default=0)):
+        clashing = {name for name, count in Counter(names).items() if count > 1}
+        if not clashing:
+            break
+        names = [
+            _longer(info, depth) if name in clashing else name for name, info in zip(names, kept, strict=True)
+        ]
+    return [replace(info, name=name) for info, name in zip(kept, _numbered(names), strict=True)]
+
+
+def _longer(info: CheckpointInfo, depth: int) -> str:
+    """The name after those of ``depth`` folders above it."""
+    above = info.path.parts[:-1][-depth:]
+    return "-".join(clean_name(part) for part in (*above, info.name))
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """The names, those that still clash made unique by a number (the same path with two lengths)."""
+    unique: list[str] = []
+    seen: set[str] = set()
+    for name in names:
+        number, candidate = 1, name
+        while candidate in seen:
+            number += 1
+            candidate = f"{name}-{number}"
+        seen.add(candidate)
+        unique.append(candidate)
+    return unique

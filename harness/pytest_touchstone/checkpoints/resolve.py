@@ -17,29 +17,52 @@ http://HOST:PORT/v1               a model that a server has (``?model=NAME`` whe
 vllm:PATH                         a model at a server that is started for it
 llama-server:PATH.gguf            the same with llama.cpp
 fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
+
+``find_checkpoints`` has those of a run, by series and step, without those that ``--eval-steps`` leaves out. One of
+several checkpoints that fails to load does not keep the others from being scored: it is listed apart, and the run says
+so and is not complete. Where none can be used the run does not begin.
+
+The grammar of ``--eval-steps``:
+
+    300            that step
+    100,300        each of them
+    300:           from 300 up
+    :600           up to 600, which is among them
+    100:600:100    from 100 to 600 in steps of 100: 100, 200, ... 600
+    ::500          every 500th
+
+Parts with commas between them add up: ``25,300:``.
 """
 
 from __future__ import annotations
 
 import glob
+import os
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from pytest_touchstone.checkpoints import series
 from pytest_touchstone.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
-from pytest_touchstone.checkpoints.formats.base import ENGINES, OWN_ENGINES, Asked, Lasting, Target
+from pytest_touchstone.checkpoints.formats.base import (
+    ENGINES,
+    OWN_ENGINES,
+    CheckpointRequest,
+    Lasting,
+    TargetOwner,
+)
 from pytest_touchstone.checkpoints.formats.content import TOKENIZER
 from pytest_touchstone.checkpoints.formats.transformers import Transformers
-from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.checkpoints.info import CheckpointInfo, unique_names
 from pytest_touchstone.checkpoints.registry import formats
+from pytest_touchstone.checkpoints.series import FailedToLoad, number_of, ordered, step
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.plugins import plugins
 
@@ -57,7 +80,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 @dataclass(slots=True)
-class Found:
+class ResolvedCheckpoints:
     """The checkpoints that are meant, those of them that failed to load, and the paths that a glob matches but are
     none."""
 
@@ -103,7 +126,7 @@ def find(
     options: Mapping[str, str] = MappingProxyType({}),
     lasting: Lasting | None = None,
     served: bool = False,
-) -> Found:
+) -> ResolvedCheckpoints:
     """The same, but of several checkpoints those that fail to load are listed apart from the others.
 
     ``options`` are settings by the names that they have in ``TARGET?NAME=VALUE``; a target takes those that it
@@ -113,7 +136,7 @@ def find(
     """
     by_person = partial(resolve, seq_len=seq_len, trust_remote_code=trust_remote_code)
     by_file = partial(named_by_file, seq_len=seq_len, trust_remote_code=trust_remote_code)
-    asked = Asked(
+    asked = CheckpointRequest(
         *(source, seq_len, base_model, trust_remote_code),
         resolve_base=by_person if base_model else by_file,
         lasting=lasting,
@@ -123,7 +146,7 @@ def find(
     if (owner := _owner(source)) is not None:
         declared = {name: value for name, value in options.items() if name in owner.options}
         asked = replace(asked, options=declared | _options(source, owner))
-        return Found([owner.inspect(Path(source.partition("?")[0]), asked)])
+        return ResolvedCheckpoints([owner.inspect(Path(source.partition("?")[0]), asked)])
     if source.startswith("builtin:") and glob.has_magic(source):
         return _expanded(builtin_pattern(source.removeprefix("builtin:")), asked)
     if _exists(path):
@@ -133,7 +156,7 @@ def find(
             return _several(series.Matches(held, []), asked)
     elif glob.has_magic(source):
         return _expanded(source, asked)
-    return Found([_single(asked)])
+    return ResolvedCheckpoints([_single(asked)])
 
 
 def named_by_file(
@@ -149,10 +172,10 @@ def named_by_file(
         raise CheckpointError(
             f"{name}: a file of a checkpoint may name a path, builtin:NAME or ORG/NAME, and nothing else"
         )
-    return [_single(Asked(name, seq_len, trust_remote_code=trust_remote_code))]
+    return [_single(CheckpointRequest(name, seq_len, trust_remote_code=trust_remote_code))]
 
 
-def _single(asked: Asked) -> CheckpointInfo:
+def _single(asked: CheckpointRequest) -> CheckpointInfo:
     """The checkpoint at a path, the builtin one or that of the Hub. Raises ``CheckpointError`` where there is none."""
     source = asked.source
     if source.startswith("builtin:"):
@@ -172,18 +195,18 @@ def _single(asked: Asked) -> CheckpointInfo:
     raise CheckpointError(f"{source}: no such file or folder; {advice}")
 
 
-def _owners() -> list[Target]:
+def _owners() -> list[TargetOwner]:
     """The formats and engines that describe targets of their own."""
     ours = (pkgutil.resolve_name(name)() for name in OWN_ENGINES)
     found = (*formats(), *ours, *plugins(ENGINES, CheckpointError))
-    return [one for one in found if isinstance(one, Target)]
+    return [one for one in found if isinstance(one, TargetOwner)]
 
 
-def _owner(source: str) -> Target | None:
+def _owner(source: str) -> TargetOwner | None:
     return next((one for one in _owners() if source.startswith(tuple(one.targets))), None)
 
 
-def _options(source: str, owner: Target) -> dict[str, str]:
+def _options(source: str, owner: TargetOwner) -> dict[str, str]:
     """The settings in ``TARGET?NAME=VALUE&...``. Raises ``CheckpointError`` for one that the owner does not declare."""
     given = dict(parse_qsl(source.partition("?")[2], keep_blank_values=True))
     if unknown := sorted(given.keys() - owner.options.keys()):
@@ -192,7 +215,7 @@ def _options(source: str, owner: Target) -> dict[str, str]:
     return given
 
 
-def _expanded(pattern: str, asked: Asked) -> Found:
+def _expanded(pattern: str, asked: CheckpointRequest) -> ResolvedCheckpoints:
     with _readable(pattern):
         matches = series.expand(pattern)
     return _several(matches, asked)
@@ -209,9 +232,9 @@ def _readable(where: object) -> Iterator[None]:
         ) from error
 
 
-def _several(matches: series.Matches, asked: Asked) -> Found:
+def _several(matches: series.Matches, asked: CheckpointRequest) -> ResolvedCheckpoints:
     """Each of the paths by itself; a single one that fails to load is an error."""
-    found = Found(others=[f"{path}: no checkpoint, and holds none" for path in matches.others])
+    found = ResolvedCheckpoints(others=[f"{path}: no checkpoint, and holds none" for path in matches.others])
     paths = series.once(matches.paths)
     for path in paths:
         try:
@@ -252,7 +275,7 @@ def _exists(path: Path) -> bool:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}); check the path") from error
 
 
-def _local(path: Path, asked: Asked) -> CheckpointInfo:
+def _local(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
     with _readable(path):
         for one in formats():
             if one.detect(path):
@@ -264,7 +287,7 @@ def _local(path: Path, asked: Asked) -> CheckpointInfo:
     )
 
 
-def _builtin(asked: Asked) -> CheckpointInfo:
+def _builtin(asked: CheckpointRequest) -> CheckpointInfo:
     name = asked.source.removeprefix("builtin:")
     info = _local(builtin_path(name), asked)
     return replace(info, name=name) if name in NAMES else info
@@ -303,3 +326,141 @@ def _download(name: str, code: bool) -> Path:
             f"{name}: no such local path, and not available on the Hub ({reason}); "
             "check the name, the network and HF_TOKEN"
         ) from error
+
+
+# Steps of a series
+
+
+class Range(NamedTuple):
+    """Steps from ``start`` to ``stop``, both included, in steps of ``every``; None where not limited."""
+
+    start: int
+    stop: int | None
+    every: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepFilter:
+    """The steps that ``text`` means."""
+
+    text: str
+    ranges: tuple[Range, ...]
+
+    def has(self, step: float) -> bool:
+        """Return whether the step (or epoch) is one of them."""
+        return any(_within(step, one) for one in self.ranges)
+
+
+def parse_steps(text: str) -> StepFilter:
+    """The steps that a text means; raises ``ValueError`` with what was expected."""
+    ranges = tuple(_range(part.strip()) for part in text.split(","))
+    return StepFilter(text, ranges)
+
+
+def _within(step: float, one: Range) -> bool:
+    if step < one.start or (one.stop is not None and step > one.stop):
+        return False
+    return one.every is None or (step - one.start) % one.every == 0
+
+
+def _range(part: str) -> Range:
+    found = re.fullmatch(r"(\d*)(?:(:)(\d*)(?::(\d+))?)?", part)
+    if found is None or part in ("", ":"):
+        raise ValueError("START:STOP:STEP or a list (300:, :600, 100:600:100, 100,300)")
+    start, colon, stop, every = found.groups()
+    first = int(start or 0)
+    last = first if not colon else int(stop) if stop else None
+    if last is not None and last < first:
+        raise ValueError(f"{last}:{first}, the lower end first")
+    if every is not None and not int(every):
+        raise ValueError(f"{start}:{stop}:1 or more, no steps of 0")
+    return Range(first, last, int(every) if every else None)
+
+
+# The checkpoints of a run
+
+
+@dataclass(slots=True)
+class FoundCheckpoints:
+    """The checkpoints of a run in order, with unique names; those that failed to load; and lines about what was left
+    out."""
+
+    infos: list[CheckpointInfo] = field(default_factory=list)
+    failed: list[FailedToLoad] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def find_checkpoints(
+    sources: Sequence[str],
+    *,
+    steps: StepFilter | None = None,
+    seq_len: int | None = None,
+    base_model: str | None = None,
+    trust_remote_code: bool = False,
+    options: Mapping[str, str] = MappingProxyType({}),
+    lasting: Lasting | None = None,
+) -> FoundCheckpoints:
+    """The checkpoints that ``sources`` name, or the builtin ones that are there.
+
+    The other arguments are those of ``resolve.find``, and the filter of ``--eval-steps``.
+
+    Raises ``CheckpointError`` (one line) where a single one, or all of them, failed to load, or ``steps`` leaves
+    none.
+    """
+    series = FoundCheckpoints()
+    if not sources:
+        series.infos = default_checkpoints(seq_len=seq_len)
+    for source in sources:
+        try:
+            found = find(
+                source,
+                seq_len=seq_len,
+                base_model=base_model,
+                trust_remote_code=trust_remote_code,
+                options=options,
+                lasting=lasting,
+            )
+        except CheckpointError as error:
+            if len(sources) == 1:
+                raise
+            series.failed.append(FailedToLoad(Path(source).name, source, source, str(error)))
+            continue
+        series.infos += found.infos
+        series.failed += found.failed
+        series.left_out += [f"checkpoint {line}" for line in found.others]
+    places = ordered(series.infos) if sources else (("", info) for info in series.infos)
+    series.infos = [replace(info, series=folder or None, step=step(info)) for folder, info in places]
+    series.failed = list({os.path.abspath(one.path): one for one in series.failed}.values())  # noqa: PTH100
+    if steps is not None:
+        _select(series, steps)
+    series.infos = unique_names(series.infos)
+    if series.failed and not series.infos:
+        raise CheckpointError(none_usable([one.message for one in series.failed]))
+    return series
+
+
+def none_usable(messages: Sequence[str]) -> str:
+    """The line for a run without a checkpoint that can be used."""
+    if len(messages) == 1:
+        return messages[0]
+    return f"none of the {len(messages)} checkpoints can be used; the first: {messages[0]}"
+
+
+def _select(series: FoundCheckpoints, steps: StepFilter) -> None:
+    """Keep the steps that are wanted; a checkpoint without a step is left out with a line."""
+    there = [info.step for info in series.infos]
+    without = [info.name for info in series.infos if info.step is None]
+    series.infos = [info for info in series.infos if info.step is not None and steps.has(info.step)]
+    numbers = [(number_of(Path(one.path)), one) for one in series.failed]
+    series.failed = [one for number, one in numbers if number is not None and steps.has(number)]
+    if not series.infos and not series.failed:
+        raise CheckpointError(f"--eval-steps {steps.text}: no checkpoint of these steps; {_steps(there)}")
+    series.left_out += [f"checkpoint {name}: has no step, and --eval-steps asks for some" for name in without]
+
+
+def _steps(there: Iterable[float | None], most: int = 12) -> str:
+    known = [f"{one:g}" for one in sorted({one for one in there if one is not None})]
+    if not known:
+        return "none of the checkpoints has a step"
+    shown = known if len(known) <= most else [*known[: most // 2], "...", *known[-most // 2 :]]
+    return f"there are {', '.join(shown)}"

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.checkpoints.builtin import step_of
+from pytest_touchstone.checkpoints.config_files import step_in
 from pytest_touchstone.checkpoints.formats.llama import SIDE
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.registry import formats
-from pytest_touchstone.checkpoints.training_state import step_in
 from pytest_touchstone.core.errors import CheckpointError
 
 _DEEPEST: Final = 3

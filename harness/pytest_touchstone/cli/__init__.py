@@ -17,8 +17,7 @@ from typing import Any, Final
 from pytest_touchstone import __version__
 from pytest_touchstone.cli.command import GROUP, Command, Output, form_of, say, shown
 from pytest_touchstone.cli.parser import Parser
-from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.errors import ExitCode, HarnessError
 
 
 def _ours(name: str, text: str, module: str = "", prefix: str = "", **more: Any) -> Command:

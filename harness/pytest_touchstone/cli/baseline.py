@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output, add_output
-from pytest_touchstone.compare.baselines import incomplete, shown, worth
-from pytest_touchstone.compare.gate.changes import values_of
-from pytest_touchstone.compare.named_baselines import (
+from pytest_touchstone.compare.baseline_source import (
     MAIN,
     NamedBaseline,
     list_named_baselines,
@@ -27,7 +25,8 @@ from pytest_touchstone.compare.named_baselines import (
     remove_named_baseline,
     set_named_baseline,
 )
-from pytest_touchstone.compare.ranking import Ranking, rank
+from pytest_touchstone.compare.baselines import incomplete, shown, worth
+from pytest_touchstone.compare.ranking import Ranking, rank, values_of
 from pytest_touchstone.core.composite import COMPOSITE, Composite, missing_parts, project_composites
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.reports.formatting import number

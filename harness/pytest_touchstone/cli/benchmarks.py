@@ -12,10 +12,9 @@ from pytest_touchstone.cli.command import Output, terminal
 from pytest_touchstone.core.benchmark import generator_function
 from pytest_touchstone.core.dataset import HUB, load_dataset
 from pytest_touchstone.core.errors import DataError, HarnessError
-from pytest_touchstone.core.resources import shipped_evals
+from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.settings import settings_table
-from pytest_touchstone.core.task_groups import task_groups
-from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, tags_of
+from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, tags_of, task_groups
 from pytest_touchstone.plugin.declarations import returned_names
 from pytest_touchstone.plugin.listing import Found, find_benchmarks
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO, TypeAlias
 
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.outside import harmless, is_log, visible, visible_json
+from pytest_touchstone.core.text import harmless, is_log, visible, visible_json
 from pytest_touchstone.results.run_directory import find_run
 
 GROUP: Final = "touchstone.commands"

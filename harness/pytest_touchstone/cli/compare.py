@@ -9,11 +9,10 @@ from pathlib import Path
 
 from pytest_touchstone.cli.command import Output, add_items, add_output, terminal
 from pytest_touchstone.compare.answers import Shown, shown_answers
-from pytest_touchstone.compare.candidate import Candidate
+from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.gate.config import number_of
-from pytest_touchstone.compare.groups import by_group
 from pytest_touchstone.compare.load import find_candidates, only, parse_sizes
-from pytest_touchstone.compare.pair import Pair, compare_pair
+from pytest_touchstone.compare.pair import PairComparison, by_group, compare_pair
 from pytest_touchstone.core.composite import project_composites
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.settings import integer, read_as
@@ -85,7 +84,7 @@ def run(options: argparse.Namespace) -> Output:
     return Output(data, text, markdown=markdown)
 
 
-def _each(found: Sequence[Candidate]) -> str:
+def _each(found: Sequence[CheckpointResults]) -> str:
     """Return what several are compared with, and how another is chosen."""
     first, second, *_ = (one.name for one in found)
     return (
@@ -94,7 +93,7 @@ def _each(found: Sequence[Candidate]) -> str:
     )
 
 
-def flips_of(pair: Pair, count: int) -> Flips:
+def flips_of(pair: PairComparison, count: int) -> Flips:
     """The first items gained and lost of each benchmark that was compared by its items, ``count`` of each."""
     found: dict[str, list[Flip]] = {}
     for name, line in pair.judged.items():

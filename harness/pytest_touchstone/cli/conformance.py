@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output
-from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.exit_codes import ExitCode
-from pytest_touchstone.core.raw_rows import read_lines
-from pytest_touchstone.core.resources import shipped
+from pytest_touchstone.core.data_files import read_lines
+from pytest_touchstone.core.errors import DataError, ExitCode
+from pytest_touchstone.core.files import shipped
 
 TOLERANCE: Final = 1e-9
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_touchstone.cli.command import Output, add_run, run_folder
-from pytest_touchstone.compare.formats.lm_eval_export import EXPORTS, Sample
+from pytest_touchstone.compare.formats.lm_eval_export import EXPORTS, ExportedSample
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path, write_atomic, write_json
 from pytest_touchstone.core.text import count
@@ -63,7 +63,9 @@ def _write(path: Path, content: Any) -> None:
         raise HarnessError(f"cannot write {path}: {error.strerror}; give another folder with -o") from error
 
 
-def _samples(summary: Summary, run: Path, checkpoint: str, options: argparse.Namespace) -> Iterator[Sample]:
+def _samples(
+    summary: Summary, run: Path, checkpoint: str, options: argparse.Namespace
+) -> Iterator[ExportedSample]:
     """Yield the scored items of a checkpoint."""
     items = Items(run, summary.declarations, Replay(run, data=options.data, root=options.root))
     for item in items:
@@ -71,7 +73,7 @@ def _samples(summary: Summary, run: Path, checkpoint: str, options: argparse.Nam
             yield _sample(item)
 
 
-def _sample(item: Item) -> Sample:
+def _sample(item: Item) -> ExportedSample:
     kept = [one["request"] for one in item.record.exchanges if one["kind"] != "RunProgram"]
     try:
         row = item.row
@@ -79,4 +81,4 @@ def _sample(item: Item) -> Sample:
         requests = item.again().requests if cut else kept
     except HarnessError:
         row, requests = {}, kept
-    return Sample(item.record, requests, row, view_of(item))
+    return ExportedSample(item.record, requests, row, view_of(item))

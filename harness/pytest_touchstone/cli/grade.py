@@ -22,8 +22,7 @@ from pytest_touchstone.cli.grading import (
     result_rows,
     verdict_rows,
 )
-from pytest_touchstone.core.errors import DataError, HarnessError
-from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.errors import DataError, ExitCode, HarnessError
 from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.core.settings import integer, read_as, settings_table, word
 from pytest_touchstone.core.text import listed

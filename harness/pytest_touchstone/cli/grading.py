@@ -23,16 +23,15 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from pytest_touchstone.core.benchmark import Benchmark, declared
+from pytest_touchstone.core.data_files import RawRow, read_lines
 from pytest_touchstone.core.dataset import DatasetRows, load_dataset, row_checker
 from pytest_touchstone.core.errors import DataError, MissingDataError
-from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.grade import Grader
 from pytest_touchstone.core.marks import SHIPPED, Extent, mark
-from pytest_touchstone.core.raw_rows import RawRow, read_lines
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
-from pytest_touchstone.core.resources import shipped_evals
 from pytest_touchstone.engines.sandbox.soundness import UNSOUND
-from pytest_touchstone.metrics.code.pass_at_k import pass_at
+from pytest_touchstone.metrics.code.grader import pass_at
 
 AHEAD: Final = 64
 """The number of programs per worker that are handed to the sandbox before the first of them is awaited."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_touchstone.cli.command import Output, add_items, add_output
-from pytest_touchstone.compare.candidate import Candidate
-from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.compare.candidate import CheckpointResults
+from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.load import check_sizes, parse_sizes, read_file
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count
@@ -56,14 +56,14 @@ def run(options: argparse.Namespace) -> Output:
     return Output(data, "\n".join(_lines(path, table, store)))
 
 
-def save(store: ResultStore, candidate: Candidate, now: float) -> None:
+def save(store: ResultStore, candidate: CheckpointResults, now: float) -> None:
     """Save a candidate's results as if they were scored now."""
     for entry in candidate.entries.values():
         digest = entry.items.digest() if entry.items.examples else ""
         store.save(replace(entry.saved, began=now, items_sha256=digest), entry.items)
 
 
-def _row(one: Candidate) -> dict[str, Any]:
+def _row(one: CheckpointResults) -> dict[str, Any]:
     metrics = {
         f"{name}:{metric.name}": metric.value
         for name, entry in one.entries.items()
@@ -72,7 +72,7 @@ def _row(one: Candidate) -> dict[str, Any]:
     return {"name": one.name, **one.about, "metrics": metrics}
 
 
-def _lines(path: Path, table: Table, store: ResultStore) -> Iterator[str]:
+def _lines(path: Path, table: ResultTable, store: ResultStore) -> Iterator[str]:
     benchmarks = dict.fromkeys(name for one in table.candidates for name in one.entries)
     yield (
         f"{count(len(table.candidates), 'checkpoint')} of {path.name} imported into {store.folder}/: "

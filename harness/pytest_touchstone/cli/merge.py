@@ -16,12 +16,10 @@ from typing import Final
 
 from pytest_touchstone.cli.command import Output, add_output, terminal
 from pytest_touchstone.compare.baseline_source import open_source
-from pytest_touchstone.compare.candidate import Entry
-from pytest_touchstone.compare.gate.config import GateConfig, read_gate_config
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.gate.config import GateConfig, check_plan, read_gate_config
 from pytest_touchstone.compare.gate.result import gate_json
-from pytest_touchstone.compare.gate.validate import check_plan
-from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.files import shown_path, unwritable
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.plugin.gate import decided
@@ -171,7 +169,7 @@ def _judged(
     output = found.folder.parent
     gate = decided(
         plan,
-        [Entry(*one) for one in kept],
+        [BenchmarkScores(*one) for one in kept],
         summary,
         lambda: open_source(plan.baseline, output, folder=Path()),
         dict,

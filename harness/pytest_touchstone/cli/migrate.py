@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pytest_touchstone.cli.command import Output
 from pytest_touchstone.cli.migrate_flags import Migrated, of_lm_eval, of_served_script
-from pytest_touchstone.core.declared import shipped_names
 from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.tasks import shipped_names
 
 LM_EVAL = ("lm_eval", "lm-eval")
 TASKS = (".yaml", ".yml")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pytest_touchstone.cli.command import Output, add_output
-from pytest_touchstone.compare.candidate import Candidate
+from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.run import about
 from pytest_touchstone.compare.load import only, place_of
 from pytest_touchstone.core.errors import HarnessError
@@ -120,7 +120,7 @@ def _target(text: str, output: Path) -> Target:
     summary = load_summary(folder)
     if not name:
         return Target(folder, summary)
-    known = [Candidate(str(row["name"]), "", about(row)) for row in summary.checkpoints]
+    known = [CheckpointResults(str(row["name"]), "", about(row)) for row in summary.checkpoints]
     return Target(folder, summary, only(known, name, shown_path(folder)).name)
 
 

@@ -17,10 +17,10 @@ from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.checkpoints.builtin import fetch
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.cli.command import Output, say
-from pytest_touchstone.core.declared import declared_in
 from pytest_touchstone.core.keys import masked_value
-from pytest_touchstone.core.outside import visible
 from pytest_touchstone.core.requests import RunProgram
+from pytest_touchstone.core.tasks import declared_in
+from pytest_touchstone.core.text import visible
 from pytest_touchstone.engines.http.abilities import HELLO, abilities_of
 from pytest_touchstone.engines.registry import identity
 

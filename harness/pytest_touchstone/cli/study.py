@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_touchstone.cli.command import Output, add_items, add_output, terminal
-from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.load import parse_sizes
 from pytest_touchstone.compare.study.points import Study
-from pytest_touchstone.compare.study.reading import study_of
-from pytest_touchstone.compare.study.series import project_series
+from pytest_touchstone.compare.study.reading import project_series, study_of
 from pytest_touchstone.core.composite import project_composites
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path, unwritable
@@ -116,10 +115,10 @@ def _chosen(sections: Sequence[Section], given: Sequence[str]) -> Sequence[Secti
     return [one for one in sections if one.key in names] if names else sections
 
 
-def _tracked(experiment: str | None, sizes: Mapping[str, int]) -> dict[str, Table]:
+def _tracked(experiment: str | None, sizes: Mapping[str, int]) -> dict[str, ResultTable]:
     if experiment is None:
         return {}
-    from pytest_touchstone.compare.tracked.reading import read_experiment
+    from pytest_touchstone.compare.mlflow import read_experiment
 
     return {f"MLflow experiment {experiment}": read_experiment(experiment, sizes)}
 

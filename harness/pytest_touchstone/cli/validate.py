@@ -9,14 +9,11 @@ from typing import Any
 
 from pytest_touchstone.cli.command import Output, terminal
 from pytest_touchstone.core.benchmark import Benchmark
-from pytest_touchstone.core.declared import shipped_names
-from pytest_touchstone.core.errors import OptionError
+from pytest_touchstone.core.errors import ExitCode, OptionError
 from pytest_touchstone.core.eval_config import Choice, ConfigFileError, EvalConfig, read_eval_config
-from pytest_touchstone.core.exit_codes import ExitCode
-from pytest_touchstone.core.files import shown_path
-from pytest_touchstone.core.resources import shipped_evals
-from pytest_touchstone.core.setting_sources import of_table
-from pytest_touchstone.core.tasks import Known, Tasks, declared_groups
+from pytest_touchstone.core.files import shipped_evals, shown_path
+from pytest_touchstone.core.settings import of_table
+from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, shipped_names
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.configured import faults_of, faults_of_unused
 from pytest_touchstone.plugin.listing import find_benchmarks

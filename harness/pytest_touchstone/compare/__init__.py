@@ -1,7 +1,8 @@
 """Comparisons: of two results, or of a new one with baselines.
 
-items, judge, metric, pair    comparisons and verdicts: of items, of a metric, of two candidates
+judge, metric, pair           comparisons and verdicts: of items, of a metric, of two candidates
 candidate, load, formats/     what a user names -> candidates, whatever form their results have
 baselines, gate/, sequential  a run compared with saved results, perhaps settled early
-ranking                       saved results by a metric or composite
+ranking                       the best of saved results, of earlier runs, of one run
+study/                        trainings: many checkpoints at once
 """

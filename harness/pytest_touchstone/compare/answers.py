@@ -8,22 +8,21 @@ The right answer of a data row is for people to read; scoring never uses it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.lm_eval import samples_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.metrics.multiple_choice import preferred
+from pytest_touchstone.results.asked import CANDIDATES, UNLIKELY, asked_of, is_right
 from pytest_touchstone.results.data_rows import data_rows
+from pytest_touchstone.results.item_view import Said
 from pytest_touchstone.results.journal import each_record, latest
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import load_summary
-
-CANDIDATES: Final = 5
-"""The number of candidates for a mask that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Shown:
     gold: str | None = None
 
 
-def shown_answers(entry: Entry, metric: str, examples: Iterable[str]) -> dict[str, Shown]:
+def shown_answers(entry: BenchmarkScores, metric: str, examples: Iterable[str]) -> dict[str, Shown]:
     """The known facts of these items by id; nothing where the answers were not kept. Raises ``HarnessError`` where
     they cannot be read."""
     wanted = set(examples)
@@ -45,13 +44,13 @@ def shown_answers(entry: Entry, metric: str, examples: Iterable[str]) -> dict[st
         return _of_run(entry, entry.answers, metric, wanted)
     benchmark = entry.saved.benchmark
     return {
-        f"{benchmark}/{number}": _sample(data, metric)
+        f"{benchmark}/{number}": _of_known_form(_sample, data, metric)
         for number, data in samples_of(entry.answers)
         if f"{benchmark}/{number}" in wanted
     }
 
 
-def first_exchanges(entry: Entry) -> list[dict[str, Any]]:
+def first_exchanges(entry: BenchmarkScores) -> list[dict[str, Any]]:
     """The requests and answers of an item of the benchmark in a run's journal; none where they were not kept.
 
     Raises ``HarnessError`` where the journal cannot be read.
@@ -64,10 +63,18 @@ def first_exchanges(entry: Entry) -> list[dict[str, Any]]:
     return next((record.exchanges for record in records if record.exchanges), [])
 
 
+def _of_known_form(view: Callable[..., Shown], *item: Any) -> Shown:
+    """The view of an item; nothing where its form is not that of a known release."""
+    try:
+        return view(*item)
+    except (TypeError, ValueError, IndexError, KeyError):
+        return Shown("", "")
+
+
 # Runs
 
 
-def _place_of(entry: Entry) -> dict[str, list[str]]:
+def _place_of(entry: BenchmarkScores) -> dict[str, list[str]]:
     """The fields of a journal's records that are this result's; of a group, the whole benchmark's."""
     return {
         "benchmark": [entry.saved.benchmark.partition("/")[0]],
@@ -75,7 +82,7 @@ def _place_of(entry: Entry) -> dict[str, list[str]]:
     }
 
 
-def _of_run(entry: Entry, folder: Path, metric: str, wanted: set[str]) -> dict[str, Shown]:
+def _of_run(entry: BenchmarkScores, folder: Path, metric: str, wanted: set[str]) -> dict[str, Shown]:
     whole = entry.saved.benchmark.partition("/")[0]
     if entry.lines is None:
         having = {**_place_of(entry), "example": wanted}
@@ -83,7 +90,9 @@ def _of_run(entry: Entry, folder: Path, metric: str, wanted: set[str]) -> dict[s
     else:
         records = [*entry.lines.of(wanted)]
     rows = _rows(folder, whole, {record.row for record in records})
-    return {record.example: _record(record, metric, rows.get(record.row)) for record in records}
+    return {
+        record.example: _of_known_form(_record, record, metric, rows.get(record.row)) for record in records
+    }
 
 
 def _rows(folder: Path, benchmark: str, wanted: set[str]) -> dict[str, dict[str, Any]]:
@@ -96,77 +105,38 @@ def _rows(folder: Path, benchmark: str, wanted: set[str]) -> dict[str, dict[str,
 
 
 def _record(record: Record, metric: str, row: Mapping[str, Any] | None) -> Shown:
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for exchange in record.exchanges:
-        kinds.setdefault(exchange["kind"], []).append(exchange)
+    """The item as ``results.asked`` has it, in a question and an answer."""
+    asked = asked_of(record, metric, is_right(record.scores.get(metric)), lambda *_: None, [])
+    verdicts = [one.answers[0].remark for one in asked if one.kind == "RunProgram"]
+    first = next((one for one in asked if one.kind != "RunProgram"), None)
     gold = gold_of(row) if row else None
-    if choices := kinds.get("Loglikelihood"):
-        shown = _choice(choices, metric)
-    elif masks := kinds.get("FillMask"):
-        request, answer = masks[0]["request"], masks[0]["answer"]
-        words = [one["text"] for one in answer.get("candidates", ())[:CANDIDATES]]
-        shown = Shown(request["text"], ", ".join(words), request.get("target"))
-    elif texts := kinds.get("Generate"):
-        shown = _text(texts[0], kinds.get("RunProgram", []))
-    elif rolling := kinds.get("RollingLoglikelihood") or kinds.get("PseudoLoglikelihood"):
-        answer = rolling[0]["answer"]
-        shown = Shown(rolling[0]["request"]["text"], f"log-probability {answer.get('logprob')}")
-    else:
-        shown = Shown("", "")
-    if len(kinds.get("Loglikelihood", ())) > 1 and record.scores.get(metric) == 1:
-        gold = shown.answer  # it was right, so this is the right one
-    return Shown(shown.question, shown.answer, gold or shown.gold)
-
-
-def _choice(exchanges: Sequence[Mapping[str, Any]], metric: str) -> Shown:
-    """The likeliest continuation by the metric's rule; where contexts differ, the one with the likeliest context."""
-    requests = [one["request"] for one in exchanges]
-    contexts = [str(one["context"]) for one in requests]
-    if len(requests) == 1:
-        right = bool(exchanges[0]["answer"].get("is_greedy"))
-        word = str(requests[0]["continuation"]).strip()
-        return Shown(contexts[0], word if right else "another continuation", word)
-    texts = [str(one["continuation"]).removeprefix(" ") for one in requests]
-    answers = [one["answer"] for one in exchanges]
-    logprobs = [float(one.get("logprob", "-inf")) for one in answers]
-    best = preferred(metric, logprobs, texts, [one.get("tokens", 1) for one in answers])
-    if len(set(contexts)) == 1:
-        return Shown(contexts[0], texts[best])
-    start = _common_start(contexts)
-    return Shown(contexts[0][:start] + "_ " + texts[0], contexts[best][start:].strip() or texts[best])
-
-
-def _common_start(texts: Sequence[str]) -> int:
-    """The length of the prefix that all share."""
-    return next(
-        (place for place, signs in enumerate(zip(*texts, strict=False)) if len(set(signs)) > 1),
-        min(map(len, texts)),
-    )
-
-
-def _text(exchange: Mapping[str, Any], programs: Sequence[Mapping[str, Any]]) -> Shown:
-    samples = exchange["answer"].get("samples", ())
-    answer = str(samples[0]["text"]) if samples else ""
-    if programs:
-        outcomes = [one["answer"].get("outcome", "") for one in programs]
-        detail = programs[0]["answer"].get("detail", "")
-        said = outcomes[0] if len(outcomes) == 1 else f"{outcomes.count('passed')} of {len(outcomes)} passed"
-        answer = f"[{said}{f': {detail}' if detail else ''}] {answer}"
-    return Shown(str(exchange["request"]["prompt"]), answer)
+    if first is None:
+        return Shown("", "", gold)
+    if first.choices:
+        chosen = [one.text for one in first.choices if one.chosen] if first.kind == "choices" else []
+        words = chosen or [one.text for one in first.choices[:CANDIDATES]]
+        right = next((one.text for one in first.choices if one.right), None)
+        mine, other = (right, gold) if first.kind == "choices" else (gold, right)
+        return Shown(first.text, ", ".join(words), mine or other)
+    said = first.answers[0] if first.answers else Said("", "")
+    if first.kind == "Loglikelihood":
+        word = said.text.strip()
+        return Shown(
+            first.text, "another continuation" if said.remark.endswith(UNLIKELY) else word, gold or word
+        )
+    if first.kind != "Generate":
+        return Shown(first.text, said.remark, gold)
+    if len(verdicts) > 1:
+        passed = sum(one.startswith("passed") for one in verdicts)
+        detail = verdicts[0].partition(": ")[2]
+        verdicts = [f"{passed} of {len(verdicts)} passed{f': {detail}' if detail else ''}"]
+    return Shown(first.text, f"[{verdicts[0]}] {said.text}" if verdicts else said.text, gold)
 
 
 # lm-evaluation-harness
 
 
 def _sample(data: Mapping[str, Any], metric: str) -> Shown:
-    """The item that a line of samples describes; nothing where its form is not that of a known release."""
-    try:
-        return _known_sample(data, metric)
-    except (TypeError, ValueError, IndexError, KeyError):
-        return Shown("", "")
-
-
-def _known_sample(data: Mapping[str, Any], metric: str) -> Shown:
     arguments = [[str(part) for part in _values(one)] for one in _values(data.get("arguments", ()))]
     question = arguments[0][0] if arguments and arguments[0] else ""
     answers = data.get("filtered_resps") or data.get("resps") or [""]

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
-from pytest_touchstone.compare.candidate import Entry
-from pytest_touchstone.compare.items import ItemDifferences, item_differences, score_name
-from pytest_touchstone.compare.prompts import OTHERS, PROMPTS, changed_text
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.judge import ItemDifferences, item_differences, score_name
+from pytest_touchstone.compare.metric import OTHERS, PROMPTS, changed_text
 from pytest_touchstone.core.conditions import asked_otherwise
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
@@ -52,10 +52,10 @@ class BaselineSource:
     saved: Sequence[StoredResult] = ()
     items: Callable[[StoredResult], ItemScores] | None = None
 
-    def load(self, saved: StoredResult) -> Entry:
+    def load(self, saved: StoredResult) -> BenchmarkScores:
         """The result with its items; raises ``DataError`` where they are gone or cannot be read."""
         assert self.items is not None
-        return Entry(saved, self.items(saved))
+        return BenchmarkScores(saved, self.items(saved))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +67,15 @@ class BaselineChoice:
     are for a reader."""
 
     state: State
-    baselines: tuple[Entry, ...] = ()
+    baselines: tuple[BenchmarkScores, ...] = ()
     reason: str = ""
     part: str = ""
     notes: tuple[str, ...] = ()
 
 
-def find(new: Entry, source: BaselineSource, *, metric: str, allow: Iterable[str] = ()) -> BaselineChoice:
+def find(
+    new: BenchmarkScores, source: BaselineSource, *, metric: str, allow: Iterable[str] = ()
+) -> BaselineChoice:
     """The source's baselines for the new result, by this metric.
 
     Raises ``GateError`` for a metric that the new result has not.
@@ -95,7 +97,11 @@ def find(new: Entry, source: BaselineSource, *, metric: str, allow: Iterable[str
 
 
 def _held(
-    new: Entry, whole: Sequence[StoredResult], source: BaselineSource, metric: str, allowed: set[str]
+    new: BenchmarkScores,
+    whole: Sequence[StoredResult],
+    source: BaselineSource,
+    metric: str,
+    allowed: set[str],
 ) -> BaselineChoice:
     """Those of the whole results that the new one can be compared with."""
     if all(saved.published for saved in whole):
@@ -131,7 +137,7 @@ def _by_items(results: Iterable[StoredResult]) -> dict[str, list[StoredResult]]:
 
 
 def _on_the_same_items(
-    new: Entry, results: Sequence[StoredResult], allowed: set[str]
+    new: BenchmarkScores, results: Sequence[StoredResult], allowed: set[str]
 ) -> tuple[list[StoredResult], list[StoredResult]]:
     """The results to choose from, and those on other items. A result on other rows altogether is among the first,
     unless it is on a part of them: there the rows differ."""
@@ -150,7 +156,7 @@ def _is_part(saved: StoredResult) -> bool:
     return saved.conditions.get("limit") is not None or 0 < saved.collected < saved.of
 
 
-def _beside(new: Entry, others: Sequence[StoredResult], source: BaselineSource) -> BaselineChoice:
+def _beside(new: BenchmarkScores, others: Sequence[StoredResult], source: BaselineSource) -> BaselineChoice:
     """The note on earlier results on other items, and the state of the new one where there are no others."""
     if not others:
         return BaselineChoice(state="first")
@@ -318,7 +324,9 @@ _OTHERS: Final = {"data": "its rows are others", "few_shot": "its few-shot examp
 """Conditions whose values say nothing to a person."""
 
 
-def _same_items(new: Entry, entries: Sequence[Entry], metric: str, allowed: set[str]) -> BaselineChoice:
+def _same_items(
+    new: BenchmarkScores, entries: Sequence[BenchmarkScores], metric: str, allowed: set[str]
+) -> BaselineChoice:
     """The results with the new one's items, or with most of them where items may differ."""
     score = score_name(new.saved, metric)
     found = [(entry, item_differences(new.items, entry.items, score)) for entry in entries]
@@ -337,7 +345,7 @@ def _same_items(new: Entry, entries: Sequence[Entry], metric: str, allowed: set[
     return BaselineChoice(state="chosen", baselines=_one_entry_each(same, metric), notes=notes)
 
 
-def _most_items(found: Sequence[tuple[Entry, ItemDifferences]], metric: str) -> BaselineChoice:
+def _most_items(found: Sequence[tuple[BenchmarkScores, ItemDifferences]], metric: str) -> BaselineChoice:
     most = max(differences.shared for _, differences in found)
     kept = [(entry, differences) for entry, differences in found if differences.shared == most]
     if not most:
@@ -351,12 +359,12 @@ def _most_items(found: Sequence[tuple[Entry, ItemDifferences]], metric: str) -> 
     )
 
 
-def _one_entry_each(entries: Sequence[Entry], metric: str) -> tuple[Entry, ...]:
+def _one_entry_each(entries: Sequence[BenchmarkScores], metric: str) -> tuple[BenchmarkScores, ...]:
     kept = one_each((entry.saved for entry in entries), metric)
     return tuple(entry for saved in kept for entry in entries if entry.saved is saved)
 
 
-def _items_reason(entry: Entry, differences: ItemDifferences, allowed: set[str]) -> str:
+def _items_reason(entry: BenchmarkScores, differences: ItemDifferences, allowed: set[str]) -> str:
     return (
         f"{origin(entry.saved)} has other items: {differences.text()}; run the same items, "
         f"or compare the common ones with --eval-baseline-allow {_allowing([ITEMS], allowed)}"

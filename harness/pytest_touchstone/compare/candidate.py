@@ -11,10 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.checkpoints.training_state import step_in
+from pytest_touchstone.checkpoints.config_files import step_in
 from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.core.files import read_regular
 from pytest_touchstone.core.marks import part_of
-from pytest_touchstone.core.reading import read_regular
 from pytest_touchstone.results.item_scores import Lines
 from pytest_touchstone.results.store_entry import PUBLISHED, ItemScores, StoredResult
 from pytest_touchstone.results.summary import Metric
@@ -33,7 +33,7 @@ NO_ITEMS: Final = ItemScores(examples=[], rows=[], groups=[], clusters=[], score
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BenchmarkScores:
     """One benchmark of a candidate.
 
     ``items`` is empty where only totals are known. ``answers`` is where requests and answers lie: the folder of a
@@ -48,7 +48,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CheckpointResults:
     """A checkpoint with its results by benchmark.
 
     ``origin`` names the place they were read from. ``about`` has the known facts of the checkpoint: series, step,
@@ -59,12 +59,12 @@ class Candidate:
     name: str
     origin: str
     about: dict[str, Any] = field(default_factory=dict)
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, BenchmarkScores] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     composites: dict[str, Metric] = field(default_factory=dict)
 
 
-class Source(NamedTuple):
+class ResultSource(NamedTuple):
     """A file: its name, and the SHA-256 of its content."""
 
     file: str
@@ -85,13 +85,13 @@ def told_by_file(path: Path, series: str) -> dict[str, Any]:
     return {"series": series, "step": int(named[1])} if named and step_in(series) is None else {}
 
 
-def source_of(path: Path) -> tuple[Source, bytes]:
+def source_of(path: Path) -> tuple[ResultSource, bytes]:
     """The file and its content; raises ``DataError`` where it cannot be read."""
     try:
         data = read_regular(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    return Source(path.name, hashlib.sha256(data).hexdigest()), data
+    return ResultSource(path.name, hashlib.sha256(data).hexdigest()), data
 
 
 def published(name: str, value: float, *, stderr: float | None = None, n: int = 0) -> Metric:
@@ -104,7 +104,7 @@ def published_entry(
     metrics: Mapping[str, Metric],
     *,
     primary: str,
-    source: Source,
+    source: ResultSource,
     name: str,
     about: Mapping[str, Any] = MappingProxyType({}),
     conditions: Mapping[str, Any] | None = None,

@@ -1,31 +1,172 @@
-"""Pairs of results -> comparisons -> verdicts.
+"""Results of one benchmark, or of several -> their items in one order -> comparisons -> verdicts.
 
     compare             a new result against one baseline, or against the best of several
     compare_composite   the same for a weighted sum of several benchmarks' metrics
     judge               the comparisons of a checkpoint -> a verdict each, corrected for their number (Holm)
+    pool                all items of a checkpoint's benchmarks together
 
 Pure; which results may be compared at all is decided elsewhere. A point is 0.01 of the score; for a perplexity,
 which is compared by its log-probabilities, that is about one per cent of it.
+
+An item is the same in two results where its id and the hash of its row are. A score of None counts as no item.
+
+**Pooled**: is the model worse, wherever that shows? A loss that is spread over a suite may be too small to be seen on
+any one benchmark, and plain on all of them together. The pooled test takes all items of all benchmarks as one (Kuebler
+et al. 2026, arXiv 2602.10144, section 4, "pooled"). For right and wrong answers it is McNemar's on the sums of gained
+and lost items. Else it is a permutation test, as that of a composite in which each benchmark weighs as many items as it
+has, with clusters whole.
+
+Of several earlier checkpoints that have all the benchmarks the one that is best over all items is the baseline. That it
+was chosen is allowed for.
+
+Benchmarks are left out whose scores are no shares (log-probabilities), or better when lower, and what was compared by
+another metric than the first of its benchmark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
-from pytest_touchstone.compare.candidate import Entry
-from pytest_touchstone.compare.items import AlignedScores, columns, score_name
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.core.aggregation import MACRO
+from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.statistics.best_of_many import (
-    RunsOfBenchmark,
-    RunsOfPart,
     Selection,
     compare_composite_with_best,
     compare_with_best,
 )
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, undefined
+from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
+from pytest_touchstone.statistics.paired import compare_flips
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, Verdict
 from pytest_touchstone.statistics.verdicts import judge as judge_comparisons
+
+NAMED: Final = 3
+"""The number of items that are named before "and N more"."""
+
+
+class ItemDifferences(NamedTuple):
+    """The differences between the items of two results, by ids: missing in the new one, only in the new one, other
+    rows; and how many items are the same."""
+
+    missing: tuple[str, ...]
+    extra: tuple[str, ...]
+    changed: tuple[str, ...]
+    shared: int
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.extra or self.changed)
+
+    def text(self) -> str:
+        """The differences in words: counts and the first names; empty where there are none."""
+        parts = [
+            _named(names, what)
+            for names, what in (
+                (self.missing, "missing here"),
+                (self.extra, "not in the baseline"),
+                (self.changed, "with another row"),
+            )
+            if names
+        ]
+        return "; ".join(parts)
+
+
+class AlignedScores(NamedTuple):
+    """The ids and scores of the items that all of several results have: a list per result, the new one's apart.
+
+    ``clusters`` is None where items share nothing.
+    """
+
+    names: list[str]
+    baselines: list[list[float]]
+    new: list[float]
+    clusters: list[str | None] | None
+
+
+def score_name(saved: StoredResult, metric: str) -> str:
+    """The item score by which a metric is compared: for a perplexity its log-probabilities, else its own name.
+
+    Raises ``GateError`` for a metric that the result has not, and for a mean over groups, which no items have.
+    """
+    if metric not in saved.metrics:
+        known = ", ".join(saved.metrics)
+        raise GateError(f"{saved.benchmark} has no metric {metric!r}; it has {known}")
+    plain = metric.removesuffix(MACRO)
+    if metric not in saved.aggregate and plain != metric and plain in saved.metrics:
+        raise GateError(
+            f"{saved.benchmark}: {metric} is a mean over groups, which cannot be compared item by item; use {plain}"
+        )
+    return saved.aggregation(metric).of
+
+
+def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemDifferences:
+    """The items that the two results do not share."""
+    if _alike(new, baseline, score):
+        return ItemDifferences((), (), (), len(new.examples))
+    mine, other = rows_of(new, score), rows_of(baseline, score)
+    return ItemDifferences(
+        missing=tuple(name for name in other if name not in mine),
+        extra=tuple(name for name in mine if name not in other),
+        changed=tuple(name for name, row in mine.items() if name in other and other[name] != row),
+        shared=sum(other.get(name) == row for name, row in mine.items()),
+    )
+
+
+def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> AlignedScores:
+    """The scores of the items that all results share, in order of the ids."""
+    if all(_alike(new, one, score) for one in baselines):
+        names, clusters = sorted(new.examples), new.clusters
+        found = [[float(value or 0) for value in one.scores[score]] for one in (*baselines, new)]
+        if names != new.examples:
+            order = sorted(range(len(names)), key=new.examples.__getitem__)
+            found = [[column[place] for place in order] for column in found]
+            clusters = [clusters[place] for place in order]
+    else:
+        scores = [_scores(items, score) for items in (*baselines, new)]
+        *others, mine = (rows_of(items, score) for items in (*baselines, new))
+        names = sorted(mine)
+        for rows in others:
+            names = [name for name in names if rows.get(name) == mine[name]]
+        found = [[values[name] for name in names] for values in scores]
+        by_name = dict(zip(new.examples, new.clusters, strict=True))
+        clusters = [by_name[name] for name in names]
+    shared = clusters.count(None) < len(clusters)
+    return AlignedScores(names, found[:-1], found[-1], clusters if shared else None)
+
+
+def _alike(one: ItemScores, other: ItemScores, score: str) -> bool:
+    """Return whether both have the same items in the same order, all with the score: the usual case, which is quick
+    to tell."""
+    columns_ = (one.scores.get(score), other.scores.get(score))
+    if any(column is None or None in column for column in columns_):
+        return False
+    return one.examples == other.examples and one.rows == other.rows
+
+
+def _scores(items: ItemScores, score: str) -> dict[str, float]:
+    column = items.scores.get(score, [])
+    return {
+        name: float(value) for name, value in zip(items.examples, column, strict=False) if value is not None
+    }
+
+
+def rows_of(items: ItemScores, score: str) -> dict[str, str]:
+    """The hash of the row of every item that has the score."""
+    have = _scores(items, score)
+    return {name: row for name, row in zip(items.examples, items.rows, strict=True) if name in have}
+
+
+def _named(names: Iterable[str], what: str) -> str:
+    known = list(names)
+    return f"{count(len(known), 'item')} {what}: {listed(known, NAMED)}"
+
+
+# Comparisons and verdicts
+
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -66,13 +207,13 @@ class Weighed(NamedTuple):
 
     weight: float
     metric: str
-    new: Entry
-    baselines: Sequence[Entry]
+    new: BenchmarkScores
+    baselines: Sequence[BenchmarkScores]
 
 
 def compare(
-    new: Entry,
-    baselines: Sequence[Entry],
+    new: BenchmarkScores,
+    baselines: Sequence[BenchmarkScores],
     metric: str | None = None,
     *,
     chosen: int | None = None,
@@ -135,8 +276,8 @@ def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEV
         by_benchmark.setdefault(part.new.saved.benchmark, []).append((part, found))
     selection = compare_composite_with_best(
         [
-            RunsOfBenchmark(
-                [RunsOfPart(part.weight, found.baselines, found.new) for part, found in same],
+            SharedItems(
+                [WeightedPart(part.weight, found.baselines, found.new) for part, found in same],
                 same[0][1].clusters,
             )
             for same in by_benchmark.values()
@@ -200,7 +341,7 @@ def compared_of(metric: str, selection: Selection, identical: bool = False) -> C
     )
 
 
-def _identical(new: Entry, baseline: Entry, found: AlignedScores, place: int) -> bool:
+def _identical(new: BenchmarkScores, baseline: BenchmarkScores, found: AlignedScores, place: int) -> bool:
     same = bool(new.saved.fingerprint) and new.saved.fingerprint == baseline.saved.fingerprint
     return same and found.baselines[place] == found.new
 
@@ -208,3 +349,105 @@ def _identical(new: Entry, baseline: Entry, found: AlignedScores, place: int) ->
 def _nothing(metric: str, chosen: int, runs: int, level: float) -> Compared:
     one = undefined("no items in common", level=level)
     return Compared(metric=metric, chosen=chosen, comparison=one, as_measured=one, runs=runs, candidates=0)
+
+
+# All items of a checkpoint's benchmarks together
+
+
+POOLED: Final = "pooled"
+"""The word that stands for the metric of all items together."""
+
+
+class PooledPart(NamedTuple):
+    """One benchmark: the metric, the new result, its baselines, and their comparison."""
+
+    metric: str
+    new: BenchmarkScores
+    baselines: Sequence[BenchmarkScores]
+    compared: Compared
+
+    @property
+    def is_flips(self) -> bool:
+        """Return whether a single baseline and gained and lost items of their own say everything."""
+        one = self.compared.comparison
+        return len(self.baselines) == 1 and one.gained is not None and one.units == one.n
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """All items together: the benchmarks, the comparison, and the first benchmark's baselines in its order."""
+
+    benchmarks: tuple[str, ...]
+    compared: Compared
+    baselines: tuple[BenchmarkScores, ...]
+
+    @property
+    def name(self) -> str:
+        """The name that stands for the benchmark in the line."""
+        return count(len(self.benchmarks), "benchmark")
+
+
+def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
+    """The benchmarks as one; None for fewer than two, and where no earlier checkpoint has all of them."""
+    kept = {name: part for name, part in parts.items() if _is_share(part)}
+    if len(kept) < 2:
+        return None
+    shared = of_the_same_checkpoints([part.baselines for part in kept.values()])
+    if not shared[0]:
+        return None
+    if all(part.is_flips for part in kept.values()):
+        compared = _by_flips([part.compared for part in kept.values()], level)
+    else:
+        sizes = [_size(part) for part in kept.values()]
+        weighed = [
+            Weighed(size / sum(sizes), part.metric, part.new, baselines)
+            for size, part, baselines in zip(sizes, kept.values(), shared, strict=True)
+        ]
+        compared = compare_composite(POOLED, weighed, level=level)
+    return Pooled(tuple(kept), compared, shared[0])
+
+
+def of_the_same_checkpoints(
+    results: Sequence[Sequence[BenchmarkScores]],
+) -> list[tuple[BenchmarkScores, ...]]:
+    """The results on each of several benchmarks of those checkpoints alone that have all of them, in one order."""
+    keyed = [{one.saved.checkpoint_key: one for one in same} for same in results]
+    common = [key for key in keyed[0] if all(key in other for other in keyed[1:])]
+    return [tuple(by_key[key] for key in common) for by_key in keyed]
+
+
+def _by_flips(parts: Sequence[Compared], level: float) -> Compared:
+    """The comparison of all items from what each benchmark has gained and lost against one and the same checkpoint."""
+    found = [one.comparison for one in parts]
+    gained, lost = (sum(getattr(one, name) or 0 for one in found) for name in ("gained", "lost"))
+    right = sum(round((one.baseline or 0.0) * one.n) - (one.lost or 0) for one in found)
+    whole = compare_flips(
+        right, gained, lost, sum(one.n for one in found) - right - gained - lost, level=level
+    )
+    return Compared(
+        metric=POOLED,
+        comparison=whole,
+        as_measured=whole,
+        measured=whole.baseline,
+        shrunk=whole.baseline,
+        identical=all(one.identical for one in parts),
+    )
+
+
+def _size(part: PooledPart) -> int:
+    column = part.new.items.scores[score_name(part.new.saved, part.metric)]
+    return sum(value is not None for value in column)
+
+
+def _is_share(part: PooledPart) -> bool:
+    """Return whether all scores lie in [0, 1], and higher ones are better."""
+    try:
+        score = score_name(part.new.saved, part.metric)
+    except GateError:  # a mean over groups
+        return False
+    if not part.new.saved.aggregation(part.metric).higher_score_is_better:
+        return False
+    if part.compared.comparison.gained is not None and len(part.baselines) == 1:
+        return True
+    columns = [one.items.scores.get(score) for one in (part.new, *part.baselines)]
+    return all(column and all(value is None or 0 <= value <= 1 for value in column) for column in columns)

@@ -24,9 +24,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pytest_touchstone.compare.candidate import Candidate, Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.formats import format_of, result_formats
-from pytest_touchstone.compare.formats.base import Table, read_json
+from pytest_touchstone.compare.formats.base import ResultTable, read_json
 from pytest_touchstone.compare.formats.korean_mlm import SETS, TABLES, read_table
 from pytest_touchstone.compare.formats.run import about, answers_of
 from pytest_touchstone.core.errors import DataError
@@ -46,7 +46,7 @@ _OF_OTHERS: Final = (
 
 def find_candidates(
     arguments: Sequence[str], *, output: Path, sizes: Mapping[str, int] | None = None
-) -> list[Candidate]:
+) -> list[CheckpointResults]:
     """At least two candidates, the first of which is the baseline, each with a name of its own.
 
     Without arguments: the two newest runs. A single one may name several: a run's checkpoints, or a folder of
@@ -69,7 +69,7 @@ def find_candidates(
     return _unique(found)
 
 
-def read_file(path: Path, sizes: Mapping[str, int]) -> Table:
+def read_file(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     """Every checkpoint of a results file, whatever its form. Raises ``DataError`` for a file of none."""
     known = format_of(path)
     if known is not None:
@@ -85,14 +85,14 @@ def read_file(path: Path, sizes: Mapping[str, int]) -> Table:
     )
 
 
-class Place(NamedTuple):
+class ResultPlace(NamedTuple):
     """A path that is there, and which of its checkpoints is meant (empty: the only one)."""
 
     path: Path
     name: str
 
 
-def _one(argument: str, output: Path, sizes: Mapping[str, int]) -> Candidate:
+def _one(argument: str, output: Path, sizes: Mapping[str, int]) -> CheckpointResults:
     place = place_of(argument, output)
     if place is not None and (found := _read(place.path, sizes)):
         where = str(place.path)
@@ -107,7 +107,7 @@ def _one(argument: str, output: Path, sizes: Mapping[str, int]) -> Candidate:
     return _saved(argument, output)
 
 
-def _several(argument: str, output: Path, sizes: Mapping[str, int]) -> list[Candidate]:
+def _several(argument: str, output: Path, sizes: Mapping[str, int]) -> list[CheckpointResults]:
     """The candidates that a single argument names, where it names several."""
     place = place_of(argument, output)
     if place is not None and not place.name:
@@ -121,7 +121,7 @@ def _several(argument: str, output: Path, sizes: Mapping[str, int]) -> list[Cand
     raise DataError(f"{argument} is one checkpoint, {one.name}; name another to compare it with")
 
 
-def _read(path: Path, sizes: Mapping[str, int]) -> list[Candidate]:
+def _read(path: Path, sizes: Mapping[str, int]) -> list[CheckpointResults]:
     """The checkpoints of a file or folder; none for a folder without results, such as a checkpoint's own."""
     if path.is_file() or format_of(path) is not None:
         return list(_all(path, sizes))
@@ -138,7 +138,7 @@ def _read(path: Path, sizes: Mapping[str, int]) -> list[Candidate]:
     return []
 
 
-def _all(path: Path, sizes: Mapping[str, int]) -> Sequence[Candidate]:
+def _all(path: Path, sizes: Mapping[str, int]) -> Sequence[CheckpointResults]:
     """The checkpoints of a file that has any; raises ``DataError`` with the first reason where none can be read."""
     table = read_file(path, sizes)
     if not table.candidates and table.bad:
@@ -168,20 +168,20 @@ def result_files(folder: Path, *, deeper: bool = False) -> list[Path]:
     return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
 
 
-def place_of(argument: str, output: Path) -> Place | None:
+def place_of(argument: str, output: Path) -> ResultPlace | None:
     """The file or folder of that name, in the current folder or among the runs; ``last`` is the newest run."""
     last, sign, name = argument.partition("#")
     if last == "last" and not Path(argument).exists() and (runs := _runs(output)):
-        return Place(runs[-1], name)
+        return ResultPlace(runs[-1], name)
     for sign in ("", "#", ":"):
         path, _, name = argument.rpartition(sign) if sign else (argument, "", "")
         for place in (Path(path), output / path):
             if path and place.exists():
-                return Place(place.parent if place.name == SUMMARY else place, name)
+                return ResultPlace(place.parent if place.name == SUMMARY else place, name)
     return None
 
 
-def _saved(argument: str, output: Path) -> Candidate:
+def _saved(argument: str, output: Path) -> CheckpointResults:
     store = ResultStore(output)
     candidates = saved_candidates(store)
     found = meant(candidates, argument)
@@ -215,7 +215,7 @@ def _runs(output: Path) -> list[Path]:
     return sorted(found, key=lambda path: ((path / SUMMARY).stat().st_mtime, path.name))
 
 
-def _unique(candidates: list[Candidate]) -> list[Candidate]:
+def _unique(candidates: list[CheckpointResults]) -> list[CheckpointResults]:
     """The candidates; names that several have are followed by the origin, or by a number where that is the same
     too."""
     origins: dict[str, list[str]] = {}
@@ -237,33 +237,36 @@ SHORTEST: Final = 8
 """The digits of a fingerprint that a user must give."""
 
 
-def saved_candidates(store: ResultStore, run_id: str | None = None) -> list[Candidate]:
+def saved_candidates(store: ResultStore, run_id: str | None = None) -> list[CheckpointResults]:
     """The newest saved results of every checkpoint, of all runs or of one, in order of their first; their items are
     not read yet."""
-    found: dict[str, dict[str, Entry]] = {}
+    found: dict[str, dict[str, BenchmarkScores]] = {}
     for saved in store.find():  # oldest first, so the last of a benchmark stays
         if run_id not in (None, saved.run_id):
             continue
-        found.setdefault(saved.checkpoint_key, {})[saved.benchmark] = Entry(saved)
+        found.setdefault(saved.checkpoint_key, {})[saved.benchmark] = BenchmarkScores(saved)
     rows = []
     for entries in found.values():
         last = max((entry.saved for entry in entries.values()), key=lambda saved: saved.began)
         origin = f"{'imported from' if last.published else 'saved of run'} {last.run_id}"
-        rows.append(Candidate(last.checkpoint, origin, about(last.checkpoint_info), entries))
+        rows.append(CheckpointResults(last.checkpoint, origin, about(last.checkpoint_info), entries))
     return rows
 
 
-def meant(candidates: list[Candidate], wanted: str) -> list[Candidate]:
+def meant(candidates: list[CheckpointResults], wanted: str) -> list[CheckpointResults]:
     """The candidates whose path or fingerprint (from 8 digits on) is wanted, else those whose name is."""
     sure = [one for one in candidates if any(_is(entry.saved, wanted) for entry in one.entries.values())]
     return sure or select(candidates, wanted)
 
 
-def with_items(store: ResultStore, one: Candidate) -> Candidate:
+def with_items(store: ResultStore, one: CheckpointResults) -> CheckpointResults:
     """The checkpoint with its items and answers. Raises ``DataError`` where the items cannot be read."""
     saved = {name: entry.saved for name, entry in one.entries.items()}
     return replace(
-        one, entries={name: Entry(own, store.items(own), answers_of(own)) for name, own in saved.items()}
+        one,
+        entries={
+            name: BenchmarkScores(own, store.items(own), answers_of(own)) for name, own in saved.items()
+        },
     )
 
 
@@ -273,7 +276,7 @@ def _is(saved: StoredResult, wanted: str) -> bool:
     return bool(saved.path) and Path(saved.path).resolve() == Path(wanted).resolve()
 
 
-def select(candidates: Sequence[Candidate], wanted: str) -> list[Candidate]:
+def select(candidates: Sequence[CheckpointResults], wanted: str) -> list[CheckpointResults]:
     """The candidates that are meant: those of exactly this name if there are any, else those that all parts fit."""
     exact = [one for one in candidates if one.name == wanted]
     if exact:
@@ -282,7 +285,7 @@ def select(candidates: Sequence[Candidate], wanted: str) -> list[Candidate]:
     return [one for one in candidates if parts and all(part in _parts(one) for part in parts)]
 
 
-def only(candidates: Sequence[Candidate], wanted: str, where: str) -> Candidate:
+def only(candidates: Sequence[CheckpointResults], wanted: str, where: str) -> CheckpointResults:
     """The one that is meant; where that is none or several, raises ``DataError`` with a list of what there is."""
     found = select(candidates, wanted)
     if len(found) == 1:
@@ -302,7 +305,7 @@ def nearest(wanted: str, names: Iterable[str]) -> str:
     return listed([*like, *(name for name in known if name not in like)])
 
 
-def _parts(one: Candidate) -> set[str]:
+def _parts(one: CheckpointResults) -> set[str]:
     step = one.about.get("step")
     found = {one.name, *one.name.split("/")}
     found |= {str(one.about[key]) for key in ("series", "seq_len") if one.about.get(key) is not None}

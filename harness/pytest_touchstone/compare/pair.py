@@ -6,39 +6,178 @@
 - A result that is not valid decides nothing: "inconclusive".
 - The mean is over the valid benchmarks, each with the same weight, as comparison scripts of fine-tuning studies compute
   their average improvement; its interval adds up the benchmarks' errors as independent ones.
-- All items of all valid benchmarks together have a verdict of their own (``compare.pooled``).
+- All items of all valid benchmarks together have a verdict of their own (``compare.judge``).
+
+Benchmarks are paired by names that mean the same. A run has all subjects of MMLU in one benchmark, while files have a
+task for each, by names of lm-evaluation-harness (``mmlu_virology``, ``minerva_math_algebra``) or by those that this
+harness writes (``math_5000_Algebra``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
-from pytest_touchstone.compare.candidate import Candidate, Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.formats.task_metrics import primary_of
-from pytest_touchstone.compare.groups import named_alike
-from pytest_touchstone.compare.judge import Compared, compare_composite, judge
-from pytest_touchstone.compare.judge import Weighed as Part
+from pytest_touchstone.compare.judge import (
+    POOLED,
+    Compared,
+    PooledPart,
+    Weighed,
+    compare_composite,
+    judge,
+    pool,
+)
 from pytest_touchstone.compare.metric import (
     MetricComparison,
     by_score,
     compare_metric,
     compared_totals,
     conditions_apart,
+    known_by_prompts,
     metric_of,
     shared_columns,
 )
-from pytest_touchstone.compare.pooled import POOLED, pool
-from pytest_touchstone.compare.pooled import Part as PooledPart
-from pytest_touchstone.compare.prompts import known_by_prompts
 from pytest_touchstone.core.composite import Composite
 from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.core.lm_eval_names import PREFIXES, translated
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.results.store_entry import composites_of
+from pytest_touchstone.results.aggregate import as_metric
+from pytest_touchstone.results.store_entry import ItemScores, composites_of
+from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.composites import compare_composite_totals
-from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, Kind, Verdict
+from pytest_touchstone.statistics.intervals import mean_estimate
+from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, Kind
+
+_MATH: Final = {"minerva_math_": "minerva_exact", "hendrycks_math_": "hendrycks_exact"}
+"""The score of this harness that lm-evaluation-harness calls ``exact_match``, by the beginning of its task."""
+
+_OF_MMLU: Final = ("mmlu", "mmlu_stem")
+_GROUPED: Final = sorted({*PREFIXES.values(), "math"}, key=len, reverse=True)
+
+
+def named_alike(
+    baseline: CheckpointResults, new: CheckpointResults
+) -> tuple[CheckpointResults, CheckpointResults]:
+    """The candidates, with groups of a run as the tasks that they are in the other's file, and with the names of the
+    baseline for tasks that have another in the new one's file."""
+    baseline, new = _split(baseline, new), _split(new, baseline)
+    theirs = {_meant(name): name for name in baseline.entries if name not in new.entries}
+    renamed = {name: theirs.get(_meant(name), name) for name in new.entries if name not in baseline.entries}
+    after = {
+        renamed.get(name, name): _named(one, renamed.get(name, name)) for name, one in new.entries.items()
+    }
+    before = dict(baseline.entries)
+    for name in before.keys() & after.keys():
+        before[name], after[name] = _scored(before[name], after[name]), _scored(after[name], before[name])
+    return replace(baseline, entries=before), replace(new, entries=after)
+
+
+def _split(one: CheckpointResults, other: CheckpointResults) -> CheckpointResults:
+    """The candidate, with every benchmark that the other has only in parts as these parts."""
+    theirs = {_meant(name): name for name in other.entries if name not in one.entries}
+    entries: dict[str, BenchmarkScores] = {}
+    for name, entry in one.entries.items():
+        groups = {_folded(f"{name}/{group}"): group for group in entry.items.groups if group is not None}
+        if name in _OF_MMLU:
+            groups |= {_folded(f"mmlu/{group}"): group for group in groups.values()}
+        parts = {theirs[key]: group for key, group in groups.items() if key in theirs}
+        if name in other.entries or not parts:
+            entries[name] = entry
+        entries |= {task: _named(part_of(entry, group), task) for task, group in parts.items()}
+    return replace(one, entries=entries)
+
+
+def _meant(task: str) -> str:
+    """``BENCHMARK/GROUP`` for the name of a part of one of ours, else the name itself."""
+    known = translated(task.replace("hendrycks_math_", "minerva_math_"), (), theirs=True)
+    if len(known) == 1 and "/" in known[0]:
+        return _folded(known[0])
+    whole = next((one for one in _GROUPED if task.startswith(f"{one}_")), None)
+    return task if whole is None else _folded(f"{whole}/{task.removeprefix(f'{whole}_')}")
+
+
+def _folded(name: str) -> str:
+    return name.replace(" ", "_").casefold()
+
+
+def _named(entry: BenchmarkScores, name: str) -> BenchmarkScores:
+    return (
+        entry if entry.saved.benchmark == name else replace(entry, saved=replace(entry.saved, benchmark=name))
+    )
+
+
+def _scored(entry: BenchmarkScores, other: BenchmarkScores) -> BenchmarkScores:
+    """The result with ``exact_match`` by this harness's name for it, where the other has that one."""
+    saved = entry.saved
+    ours = next((score for start, score in _MATH.items() if saved.benchmark.startswith(start)), "")
+    if ours not in other.saved.metrics or ours in saved.metrics or "exact_match" not in saved.metrics:
+        return entry
+    metric = replace(saved.metrics["exact_match"], name=ours)
+    column = entry.items.scores.get("exact_match")
+    scores = {**entry.items.scores, **({ours: column} if column else {})}
+    saved = replace(saved, metrics={**saved.metrics, ours: metric})
+    return replace(entry, saved=saved, items=replace(entry.items, scores=scores))
+
+
+def by_group(candidate: CheckpointResults) -> CheckpointResults:
+    """The candidate with each benchmark that has groups split into them; of its metrics the means over items stay."""
+    entries: dict[str, BenchmarkScores] = {}
+    for name, entry in candidate.entries.items():
+        groups = [group for group in dict.fromkeys(entry.items.groups) if group is not None]
+        parts = {f"{name}/{group}": part_of(entry, group) for group in groups}
+        entries |= parts or {name: entry}
+    return replace(candidate, entries=entries)
+
+
+def part_of(entry: BenchmarkScores, group: str) -> BenchmarkScores:
+    """One group as a benchmark of its own. Of how many items it has with this data nothing is known."""
+    items = entry.items
+    places = [place for place, own in enumerate(items.groups) if own == group]
+    part = ItemScores(
+        examples=[items.examples[place] for place in places],
+        rows=[items.rows[place] for place in places],
+        groups=[group] * len(places),
+        clusters=[items.clusters[place] for place in places],
+        scores={name: [values[place] for place in places] for name, values in items.scores.items()},
+    )
+    ways = {name: entry.saved.aggregation(name) for name in entry.saved.metrics}
+    means = {name: how for name, how in ways.items() if how.by == "mean" and how.of in part.scores}
+    metrics = {name: _metric(name, how.of, part) for name, how in means.items()}
+    saved = replace(
+        entry.saved,
+        benchmark=f"{entry.saved.benchmark}/{group}",
+        metrics=metrics,
+        aggregate={name: how.plain() for name, how in means.items() if name in entry.saved.aggregate},
+        collected=len(places),
+        scored=len(places),
+        skipped=0,
+        faults=0,
+        items_sha256=part.digest(),
+        of=0,
+        mark="part of the items" if entry.saved.mark else "",
+    )
+    return replace(entry, saved=saved, items=part)
+
+
+def _metric(name: str, score: str, items: ItemScores) -> Metric:
+    pairs = [
+        (value, cluster)
+        for value, cluster in zip(items.scores[score], items.clusters, strict=True)
+        if value is not None
+    ]
+    found = mean_estimate([value for value, _ in pairs], [cluster for _, cluster in pairs])
+    return as_metric(name, found, len(pairs))
+
+
+# The comparison of two candidates
+
+
+Sides: TypeAlias = tuple[Mapping[str, BenchmarkScores], Mapping[str, BenchmarkScores]]
+"""The results of the baseline and of the new candidate, by benchmark."""
 
 KINDS: Final[tuple[Kind, ...]] = ("better", "worse", "not worse", "inconclusive")
 
@@ -55,11 +194,11 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class PairComparison:
     """The new candidate against the baseline; ``lines`` has each benchmark's primary metric, then those beside it."""
 
-    baseline: Candidate
-    new: Candidate
+    baseline: CheckpointResults
+    new: CheckpointResults
     lines: tuple[MetricComparison, ...]
     composites: tuple[MetricComparison, ...]
     mean: Mean | None
@@ -74,36 +213,37 @@ class Pair:
         """The benchmarks with this verdict."""
         return [name for name, line in self.judged.items() if line.verdict and line.verdict.kind == kind]
 
-    def only_in(self, one: Candidate, other: Candidate) -> list[str]:
+    def only_in(self, one: CheckpointResults, other: CheckpointResults) -> list[str]:
         """The benchmarks of which ``other`` has no result."""
         return [name for name in one.entries if name not in other.entries]
 
 
 def compare_pair(
-    baseline: Candidate,
-    new: Candidate,
+    baseline: CheckpointResults,
+    new: CheckpointResults,
     *,
     metric: str | None = None,
     every: bool = False,
     margin: float = MARGIN,
     alpha: float = ALPHA,
     composites: Iterable[Composite] = (),
-) -> Pair:
+) -> PairComparison:
     """The new candidate against the baseline. Benchmarks that have ``metric`` are judged by it in place of their
     primary one; ``every`` shows all metrics. ``composites`` are compared beside those that the results name.
 
     Raises ``DataError`` where they have nothing in common.
     """
     baseline, new = known_by_prompts(*named_alike(baseline, new))
+    both = [(one, new.entries[name]) for name, one in baseline.entries.items() if name in new.entries]
     lines: list[MetricComparison] = []
-    for name in (name for name in baseline.entries if name in new.entries):
-        lines += _lines(baseline.entries[name], new.entries[name], metric, every, 1 - alpha)
+    for pair in both:
+        lines += _lines(*pair, metric, every, 1 - alpha)
     if not lines:
         raise DataError(
             f"{baseline.name} and {new.name} have no result of the same benchmark and metric; "
-            f"the first has {_names(baseline)}; the second has {_names(new)}"
+            f"the first has {listed(baseline.entries)}; the second has {listed(new.entries)}"
         )
-    common = dict.fromkeys(_common(baseline, new))
+    common = dict.fromkeys(name for pair in both for name in _comparable(*pair))
     if metric is not None and metric not in common:
         raise DataError(f"no benchmark has the metric {metric!r} in both; there are: {listed(common)}")
     entries = (baseline.entries, new.entries)
@@ -117,8 +257,8 @@ def compare_pair(
     ]
     primary = [line for line in lines if line.primary]
     judged = _judged(primary, entries, margin, alpha)
-    sound = [line for line in primary if not _invalid([line.benchmark], entries)]
-    return Pair(
+    sound = [line for line in primary if not _invalid(line.benchmark, entries)]
+    return PairComparison(
         baseline=baseline,
         new=new,
         lines=tuple(judged.get(line.benchmark, line) if line.primary else line for line in lines),
@@ -131,7 +271,9 @@ def compare_pair(
 # Benchmarks
 
 
-def _lines(a: Entry, b: Entry, wanted: str | None, every: bool, level: float) -> list[MetricComparison]:
+def _lines(
+    a: BenchmarkScores, b: BenchmarkScores, wanted: str | None, every: bool, level: float
+) -> list[MetricComparison]:
     """The primary metric, then those beside it."""
     common = _comparable(a, b)
     if not common:
@@ -146,30 +288,20 @@ def _lines(a: Entry, b: Entry, wanted: str | None, every: bool, level: float) ->
     return [compare_metric(a, b, name, primary=name == ranked[0], level=level) for name in names]
 
 
-def _comparable(a: Entry, b: Entry) -> list[str]:
+def _comparable(a: BenchmarkScores, b: BenchmarkScores) -> list[str]:
     """The metrics that both have a value of."""
     names = dict.fromkeys(by_score(b, name) for name in b.saved.metrics)
     return [name for name in names if metric_of(a, name) is not None and metric_of(b, name) is not None]
-
-
-def _common(a: Candidate, b: Candidate) -> Iterable[str]:
-    return (
-        name
-        for benchmark in a.entries
-        if benchmark in b.entries
-        for name in _comparable(a.entries[benchmark], b.entries[benchmark])
-    )
-
-
-def _names(one: Candidate) -> str:
-    return listed(one.entries)
 
 
 # Composites
 
 
 def compare_composite_in(
-    composite: Composite, before: Mapping[str, Entry], after: Mapping[str, Entry], level: float
+    composite: Composite,
+    before: Mapping[str, BenchmarkScores],
+    after: Mapping[str, BenchmarkScores],
+    level: float,
 ) -> MetricComparison | None:
     """The composite in both; None where a part is missing in either."""
     pairs = []
@@ -183,7 +315,7 @@ def compare_composite_in(
     if paired:
         compared = compare_composite(
             composite.name,
-            [Part(weight, metric, b, [a]) for weight, metric, a, b in pairs],
+            [Weighed(weight, metric, b, [a]) for weight, metric, a, b in pairs],
             level=level,
         )
         if any(conditions_apart(a, b) for _, _, a, b in pairs):
@@ -213,31 +345,24 @@ def compare_composite_in(
 
 def _judged(
     lines: Sequence[MetricComparison],
-    entries: tuple[Mapping[str, Entry], Mapping[str, Entry]],
+    entries: Sides,
     margin: float,
     alpha: float,
 ) -> dict[str, MetricComparison]:
+    """The lines with verdicts: "inconclusive" where a result of the benchmark is not valid."""
     verdicts = judge({line.benchmark: line.compared for line in lines}, margin=margin, alpha=alpha)
-    return {
-        line.benchmark: replace(
-            line, verdict=_believed(verdicts[line.benchmark].verdict, [line.benchmark], entries)
-        )
-        for line in lines
-    }
+    found = {}
+    for line in lines:
+        verdict = verdicts[line.benchmark].verdict
+        if reasons := _invalid(line.benchmark, entries):
+            verdict = replace(verdict, kind="inconclusive", items=None, why=f"not valid: {reasons[0]}")
+        found[line.benchmark] = replace(line, verdict=verdict)
+    return found
 
 
-def _believed(
-    verdict: Verdict, names: Iterable[str], entries: tuple[Mapping[str, Entry], Mapping[str, Entry]]
-) -> Verdict:
-    """The verdict, "inconclusive" where a result of these benchmarks is not valid."""
-    if reasons := _invalid(names, entries):
-        return replace(verdict, kind="inconclusive", items=None, why=f"not valid: {reasons[0]}")
-    return verdict
-
-
-def _invalid(names: Iterable[str], entries: tuple[Mapping[str, Entry], Mapping[str, Entry]]) -> list[str]:
-    """The reasons against the results of these benchmarks, where any is known."""
-    known = [side[name].saved.invalid for name in names for side in entries if name in side]
+def _invalid(benchmark: str, entries: Sides) -> list[str]:
+    """The reasons against the results of the benchmark, where any is known."""
+    known = [side[benchmark].saved.invalid for side in entries if benchmark in side]
     return [reason for reason in known if reason]
 
 
@@ -246,7 +371,7 @@ def _invalid(names: Iterable[str], entries: tuple[Mapping[str, Entry], Mapping[s
 
 def _pooled(
     lines: Sequence[MetricComparison],
-    entries: tuple[Mapping[str, Entry], Mapping[str, Entry]],
+    entries: Sides,
     margin: float,
     alpha: float,
 ) -> MetricComparison | None:

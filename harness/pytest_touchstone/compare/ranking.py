@@ -1,30 +1,217 @@
-"""Saved results by a metric or a composite, the best first; a ranking has only results that were asked alike.
+"""The best checkpoints: of all saved results, of earlier runs, and of one run.
 
-A checkpoint stands in a ranking once, with its best result. A composite is made of a checkpoint's saved results, its
+A **ranking** has saved results by a metric or a composite, the best first, and only those that were asked alike. A
+checkpoint stands in a ranking once, with its best result. A composite is made of a checkpoint's saved results, its
 interval of their items, as that of a run is.
+
+The **leader** of a run, by each benchmark and composite, is the best checkpoint where it can be told from every other
+one. Only what is whole, and was asked alike and of the same items, is compared: the primary metric, item by item,
+corrected for choosing the best of many (``statistics.best_of_many``). Where a result beside it was asked otherwise,
+nobody leads.
+
+The **changes** of a run against the best so far are told metric by metric, as measured and without a verdict. The best
+so far of a metric is the best value among the saved results of earlier runs that are whole, asked alike and
+of the same items, one per checkpoint. A composite is compared with the best composite of a checkpoint that has all
+parts. The gate says whether a change is more than chance, and how much of a best value is luck.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple, TypeVar
 
-from pytest_touchstone.compare.baselines import one_each, worth
-from pytest_touchstone.compare.gate.changes import composite_sets
+from pytest_touchstone.compare.baselines import comparable, one_each, worth
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import check_names
-from pytest_touchstone.core.composite import COMPOSITE, Composite
+from pytest_touchstone.compare.judge import Weighed, compare, compare_composite
+from pytest_touchstone.compare.metric import conditions_apart
+from pytest_touchstone.core.aggregation import Aggregation, mean
+from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.conditions import ways_of_asking
 from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.aggregate import composite_of_records
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, composites_of
 from pytest_touchstone.results.summary import Declaration
+from pytest_touchstone.statistics.best_of_many import is_told_best
+from pytest_touchstone.statistics.verdicts import ALPHA
+
+
+class BestSoFarChange(NamedTuple):
+    """One metric of one checkpoint: its value, the best so far and whose that is, out of ``of`` checkpoints; ``change``
+    in points, or in the metric's own unit. A perplexity's points are those of its log-probabilities, which are better
+    when higher. ``other_model`` says what else the best so far is, where it is not the same kind of model."""
+
+    checkpoint: str
+    benchmark: str
+    metric: str
+    value: float
+    best: float
+    change: float
+    unit: str
+    against: str
+    run_id: str
+    of: int
+    higher_is_better: bool = True
+    other_model: str = ""
+
+
+class _Earlier:
+    """The results of earlier runs. Checkpoints of a series that were asked alike share one search: there may be
+    hundreds of either."""
+
+    def __init__(self, results: Sequence[StoredResult], named: Sequence[StoredResult]) -> None:
+        self._results = results
+        self._named = named
+        self._alike: dict[str, list[StoredResult]] = {}
+        self._best: dict[tuple[str, str], tuple[StoredResult, int] | None] = {}
+        self._composites: dict[tuple[str, ...], tuple[float, StoredResult, int] | None] = {}
+
+    def best(self, saved: StoredResult, metric: str) -> tuple[StoredResult, int] | None:
+        """The best so far by the metric, and out of how many checkpoints."""
+        key = _way(saved), metric
+        if key not in self._best:
+            known = [
+                one for one in one_each(self._comparable(saved), metric) if worth(one, metric) > -math.inf
+            ]
+            best = max(known, key=lambda one: worth(one, metric), default=None)
+            self._best[key] = None if best is None else (best, len(known))
+        return self._best[key]
+
+    def best_composite(
+        self, composite: Composite, mine: Mapping[str, StoredResult]
+    ) -> tuple[float, StoredResult, int] | None:
+        """The best composite so far, the first of its results, and out of how many checkpoints."""
+        parts = {name: mine[name] for name in composite.benchmarks}
+        key = (composite.name, *map(_way, parts.values()))
+        if key not in self._composites:
+            sets = composite_sets({name: self._comparable(saved) for name, saved in parts.items()})
+            valued = [(composite_value(composite, values_of(one)), one[0]) for one in sets]
+            known = [(value, saved) for value, saved in valued if value is not None]
+            best = max(known, key=lambda one: one[0], default=None)
+            self._composites[key] = None if best is None else (*best, len(known))
+        return self._composites[key]
+
+    def _comparable(self, saved: StoredResult) -> list[StoredResult]:
+        way = _way(saved)
+        if way not in self._alike:
+            named = [one for one in self._named if one.benchmark == saved.benchmark]
+            self._alike[way] = named or comparable(saved, self._results)
+        return self._alike[way]
+
+
+def _way(saved: StoredResult) -> str:
+    """The key by which ``comparable`` tells results apart."""
+    named = [saved.benchmark, saved.run_id, saved.began, saved.items_sha256, saved.published]
+    return json.dumps([*named, saved.conditions], sort_keys=True)
+
+
+def changes_of(
+    results: Iterable[StoredResult], earlier: Sequence[StoredResult], named: Sequence[StoredResult] = ()
+) -> list[BestSoFarChange]:
+    """The changes of every metric and composite of a run, where there is anything to compare with. ``named`` are
+    results of somebody's file, which stand for the best so far of their benchmarks."""
+    mine: dict[str, dict[str, StoredResult]] = {}
+    for saved in results:
+        if saved.complete:
+            mine.setdefault(saved.checkpoint, {})[saved.benchmark] = saved
+    known = _Earlier(earlier, named)
+    found = []
+    for checkpoint, same in mine.items():
+        changes = [
+            _metric_change(saved, metric, known) for saved in same.values() for metric in saved.metrics
+        ]
+        changes += [
+            _composite_change(composite, checkpoint, same, known)
+            for composite in composites_of(same.values())
+        ]
+        found += [change for change in changes if change is not None]
+    return found
+
+
+def _metric_change(saved: StoredResult, metric: str, earlier: _Earlier) -> BestSoFarChange | None:
+    value = saved.metrics[metric].value
+    known = earlier.best(saved, metric)
+    if value is None or known is None:
+        return None
+    best, of = known
+    before = best.metrics[metric].value
+    assert before is not None
+    how = saved.aggregation(metric)
+    change, unit = _moved(value, before, how)
+    better = how.higher_is_better or how.by == "perplexity"
+    name = (saved.benchmark, metric)
+    found = BestSoFarChange(
+        saved.checkpoint, *name, value, before, change, unit, best.checkpoint, best.run_id, of, better
+    )
+    return found._replace(other_model=other_model(saved, best))
+
+
+SAME_SIZE: Final = 1.2
+"""The factor between the parameters of two checkpoints up to which they may be one model: adapters add some."""
+
+
+def other_model(mine: StoredResult, other: StoredResult) -> str:
+    """Return what the other's model is, ``llama, 135M parameters``, where that is known to differ; else nothing."""
+    own, its = mine.checkpoint_info, other.checkpoint_info
+    kinds = [str(one.get("model_type") or "") for one in (own, its)]
+    sizes = [int(one.get("parameters") or 0) for one in (own, its)]
+    apart = all(kinds) and kinds[0] != kinds[1]
+    apart = apart or (all(sizes) and max(sizes) > SAME_SIZE * min(sizes))
+    size = f"{sizes[1] / 1e6:,.3g}M parameters" if sizes[1] else ""
+    return ", ".join(filter(None, (kinds[1], size))) if apart else ""
+
+
+def _moved(value: float, before: float, how: Aggregation) -> tuple[float, str]:
+    if how.by == "perplexity" and value > 0 and before > 0:
+        return 100 * math.log(before / value), "points"
+    if not how.unit and all(0 <= one <= 1 for one in (value, before)):
+        return 100 * (value - before), "points"
+    return value - before, how.unit
+
+
+def _composite_change(
+    composite: Composite, checkpoint: str, mine: Mapping[str, StoredResult], earlier: _Earlier
+) -> BestSoFarChange | None:
+    value = composite_value(composite, values_of(mine.values()))
+    known = None if value is None else earlier.best_composite(composite, mine)
+    if value is None or known is None:
+        return None
+    before, best, of = known
+    moved = _moved(value, before, mean(COMPOSITE))
+    name = (composite.name, COMPOSITE)
+    apart = other_model(next(iter(mine.values())), best)
+    return BestSoFarChange(
+        checkpoint, *name, value, before, *moved, best.checkpoint, best.run_id, of, other_model=apart
+    )
+
+
+def values_of(results: Iterable[StoredResult]) -> dict[tuple[str, str], float | None]:
+    """All values by benchmark and metric."""
+    return {
+        (saved.benchmark, name): metric.value for saved in results for name, metric in saved.metrics.items()
+    }
+
+
+def composite_sets(by_benchmark: Mapping[str, Sequence[StoredResult]]) -> list[list[StoredResult]]:
+    """For each checkpoint that has all of the benchmarks its result on each, the best by the primary metric."""
+    keyed = [
+        {saved.checkpoint_key: saved for saved in one_each(same, same[0].primary)} if same else {}
+        for same in by_benchmark.values()
+    ]
+    common = [key for key in keyed[0] if all(key in one for one in keyed[1:])] if keyed else []
+    return [[one[key] for one in keyed] for key in common]
+
+
+# Rankings
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RankedCheckpoint:
     """One checkpoint in a ranking."""
 
     checkpoint: str
@@ -44,7 +231,7 @@ class Ranking:
     name: str
     metric: str
     conditions: dict[str, Any]
-    rows: tuple[Row, ...]
+    rows: tuple[RankedCheckpoint, ...]
 
 
 def rank(
@@ -87,7 +274,9 @@ def _conditions(saved: StoredResult) -> dict[str, Any]:
 def _by_metric(same: Sequence[StoredResult], by: str) -> Ranking:
     known = [one for one in one_each(same, by) if one.metrics[by].value is not None]
     rows = [
-        Row(one.checkpoint, one.run_id, one.step, metric.value, metric.low, metric.high, metric.n)
+        RankedCheckpoint(
+            one.checkpoint, one.run_id, one.step, metric.value, metric.low, metric.high, metric.n
+        )
         for one in sorted(known, key=lambda one: -worth(one, by))
         if (metric := one.metrics[by]).value is not None
     ]
@@ -115,14 +304,14 @@ def _by_composite(
 
 def _composite_row(
     composite: Composite, results: Sequence[StoredResult], items: Callable[[StoredResult], ItemScores]
-) -> Row | None:
+) -> RankedCheckpoint | None:
     found = composite_of_items(composite, [(saved, items(saved)) for saved in results])
     if found is None or found["value"] is None:
         return None
     first, runs = results[0], ", ".join(dict.fromkeys(one.run_id for one in results))
     limits = found["low"], found["high"]
     n = sum(one.scored for one in results)
-    return Row(first.checkpoint, runs, first.step, found["value"], *limits, n)
+    return RankedCheckpoint(first.checkpoint, runs, first.step, found["value"], *limits, n)
 
 
 def composite_of_items(
@@ -163,3 +352,107 @@ def _records(saved: StoredResult, items: ItemScores) -> list[Record]:
         )
         for place, example in enumerate(items.examples)
     ]
+
+
+# The leaders of a run
+
+
+Runner = TypeVar("Runner")
+
+
+class Leader(NamedTuple):
+    """The checkpoint that is the best of so many by a benchmark's metric, or by a composite."""
+
+    benchmark: str
+    metric: str
+    checkpoint: str
+    of: int
+
+
+def leaders_of(entries: Iterable[BenchmarkScores], alpha: float = ALPHA) -> list[Leader]:
+    """Return the leaders of a run; none of a benchmark or composite that fewer than two checkpoints have."""
+    whole = [entry for entry in entries if entry.saved.complete and entry.items.examples]
+    by_benchmark: dict[str, list[BenchmarkScores]] = {}
+    for entry in whole:
+        by_benchmark.setdefault(entry.saved.benchmark, []).append(entry)
+    found = [_benchmark_leader(same, alpha) for same in by_benchmark.values()]
+    found += [
+        _composite_leader(one, by_benchmark, alpha) for one in composites_of(entry.saved for entry in whole)
+    ]
+    return [leader for leader in found if leader is not None]
+
+
+def _benchmark_leader(entries: Sequence[BenchmarkScores], alpha: float) -> Leader | None:
+    metric = entries[0].saved.primary
+
+    def against(best: BenchmarkScores, other: BenchmarkScores) -> float | None:
+        return compare(best, [other], metric, level=1 - alpha).comparison.p
+
+    if not _asked_alike(entries):
+        return None
+    best = _best(entries, lambda entry: worth(entry.saved, metric), against, alpha)
+    return Leader(best.saved.benchmark, metric, best.saved.checkpoint, len(entries)) if best else None
+
+
+def _composite_leader(
+    composite: Composite, by_benchmark: Mapping[str, Sequence[BenchmarkScores]], alpha: float
+) -> Leader | None:
+    parts = {name: by_benchmark.get(name, ()) for name in composite.benchmarks}
+    if not all(same and _asked_alike(same) for same in parts.values()):
+        return None
+    names = dict.fromkeys(entry.saved.checkpoint for same in parts.values() for entry in same)
+    mine = [
+        {
+            entry.saved.benchmark: entry
+            for same in parts.values()
+            for entry in same
+            if entry.saved.checkpoint == name
+        }
+        for name in names
+    ]
+    values = [composite_value(composite, values_of(entry.saved for entry in one.values())) for one in mine]
+    known = [(value, one) for value, one in zip(values, mine, strict=True) if value is not None]
+
+    def against(
+        best: tuple[float, dict[str, BenchmarkScores]], other: tuple[float, dict[str, BenchmarkScores]]
+    ) -> float | None:
+        weighed = [
+            Weighed(weight, metric, best[1][name], [other[1][name]])
+            for weight, name, metric in composite.parts
+        ]
+        return compare_composite(composite.name, weighed, level=1 - alpha).comparison.p
+
+    best = _best(known, lambda one: one[0], against, alpha)
+    if best is None:
+        return None
+    checkpoint = next(iter(best[1].values())).saved.checkpoint
+    return Leader(composite.name, COMPOSITE, checkpoint, len(known))
+
+
+def _best(
+    runners: Sequence[Runner],
+    value: Callable[[Runner], float],
+    against: Callable[[Runner, Runner], float | None],
+    alpha: float,
+) -> Runner | None:
+    """Return the runner of the largest value, if it is told from all others; those nearest to it are tested first."""
+    if len(runners) < 2:
+        return None
+    best, *others = sorted(runners, key=value, reverse=True)
+
+    def tests() -> Iterator[float | None]:
+        for other in others:
+            yield against(best, other)
+
+    try:
+        return best if is_told_best(tests(), len(runners), alpha) else None
+    except GateError:  # a mean over groups has no items to compare
+        return None
+
+
+def _asked_alike(entries: Sequence[BenchmarkScores]) -> bool:
+    first = entries[0]
+    return all(
+        entry.saved.items_sha256 == first.saved.items_sha256 and not conditions_apart(first, entry)
+        for entry in entries[1:]
+    )

@@ -17,17 +17,23 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import Early, metrics_of
-from pytest_touchstone.compare.items import columns, score_name
-from pytest_touchstone.compare.judge import Compared, Judged, compare
+from pytest_touchstone.compare.judge import Compared, Judged, columns, compare, score_name
 from pytest_touchstone.results.journal import Following, latest
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, items_of, stored_result
 from pytest_touchstone.results.summary import Declaration, Metric
-from pytest_touchstone.statistics.sequential import Plan, Stop, cut, decide_at, item_order, plan_analyses
+from pytest_touchstone.statistics.sequential import (
+    AnalysisPlan,
+    EarlyStop,
+    cut,
+    decide_at,
+    item_order,
+    plan_analyses,
+)
 from pytest_touchstone.statistics.verdicts import Verdict
 
 Series: TypeAlias = tuple[str, str]
@@ -165,7 +171,7 @@ def interim_analyses(
 ) -> InterimAnalyses | None:
     """The interim analyses of a benchmark in a gate over ``family`` of them; None where it has no baseline. ``saved``
     is its coming result without numbers."""
-    new = Entry(saved, _all_items(course, saved))
+    new = BenchmarkScores(saved, _all_items(course, saved))
     metric = metrics_of(new, plan)[0]
     found = find(new, source, metric=metric, allow=plan.allow)
     if found.state != "chosen":
@@ -209,7 +215,7 @@ class Settled:
     """The baseline of a benchmark that stopped, the stop, and the comparison that decided it."""
 
     found: BaselineChoice
-    stop: Stop
+    stop: EarlyStop
     compared: Compared
 
     @property
@@ -224,7 +230,7 @@ class InterimAnalyses:
     numbers, ``found`` its baselines."""
 
     course: InterimSchedule
-    plan: Plan
+    plan: AnalysisPlan
     saved: StoredResult
     found: BaselineChoice
     metric: str
@@ -238,7 +244,7 @@ class InterimAnalyses:
             known = [record for item in items if (record := records.get(item)) is not None]
             if len(known) < len(items) or any(record.status != "scored" for record in known):
                 break
-            new = Entry(self.saved, items_of(known))
+            new = BenchmarkScores(self.saved, items_of(known))
             compared = compare(
                 new,
                 self.found.baselines,
@@ -252,7 +258,7 @@ class InterimAnalyses:
             self._next += 1
         return self.settled
 
-    def _best(self, new: Entry) -> int:
+    def _best(self, new: BenchmarkScores) -> int:
         """The baseline that is best over all its items: a later analysis must not choose another one."""
         score = score_name(new.saved, self.metric)
         baselines = self.found.baselines
@@ -281,7 +287,7 @@ def judged(settled: Settled, *, margin: float, alpha: float, family: int) -> Jud
     )
 
 
-def _why(stop: Stop) -> str:
+def _why(stop: EarlyStop) -> str:
     one = stop.comparison
     if one.difference is None:
         return one.why or "nothing to compare"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.errors import BenchmarkError
-from pytest_touchstone.core.reading import read_toml
+from pytest_touchstone.core.files import read_toml
 
 
 class Part(NamedTuple):

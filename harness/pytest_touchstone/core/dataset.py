@@ -20,11 +20,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
-from pytest_touchstone.core.data_files import DatasetInfo, data_files, nearest
+from pytest_touchstone.core.data_files import (
+    CANONICAL,
+    OWN_FILES,
+    DatasetInfo,
+    RawRow,
+    data_files,
+    is_own,
+    nearest,
+    own_lines,
+    read_lines,
+)
 from pytest_touchstone.core.errors import DataError, MissingDataError, ShotsError
+from pytest_touchstone.core.files import shipped
 from pytest_touchstone.core.marks import SHIPPED, Extent
-from pytest_touchstone.core.raw_rows import CANONICAL, OWN_FILES, RawRow, is_own, own_lines, read_lines
-from pytest_touchstone.core.resources import shipped
 
 HUB: Final = "hub"
 """The value of ``--eval-data`` that stands for the Hugging Face Hub."""

@@ -1,4 +1,4 @@
-"""The errors that a user can meet.
+"""The errors that a user can meet, and the exit codes.
 
 The message of each says what is wrong, which value, and what to do.
 
@@ -8,8 +8,10 @@ one, so that the user sees one line and exit code 4, never a traceback.
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.outside import harmless, is_log, unbroken
+from pytest_touchstone.core.text import harmless, is_log, unbroken
 
 
 class HarnessError(Exception):
@@ -67,3 +69,32 @@ class GateError(HarnessError):
 
 class OptionError(HarnessError):
     """A value of an option cannot be taken."""
+
+
+# Exit codes
+
+
+class ExitCode(IntEnum):
+    """An exit code; ``sentence`` says what it means, as README and documents do."""
+
+    sentence: str
+
+    def __new__(cls, code: int, sentence: str = "") -> ExitCode:
+        """Make the member of a number and its sentence."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.sentence = sentence
+        return member
+
+    OK = 0, "all items scored; with a gate, none worse and every floor kept"
+    FAILED = 1, "an ordinary test failed; of `touchstone conformance`, verdicts differ"
+    INTERRUPTED = 2, "stopped by hand, because a server is gone, or by `-x` under xdist"
+    INTERNAL_ERROR = 3, "an error inside pytest or a plugin"
+    MISTAKE = 4, "a mistake in what was asked for, said in one line"
+    NOTHING = 5, "nothing to run"
+    WORSE = 8, "a gate failed"
+    NOT_VALID = (
+        9,
+        "the run is not valid: an item ended in error or was lost, one of several checkpoints failed to load, or, with "
+        "`--eval-strict`, a result is not valid",
+    )

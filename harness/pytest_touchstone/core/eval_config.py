@@ -1,4 +1,4 @@
-"""``--eval-config FILE``: which benchmarks a run asks, each with its own options.
+"""``--eval-config FILE``, and the demonstration: which benchmarks a run asks, each with its own options.
 
     {"benchmarks": {"reasoning": {"enabled": true, "description": "", "tasks": ["arc_challenge", "hellaswag"]}},
      "tasks": {"arc_challenge": {"enabled": true, "tasks": ["arc_challenge"], "num_fewshot": 25, "batch_size": 8,
@@ -10,29 +10,86 @@ TOML has the same shape. An entry of ``benchmarks`` selects entries of ``tasks``
 have all options of a task too; without ``benchmarks`` all tasks are selected. A name is one of ours, of
 lm-evaluation-harness, a tag or a pattern. ``settings`` are options of the run by their names. Keys that begin with
 ``_`` or ``$`` are comments.
+
+The demonstration is what a run asks of the builtin checkpoints if neither a checkpoint nor a limit is given.
+``demonstration.toml`` beside the shipped benchmarks has a table for each of them: its options, as if they had been
+given for this benchmark alone, or the reason for which it is left out. The table ``"*"`` is for shipped benchmarks
+without one of their own; other people's are asked whole.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import shlex
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, ValidationError
 
-from pytest_touchstone.core.asking import AS_THE_RUN, Asking
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.errors import OptionError
-from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.files import parsed, parsed_toml, read_regular, shipped_evals, shown_path
 from pytest_touchstone.core.lm_eval_names import difference, translated
-from pytest_touchstone.core.reading import parsed, parsed_toml, read_regular
+from pytest_touchstone.core.requests import Generate, Request
 from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks
 from pytest_touchstone.core.text import alike, count, either, listed
+
+PRIORITIES: Final = ("high", "medium", "low")
+"""The order in which benchmarks run."""
+
+ROWS: Final = ("limit", "shots", "max_new_tokens")
+"""The settings of a run that a benchmark may have for itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """The options of one benchmark, in place of the run's: ``--eval-limit``, ``--eval-shots`` and
+    ``--eval-max-new-tokens``; and those that only it has.
+
+    ``left_out`` is the reason for which the benchmark is not asked at all. ``seconds`` is the time after which its
+    items end as ``timeout``. Without ``samples`` the journal keeps neither prompts nor answers. ``metrics`` are those
+    that the benchmark's own log shows (all for none), ``output_path`` is a further place for its results.
+    """
+
+    limit: int | float | str | None = None
+    shots: int | None = None
+    max_new_tokens: int | None = None
+    left_out: str = ""
+    priority: str = "medium"
+    seconds: float | None = None
+    samples: bool = True
+    metrics: tuple[str, ...] = ()
+    output_path: str | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that are not the run's, as a manifest names them."""
+        return {name: value for name in ROWS if (value := getattr(self, name)) is not None}
+
+    def without(self, names: Collection[str]) -> Asking:
+        """Return the same without the options that were given by hand for the whole run."""
+        dropped: dict[str, Any] = dict.fromkeys(name for name in ROWS if name in names)
+        return replace(self, **dropped)
+
+    def request(self, request: Request) -> Request:
+        """Return a request as the engine gets it."""
+        if self.max_new_tokens is None or not isinstance(request, Generate):
+            return request
+        return replace(request, max_new_tokens=self.max_new_tokens, turns_max_new_tokens=None)
+
+
+AS_THE_RUN: Final = Asking()
+
+
+# The file of ``--eval-config``
+
 
 MOST_LINES: Final = 1
 """The faults that a run names; ``touchstone validate`` names all."""
@@ -321,3 +378,63 @@ def _conflicts(choices: Iterable[Choice]) -> list[str]:
                 "a benchmark has the same ones for all of its parts"
             )
     return lines
+
+
+# The demonstration
+
+
+FILE: Final = "demonstration.toml"
+
+REST: Final = "*"
+"""The table of the shipped benchmarks that have none of their own."""
+
+EVERYTHING: Final = "--eval-limit all"
+OWN: Final = "--checkpoint PATH"
+
+LEFT_OUT: Final = "left out of the demonstration: "
+"""The beginning of the reason for which a benchmark is left out, before that of the table."""
+
+INCLUDED_WITH: Final = f"included with {EVERYTHING}"
+"""The remedy there."""
+
+
+def asking_of(spec: Benchmark) -> Asking:
+    """Return the options of a benchmark in the demonstration."""
+    if spec.folder.resolve() != shipped_evals():
+        return AS_THE_RUN
+    table = _table(shipped_evals() / FILE)
+    return table.get(spec.name, table.get(REST, AS_THE_RUN))
+
+
+@functools.cache
+def _table(path: Path) -> Mapping[str, Asking]:
+    if not path.is_file():
+        return {}
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))
+    return MappingProxyType({name: Asking(**row) for name, row in rows.items()})
+
+
+def told(command: Sequence[str], settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what a manifest and reports say: ``what`` the run is, and the commands for ``all`` rows and for a
+    checkpoint of one's ``own``.
+
+    ``command`` are the words of the command that was given, ``settings`` those of each benchmark.
+    """
+    call = shlex.join(command)
+    texts = sorted({one["limit"] for one in settings if one.keys() >= {"limit", "max_new_tokens"}})
+    rows = " to ".join(str(limit) for limit in dict.fromkeys((*texts[:1], *texts[-1:])))
+    sizes = (
+        f"{rows} rows of benchmarks that ask for texts, samples of the others"
+        if rows
+        else "samples of benchmarks"
+    )
+    return {
+        "what": f"demonstration on the builtin checkpoints: {sizes}",
+        "all": f"{call} {EVERYTHING}",
+        "own": f"{call} {OWN}",
+    }
+
+
+def as_line(told: Mapping[str, str]) -> str:
+    """Return it all as one line."""
+    return f"{told['what']} (all rows: {told['all']}; your own: {told['own']})"

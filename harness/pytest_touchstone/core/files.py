@@ -1,17 +1,35 @@
-"""Files written whole or not at all, names that are safe in any file system, Python files loaded by their path."""
+"""Files: written whole or not at all, with a checksum, in pieces; read in bounded time and memory; safe names for them.
+
+The last member of a checked JSON object, ``"crc32"``, is the CRC-32 of all bytes before it. A bit that has flipped on
+the disk is no score. Files that have no such end (of former versions, or written anew by somebody else) are read
+without it.
+
+JSON with long lists is written and read in pieces: a run has columns of a million entries.
+
+Only regular files are opened: a pipe would be waited for, and a device may never end. JSON nests to a bounded depth, so
+that whatever walks through it afterwards comes to an end.
+"""
 
 from __future__ import annotations
 
+import errno
+import functools
+import gzip
 import hashlib
 import importlib.util
+import io
 import json
+import operator
 import os
 import re
+import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import tomllib
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import IO, Any, Final, TextIO, TypeVar
 
 from pytest_touchstone.core.errors import HarnessError
 
@@ -128,3 +146,271 @@ def load_module(path: Path, name: str) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+# Bounded reading
+
+
+Kind = TypeVar("Kind")
+
+MOST_BYTES: Final = 1 << 31
+"""The largest file that is read at once."""
+
+MOST_DEPTH: Final = 100
+"""The most lists and objects of JSON that are within each other."""
+
+
+def open_regular(path: Path, *, buffering: int = -1, most: int | None = None) -> IO[bytes]:
+    """Return the regular file, opened; raises ``OSError`` for anything else, a pipe or a device, without waiting, and
+    for one of more than ``most`` bytes."""
+    file = open(path, "rb", buffering, opener=_without_waiting)  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    if most is not None and os.fstat(file.fileno()).st_size > most:
+        file.close()
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 30} GiB", str(path))
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a regular file; raises ``OSError`` for anything else, and for one that is too large."""
+    with open_regular(path, most=MOST_BYTES) as file:
+        return file.read()
+
+
+def unpacked(data: bytes) -> bytes:
+    """Return what gzip has packed; raises ``OSError``, ``EOFError`` or ``zlib.error``, and for too much of it too."""
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        found = file.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+    return found
+
+
+def parsed_toml(text: str) -> dict[str, Any]:
+    """Return the TOML; raises ``tomllib.TOMLDecodeError`` also where it nests too deep."""
+    try:
+        found = tomllib.loads(text)
+        _check_depth(found)
+    except RecursionError:
+        raise tomllib.TOMLDecodeError(str(_too_deep())) from None
+    except ValueError as error:
+        raise tomllib.TOMLDecodeError(str(error)) from None
+    return found
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a regular file of TOML; raises ``OSError`` and ``ValueError``."""
+    return parsed_toml(read_regular(path).decode("utf-8"))
+
+
+def parsed(text: str | bytes, **how: Any) -> Any:
+    """Return the JSON as ``json.loads`` does; raises ``ValueError`` too where it nests too deep or is no UTF-8."""
+    try:
+        found = json.loads(text, **how)
+    except RecursionError:
+        raise _too_deep() from None
+    begins = ("[", "{") if isinstance(text, str) else (b"[", b"{")
+    if sum(map(text.count, begins)) > MOST_DEPTH:  # type: ignore[arg-type]
+        _check_depth(found)
+    return found
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a regular file of JSON; raises ``OSError`` and ``ValueError``."""
+    return parsed(read_regular(path))
+
+
+def typed(kind: type[Kind], fields: Mapping[str, Any]) -> Kind:
+    """Return the dataclass that plain data describes, with those in it; raises ``ValueError`` naming a wrong field."""
+    from pydantic import ValidationError
+
+    try:
+        found: Kind = _adapter(kind).validate_python(fields)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place} is {str(first['input'])[:60]!r}: {first['msg']}") from None
+    return found
+
+
+@functools.cache
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MOST_DEPTH + 1):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it nests deeper than {MOST_DEPTH}")
+
+
+# Checksums
+
+
+_MARK: Final = b',"crc32":"'
+_TAIL: Final = len(_MARK) + len('01234567"}\n')
+_LIKE: Final = 5
+"""The bytes of the mark that are left of it where it is damaged itself."""
+
+
+class DamagedError(ValueError):
+    """The bytes are not those that were written."""
+
+
+def with_checksum(body: bytes) -> bytes:
+    """Return the object whose JSON without the last bracket is given, with its checksum and a line break."""
+    return b'%b%b%08x"}\n' % (body, _MARK, zlib.crc32(body))
+
+
+def pieces_with_checksum(pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the JSON of an object that comes in pieces, with its checksum; the last piece is or ends in its bracket."""
+    checksum, last = 0, ""
+    for piece in pieces:
+        checksum = zlib.crc32(last.encode("utf-8", "backslashreplace"), checksum)
+        yield last
+        last = piece
+    body = last.removesuffix("}").rstrip()
+    checksum = zlib.crc32(body.encode("utf-8", "backslashreplace"), checksum)
+    yield f'{body}{_MARK.decode()}{checksum:08x}"}}\n'
+
+
+def has_checksum(data: bytes) -> bool:
+    """Return whether the object has a checksum, which is then right; raises ``DamagedError`` where it is wrong."""
+    end = len(data) - _TAIL
+    if data.startswith(_MARK, max(end, 0)):
+        if data.endswith(b'%08x"}\n' % zlib.crc32(memoryview(data)[:end])):
+            return True
+    elif sum(map(operator.eq, _MARK, data[max(end, 0) :])) < _LIKE:
+        return False
+    raise DamagedError("damaged, its checksum is of other content")
+
+
+def read_checked(path: Path) -> Any:
+    """Return the content of a file of JSON without its checksum; raises ``OSError`` and ``ValueError``, for one that
+    is damaged a ``DamagedError``.
+
+    The checksum of a file that somebody has written anew says nothing of it.
+    """
+    data = read_regular(path)
+    if data[-_TAIL:].startswith(_MARK):
+        has_checksum(data)
+    content = parsed(data)
+    if isinstance(content, dict):
+        content.pop("crc32", None)
+    return content
+
+
+# JSON in pieces
+
+
+_PIECE: Final = 1000
+"""The entries of a list that are made into JSON at once."""
+
+_READ: Final = 1 << 20
+"""The characters of a long file that are read at once."""
+
+
+def json_pieces(value: Mapping[str, Any], **how: Any) -> Iterator[str]:
+    """Yield the JSON of an object in pieces; ``how`` is as for ``json.dumps``, without ``indent``.
+
+    Of lists in it, and lists in an object in it, a piece has a thousand entries: a run has columns of a million.
+    """
+    encoder = json.JSONEncoder(**how)
+    yield from _pieces(value, encoder, depth=2)
+
+
+def _pieces(value: Any, encoder: json.JSONEncoder, depth: int) -> Iterator[str]:
+    between, colon = encoder.item_separator, encoder.key_separator
+    if isinstance(value, Mapping) and depth:
+        start = "{"
+        for name, one in value.items():
+            yield f"{start}{encoder.encode(name)}{colon}"
+            yield from _pieces(one, encoder, depth - 1)
+            start = between
+        yield "{}" if start == "{" else "}"
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        yield "["
+        for at in range(0, len(value), _PIECE):
+            yield (between if at else "") + encoder.encode(list(value[at : at + _PIECE]))[1:-1]
+        yield "]"
+    else:
+        yield encoder.encode(value)
+
+
+class ReadingList:
+    """Reads the long list that an object in a file of JSON has under a name, entry by entry, without all of it at once.
+
+    It is to be read to its end once; then ``rest`` is the object with an empty list in its place. Raises ``ValueError``
+    where the file is no JSON.
+    """
+
+    def __init__(self, file: TextIO, name: str) -> None:
+        self._file, self._before, self._text, self._at = file, "", file.read(_READ), 0
+        self._mark = f"{json.dumps(name)}: ["
+
+    def __iter__(self) -> Iterator[Any]:
+        decoder = json.JSONDecoder()
+        head, mark, self._text = self._text.partition(self._mark)
+        self._before = head + mark
+        while mark:
+            found = self._text[self._at : self._at + 1]
+            if found in (",", " "):
+                self._at += 1
+                continue
+            if found == "]":
+                return
+            try:
+                entry, self._at = decoder.raw_decode(self._text, self._at)
+            except ValueError:  # it is not whole yet
+                if not (more := self._file.read(_READ)):
+                    raise
+                self._text, self._at = self._text[self._at :] + more, 0
+                continue
+            yield entry
+
+    def rest(self) -> Any:
+        """Return the object without the entries that were read."""
+        return json.loads(self._before + self._text[self._at :] + self._file.read())
+
+
+# Files that ship with the program
+
+
+_HERE = Path(__file__).resolve().parents[1]
+_CHECKOUT = _HERE.parents[1]
+
+
+def shipped(*parts: str) -> Path:
+    """The path of a shipped file or folder, whether or not it is there.
+
+    An installed wheel carries the files in the package (``pytest_touchstone/_shipped``), a checkout in ``fixtures``.
+    """
+    inside = _HERE / "_shipped"
+    root = inside if inside.is_dir() else _CHECKOUT / "fixtures"
+    return root.joinpath(*parts)
+
+
+def shipped_evals() -> Path:
+    """The folder of the shipped benchmarks: ``pytest_touchstone/evals`` in a wheel, ``evals`` in a checkout."""
+    inside = _HERE / "evals"
+    return inside if inside.is_dir() else _CHECKOUT / "evals"

@@ -7,8 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
-from pytest_touchstone.core.serialize import plain_text
+from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer, plain_text
 
 NO_ANSWER: Final = "no_answer"
 """The name under which ``no_answer`` is stored beside scores; it is no metric, but decides whether a result is

@@ -2,21 +2,38 @@
 
 A term is a benchmark's name, a tag, or a pattern of names; ``NAME/GROUP`` takes a group of a benchmark alone, as does
 the name that files of results have for a subject of MMLU (``mmlu_virology``). ``-`` before a term leaves out what it
-names. Some tags follow from what a benchmark asks, others are its own. With
-``NAME 25-shot`` a benchmark has that many few-shot examples. The name of a group of benchmarks
-(``core.task_groups``) stands for its terms. What is the name of a benchmark is no tag.
+names. Some tags follow from what a benchmark asks, others are its own. With ``NAME 25-shot`` a benchmark has that many
+few-shot examples. The name of a group of benchmarks stands for its terms. What is the name of a benchmark is no tag.
+
+The benchmarks of a file are read without running it: their names, and the kinds of request that each asks. A
+declaration may take fields from a table, ``**TASKS``, or from a function that returns one, ``**part("history")``.
+They are looked for in the file itself, and where it imports them from this package, in the package.
+
+Groups of benchmarks are lines of ``groups.toml`` beside the shipped benchmarks, or of the project's pyproject.toml,
+which goes before it.
+
+    [tool.touchstone.groups]
+    nightly = "arc_challenge 25-shot, hellaswag 10-shot, gsm8k"
+
+A line is what ``--eval-tasks`` takes, and may name other groups.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import HUB
+from pytest_touchstone.core.errors import OptionError
+from pytest_touchstone.core.files import read_toml, shipped_evals
 from pytest_touchstone.core.lm_eval_names import SUBJECTS
 from pytest_touchstone.core.requests import (
     FillMask,
@@ -224,3 +241,142 @@ def _meant(wanted: str, likely: Sequence[str], there: Sequence[str]) -> str:
     if near:
         return f"; did you mean {either(near[:MOST_NAMES])}?"
     return f"; there are {listed(there)} (`touchstone benchmarks` shows them)" if there else ""
+
+
+# The benchmarks of a file, without running it
+
+
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+
+_Fields: TypeAlias = dict[str, ast.expr]
+
+
+def declared_in(path: Path) -> Iterator[tuple[str, set[str]]]:
+    """The benchmarks of a file and the kinds of request that each asks; none of a file that cannot be read."""
+    tree = _read(path)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or _called(node) != "benchmark":
+            continue
+        given = _arguments(node, tree)
+        name = given.get("name", next(iter(node.args), None))
+        text = name.value if isinstance(name, ast.Constant) else None
+        if isinstance(text, str):
+            asks = ast.walk(given["asks"]) if "asks" in given else ()
+            yield text, {one.id for one in asks if isinstance(one, ast.Name)}
+
+
+@functools.cache
+def shipped_names() -> frozenset[str]:
+    """The names of the benchmarks that come with the package."""
+    return frozenset(
+        name for path in sorted(shipped_evals().glob("test_*.py")) for name, _ in declared_in(path)
+    )
+
+
+def _read(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+_read_own = functools.cache(_read)
+"""The same for files of this package, many of which are asked for again."""
+
+
+def _called(node: ast.expr) -> str | None:
+    """The name of the function that an expression calls; of a plain name, that name."""
+    node = node.func if isinstance(node, ast.Call) else node
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", None)
+
+
+def _arguments(call: ast.Call, tree: ast.Module) -> _Fields:
+    found: _Fields = {one.arg: one.value for one in call.keywords if one.arg is not None}
+    for one in call.keywords:
+        if one.arg is None:
+            found |= _spread(one.value, tree)
+    return found
+
+
+def _spread(value: ast.expr, tree: ast.Module) -> _Fields:
+    """The fields that ``**value`` stands for, as far as they can be read."""
+    if isinstance(value, ast.Dict):
+        return _of_table(value, tree)
+    name = _called(value)
+    return _named(name, tree) if name is not None else {}
+
+
+def _of_table(table: ast.Dict, tree: ast.Module) -> _Fields:
+    found: _Fields = {}
+    for key, value in zip(table.keys, table.values, strict=True):
+        if key is None:
+            found |= _spread(value, tree)
+        elif isinstance(key, ast.Constant):
+            found[str(key.value)] = value
+    return found
+
+
+def _named(name: str, tree: ast.Module) -> _Fields:
+    """The fields of the table or of the function's result with this name."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and (place := _own_module(node.module)) is not None:
+            for one in node.names:
+                if (one.asname or one.name) == name:
+                    return _named(one.name, _read_own(place))
+        elif isinstance(node, ast.FunctionDef) and node.name == name:
+            returned = (one.value for one in ast.walk(node) if isinstance(one, ast.Return))
+            return next((_of_table(one, tree) for one in returned if isinstance(one, ast.Dict)), {})
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict):
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+            if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+                return _of_table(node.value, tree)
+    return {}
+
+
+def _own_module(name: str | None) -> Path | None:
+    """The file of a module of this package, None for any other."""
+    first, *rest = (name or "").split(".")
+    if first != _PACKAGE.name:
+        return None
+    place = _PACKAGE.joinpath(*rest)
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+# Groups of benchmarks
+
+
+FILE: Final = "groups.toml"
+
+TABLE: Final = "[tool.touchstone.groups]"
+
+
+def task_groups(pyproject: Path) -> dict[str, str]:
+    """Return the known groups; raises ``OptionError`` naming the line of the project that is wrong. A file that is not
+    TOML is left to pytest to report."""
+    found = shipped_groups()
+    try:
+        table = read_toml(pyproject)["tool"]["touchstone"]["groups"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return found
+    if not isinstance(table, Mapping):
+        raise OptionError(f"{pyproject.name}: {TABLE} is {table!r}; expected a table")
+    for name, line in table.items():
+        if not isinstance(line, str):
+            raise OptionError(
+                f'{pyproject.name}: {TABLE} {name} is {line!r}; expected a text such as "arc_easy 5-shot, gsm8k"'
+            )
+    found |= table
+    for name in table:
+        try:
+            Tasks.of([name], found)
+        except ValueError as error:
+            raise OptionError(
+                f"{pyproject.name}: invalid {TABLE} {name} {table[name]!r}: expected {error}"
+            ) from None
+    return found
+
+
+def shipped_groups() -> dict[str, str]:
+    """Return the groups that ship with the program."""
+    path = shipped_evals() / FILE
+    return dict(tomllib.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}

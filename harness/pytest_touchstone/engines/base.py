@@ -1,7 +1,7 @@
 """The seam of engines: the code that answers requests, and the factories that open it.
 
 A package adds an engine by an entry point in the group ``touchstone.engines``: an ``EngineFactory``, either the class
-or an instance. A factory with targets of its own (``dict:answers.json``) is a ``checkpoints.Target`` too,
+or an instance. A factory with targets of its own (``dict:answers.json``) is a ``checkpoints.TargetOwner`` too,
 which says what it can answer and which options it takes. Any other opens the checkpoints whose format names it.
 
 ``Engine.answer`` is called by the driver (``plugin.dispatch``) with the requests of many items at once;

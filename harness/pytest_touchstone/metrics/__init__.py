@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from pytest_touchstone.metrics.asked_choices import LabelledChoices, ask_answers, ask_choices, lettered
 from pytest_touchstone.metrics.macro_f1 import MACRO_F1
 from pytest_touchstone.metrics.multiple_choice import (
     BITS,
     BITS_PER_BYTE,
     CHOICE_METRICS,
     ChoiceScores,
+    LabelledChoices,
     argmax,
+    ask_answers,
+    ask_choices,
     bits_per_byte,
     choice_scores,
+    lettered,
     score_choices,
     with_bits,
 )

@@ -9,8 +9,7 @@ from typing_extensions import TypedDict
 from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Loglikelihood
-from pytest_touchstone.metrics.asked_choices import ask_answers
-from pytest_touchstone.metrics.multiple_choice import BITS, BITS_PER_BYTE, CHOICE_METRICS
+from pytest_touchstone.metrics.multiple_choice import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
 
 
 class _Choice(TypedDict):

@@ -28,9 +28,7 @@ from typing import Final, NamedTuple
 
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.statistics.comparison import LEVEL, z_quantile
-from pytest_touchstone.statistics.intervals import Estimate
-from pytest_touchstone.statistics.moments import Clusters, moments_of, t_quantile
-from pytest_touchstone.statistics.proportions import wilson_limits
+from pytest_touchstone.statistics.intervals import Clusters, Estimate, moments_of, t_quantile, wilson_limits
 
 
 class _Class(NamedTuple):

@@ -38,7 +38,7 @@ START_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class WorkerReply:
     """The outcome of one item: its value, or that it exceeded the limit, or the error."""
 
     value: Any = None
@@ -64,7 +64,7 @@ class TimeLimitedWorker:
         """The child's process id; None while there is no child."""
         return None if self._process is None else self._process.pid
 
-    def ask(self, item: Any, limit_s: float) -> Reply:
+    def ask(self, item: Any, limit_s: float) -> WorkerReply:
         """The child's reply to an item of plain data, after at most ``limit_s`` seconds of its processor time.
 
         A child that waits without computing is ended after four times the limit plus ``patience_s`` on the clock.
@@ -82,9 +82,9 @@ class TimeLimitedWorker:
             if reply is None:
                 code = self._end()
                 if ended or code == -getattr(signal, "SIGPROF", 0):
-                    return Reply(timed_out=True)
-                return Reply(error=f"the process that checks answers ended with code {code}")
-            return Reply(value=reply.get("value"), error=reply.get("error"))
+                    return WorkerReply(timed_out=True)
+                return WorkerReply(error=f"the process that checks answers ended with code {code}")
+            return WorkerReply(value=reply.get("value"), error=reply.get("error"))
 
     def close(self) -> None:
         """Ends the child, if there is one; ``ask`` would start another."""

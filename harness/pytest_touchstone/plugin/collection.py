@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.find import find_checkpoints
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.checkpoints.info import LACKS, info_from_plain
+from pytest_touchstone.checkpoints.resolve import find_checkpoints
 from pytest_touchstone.checkpoints.series import FailedToLoad
-from pytest_touchstone.core.asking import AS_THE_RUN, Asking
 from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, declared, generator_function
 from pytest_touchstone.core.dataset import (
     DatasetRows,
@@ -26,9 +25,7 @@ from pytest_touchstone.core.dataset import (
     subsample,
     take_first,
 )
-from pytest_touchstone.core.demonstration import INCLUDED_WITH, LEFT_OUT, asking_of
-from pytest_touchstone.core.drawn_shots import DrawnShots, shots_of
-from pytest_touchstone.core.draws import TOUCHSTONE
+from pytest_touchstone.core.draws import TOUCHSTONE, DrawnShots, shots_of
 from pytest_touchstone.core.errors import (
     CheckpointError,
     DataError,
@@ -36,6 +33,7 @@ from pytest_touchstone.core.errors import (
     SandboxError,
     ShotsError,
 )
+from pytest_touchstone.core.eval_config import AS_THE_RUN, INCLUDED_WITH, LEFT_OUT, Asking, asking_of
 from pytest_touchstone.core.few_shot import FewShot, Sampling
 from pytest_touchstone.core.requests import RunProgram
 from pytest_touchstone.core.settings import ALL
@@ -220,11 +218,8 @@ RESULT: Final = pytest.StashKey[str]()
 OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
     "example": lambda given: given.example.row,
     "fewshot": lambda given: given.few_shot,
-    "sampling": lambda given: given.few_shot.sampling,
-    "shots": lambda given: given.few_shot.text,
-    "turns": lambda given: given.few_shot.turns,
 }
-"""Arguments that the plugin itself gives a benchmark, by name; the last three are parts of ``fewshot``."""
+"""Arguments that the plugin itself gives a benchmark, by name."""
 
 
 OWN_NAMES: Final = frozenset({CHECKPOINT_FIXTURE, *OWN_ARGUMENTS})

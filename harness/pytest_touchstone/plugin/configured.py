@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from pytest_touchstone.core.asking import PRIORITIES
-from pytest_touchstone.core.declared import shipped_names
-from pytest_touchstone.core.eval_config import Choice, EvalConfig
+from pytest_touchstone.core.eval_config import PRIORITIES, Choice, EvalConfig
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.lm_eval_names import metrics_named
-from pytest_touchstone.core.tasks import Known, Tasks, declared_groups
+from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, shipped_names
 from pytest_touchstone.core.text import alike, listed
 from pytest_touchstone.plugin.collection import checkpoint_of, given_items
 from pytest_touchstone.plugin.shipped import shipped_specs

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.hooks import Run
-from pytest_touchstone.core.setting_sources import DEFAULT
+from pytest_touchstone.core.settings import DEFAULT
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.crashes import FailedCheckpoints, WorkerCrashes
 from pytest_touchstone.plugin.gate import FINE, GateSession

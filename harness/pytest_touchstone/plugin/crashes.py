@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.find import none_usable
+from pytest_touchstone.checkpoints.resolve import none_usable
 from pytest_touchstone.checkpoints.series import FailedToLoad
 
 MOST_CRASHES: Final = 2

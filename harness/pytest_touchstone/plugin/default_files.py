@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from pytest_touchstone.core.resources import shipped_evals
+from pytest_touchstone.core.files import shipped_evals
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -19,10 +19,10 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import pytest
 
-from pytest_touchstone.core.asking import AS_THE_RUN, Asking
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.errors import BenchmarkError, RequestError, WireError
+from pytest_touchstone.core.eval_config import AS_THE_RUN, Asking
 from pytest_touchstone.core.grade import NO_ANSWER, scores_of, told_by
 from pytest_touchstone.core.requests import (
     REQUEST_KINDS,
@@ -32,8 +32,10 @@ from pytest_touchstone.core.requests import (
     Request,
     RunProgram,
     RunProgramAnswer,
+    plain_scores,
+    plain_text,
+    to_plain,
 )
-from pytest_touchstone.core.serialize import plain_scores, plain_text, to_plain
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
 from pytest_touchstone.plugin.item_errors import hint, sentence

@@ -15,8 +15,7 @@ import pytest
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.requests import Generate, Request
-from pytest_touchstone.core.setting_sources import DEFAULT
-from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.core.settings import DEFAULT, settings_table
 from pytest_touchstone.engines.base import MeasuringEngine
 from pytest_touchstone.plugin.batches import batch_key
 from pytest_touchstone.plugin.collection import Collection, checkpoint_of, given_items, given_of, result_of

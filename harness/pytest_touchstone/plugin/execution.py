@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_touchstone.core.asking import Asking
 from pytest_touchstone.core.benchmark import Benchmark, generator_function
 from pytest_touchstone.core.errors import RequestError, ServerError
-from pytest_touchstone.core.resources import shipped_evals
-from pytest_touchstone.core.serialize import to_plain
+from pytest_touchstone.core.eval_config import Asking
+from pytest_touchstone.core.files import shipped_evals
+from pytest_touchstone.core.requests import to_plain
 from pytest_touchstone.engines.base import CheckingEngine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.asked_once import SharedRows

@@ -21,16 +21,20 @@ import pytest
 
 from pytest_touchstone.compare.baseline_source import open_source
 from pytest_touchstone.compare.baselines import ITEMS, BaselineSource
-from pytest_touchstone.compare.candidate import Entry
-from pytest_touchstone.compare.gate.config import GateConfig, check_names, read_gate_config
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.gate.config import (
+    GateConfig,
+    check_names,
+    check_plan,
+    declared_composites,
+    read_gate_config,
+)
 from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json
-from pytest_touchstone.compare.gate.validate import check_plan, declared_composites
-from pytest_touchstone.compare.prompts import PROMPTS
+from pytest_touchstone.compare.metric import PROMPTS
 from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, Series
 from pytest_touchstone.core.conditions import condition_names
-from pytest_touchstone.core.errors import GateError, HarnessError
-from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.errors import ExitCode, GateError, HarnessError
 from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.options import Settings
@@ -41,7 +45,7 @@ from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.results.summary import Collected, Declaration, Summary, wholes
 
 if TYPE_CHECKING:
-    from pytest_touchstone.compare.plan import Plan
+    from pytest_touchstone.compare.plan import GatePlan
 
 FINE: Final = (ExitCode.OK, ExitCode.FAILED)
 """pytest's exit codes of sessions that ran to their end."""
@@ -60,7 +64,7 @@ class GateSession:
         self._exit_code = ExitCode.OK
         self._asked = bool(settings.checkpoint)
         self._only_plans = settings.gate_plan or settings.dry_run
-        self._planned: tuple[Plan, int] | None = None
+        self._planned: tuple[GatePlan, int] | None = None
         self._checkpoints: list[str] = []
         self.published: list[StoredResult] = []  # of somebody's file that is named as the baseline
         try:
@@ -137,7 +141,7 @@ class GateSession:
         """
         if self.plan is None:
             return summary
-        gate = self._decide([Entry(*one) for one in results], summary)
+        gate = self._decide([BenchmarkScores(*one) for one in results], summary)
         silent = [
             name for name in self._checkpoints if name not in {one.checkpoint for one in summary.results}
         ]
@@ -169,7 +173,7 @@ class GateSession:
         declared = {one.name: one for one in summary.declarations}
         return self.watch(directory, read_schedules(directory.path), declared).early()
 
-    def _decide(self, entries: Sequence[Entry], summary: Summary) -> GateResult:
+    def _decide(self, entries: Sequence[BenchmarkScores], summary: Summary) -> GateResult:
         assert self.plan is not None
         gate = decided(self.plan, entries, summary, self.source, lambda: self._early(summary))
         return (
@@ -204,7 +208,7 @@ class GateSession:
 
 def decided(
     plan: GateConfig,
-    entries: Sequence[Entry],
+    entries: Sequence[BenchmarkScores],
     summary: Summary,
     source: Callable[[], BaselineSource],
     early: Callable[[], Mapping[Series, Early]],

@@ -17,7 +17,7 @@ import pytest
 from pytest_touchstone.core.errors import BenchmarkError, HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.serialize import plain_text
+from pytest_touchstone.core.requests import plain_text
 from pytest_touchstone.core.text import did_you_mean, listed
 
 SAME: Final = "touchstone_error"

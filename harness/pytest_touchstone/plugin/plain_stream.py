@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO
 import pytest
 
 from pytest_touchstone.core.keys import without_keys
-from pytest_touchstone.core.outside import harmless, is_log, visible
+from pytest_touchstone.core.text import harmless, is_log, visible
 
 _REWRITTEN: Final = re.compile(r"(?:\x1b\[[0-9;]*m)*\r")
 """The beginning of what pytest writes over a line."""

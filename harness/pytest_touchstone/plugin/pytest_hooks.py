@@ -12,7 +12,7 @@ import pytest
 
 from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import WireError
-from pytest_touchstone.core.serialize import scrub
+from pytest_touchstone.core.requests import scrub
 from pytest_touchstone.plugin.collection import generate, given_of
 from pytest_touchstone.plugin.current_test import CurrentTest
 from pytest_touchstone.plugin.item_errors import RepeatedErrors

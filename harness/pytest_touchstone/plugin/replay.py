@@ -22,7 +22,7 @@ from pytest_touchstone.core.dataset import HUB, Example
 from pytest_touchstone.core.draws import TOUCHSTONE
 from pytest_touchstone.core.errors import BenchmarkError, DataError, HarnessError
 from pytest_touchstone.core.few_shot import Sampling
-from pytest_touchstone.core.files import load_module
+from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.requests import (
     Answer,
     Refusal,
@@ -30,9 +30,8 @@ from pytest_touchstone.core.requests import (
     RunProgram,
     RunProgramAnswer,
     answer_from_plain,
+    to_plain,
 )
-from pytest_touchstone.core.resources import shipped_evals
-from pytest_touchstone.core.serialize import to_plain
 from pytest_touchstone.engines.base import Done
 from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.files import shown_path, unwritable, write_atomic
 from pytest_touchstone.core.hooks import add_specifications
 from pytest_touchstone.plugin.plain_stream import make_plain, stream_of

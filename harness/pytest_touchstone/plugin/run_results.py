@@ -15,10 +15,9 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.series import FailedToLoad
-from pytest_touchstone.compare.candidate import Entry
-from pytest_touchstone.compare.gate.changes import changes_of
-from pytest_touchstone.compare.leaders import leaders_of
-from pytest_touchstone.core import demonstration
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.ranking import changes_of, leaders_of
+from pytest_touchstone.core import eval_config
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.results.aggregate import summarize
@@ -71,7 +70,7 @@ class RunResults:
         }
         own = [one.settings for one in self.declarations.values() if one.settings]
         if manifest.pop("demonstration", False) and own:
-            manifest["demonstration"] = demonstration.told(command_words(manifest), own)
+            manifest["demonstration"] = eval_config.told(command_words(manifest), own)
         self._directory.write_manifest(manifest)
         self._manifest = self._directory.read_manifest()
         return self._manifest
@@ -187,7 +186,7 @@ class RunResults:
 
     def leaders(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:
         """Return the best of the run's checkpoints, by each benchmark and composite where it can be told."""
-        return [one._asdict() for one in leaders_of(Entry(*one) for one in results)]
+        return [one._asdict() for one in leaders_of(BenchmarkScores(*one) for one in results)]
 
     def _record_lost(self, known: LatestRecords, why: Callable[[str], str]) -> int:
         """Write down the collected items without a record as lost, and return their number."""

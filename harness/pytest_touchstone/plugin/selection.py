@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from pytest_touchstone.core.benchmark import Benchmark, declared
-from pytest_touchstone.core.exit_codes import ExitCode
+from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.collection import Collection, Remark, Withheld, given_of

@@ -20,8 +20,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, Series, draw_schedule
-from pytest_touchstone.core.files import write_atomic
-from pytest_touchstone.core.reading import read_json
+from pytest_touchstone.core.files import read_json, write_atomic
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_of, result_of
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration

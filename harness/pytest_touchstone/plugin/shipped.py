@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pytest_touchstone.core.benchmark import Benchmark, declared
-from pytest_touchstone.core.declared import declared_in
-from pytest_touchstone.core.files import load_module
-from pytest_touchstone.core.resources import shipped_evals
+from pytest_touchstone.core.files import load_module, shipped_evals
+from pytest_touchstone.core.tasks import declared_in
 
 
 def shipped_specs(names: Collection[str]) -> list[Benchmark]:

@@ -25,7 +25,7 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 _PARTS: Final = (
     *("metrics/**/*.py", "engines/**/*.py"),
-    *("core/benchmark.py", "core/dataset.py", "core/raw_rows.py", "core/draws.py", "core/drawn_shots.py"),
+    *("core/benchmark.py", "core/dataset.py", "core/data_files.py", "core/draws.py"),
     *("core/few_shot.py", "core/grade.py", "core/requests.py"),
     *("plugin/dispatch.py", "plugin/driver.py"),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from pytest_touchstone.core.asking import AS_THE_RUN, Asking
+from pytest_touchstone.core.eval_config import AS_THE_RUN, Asking
 from pytest_touchstone.core.files import file_name, write_atomic, write_json
 from pytest_touchstone.core.lm_eval_names import metrics_named
 from pytest_touchstone.reports.files import benchmark_facts

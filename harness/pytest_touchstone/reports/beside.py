@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.formats import korean_mlm, task_json
-from pytest_touchstone.core.files import SCHEMA, file_name, shown_path, write_json
-from pytest_touchstone.core.reading import read_json
+from pytest_touchstone.core.files import SCHEMA, file_name, read_json, shown_path, write_json
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.summary import Summary, finite
 

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from pytest_touchstone.core.aggregation import aggregation_of
-from pytest_touchstone.core.demonstration import LEFT_OUT
+from pytest_touchstone.core.eval_config import LEFT_OUT
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.engines.base import SLOW_WAYS
 from pytest_touchstone.reports import by_checkpoint, formatting, notes, validity

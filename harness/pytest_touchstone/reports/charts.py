@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pytest_touchstone.compare.study.points import Axis, Measure, Point, Series, Study, Value
-from pytest_touchstone.compare.study.values import value_of
+from pytest_touchstone.compare.study.points import Axis, Measure, Point, Series, Study, Value, value_of
 from pytest_touchstone.core.composite import COMPOSITE
 
 LIMITS: Final = "95 % intervals"

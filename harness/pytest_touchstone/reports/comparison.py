@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.candidate import Candidate, Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.metric import (
     MetricComparison,
     best_scorer,
@@ -25,7 +25,7 @@ from pytest_touchstone.compare.metric import (
     conditions_apart,
     metric_of,
 )
-from pytest_touchstone.compare.pair import Mean, Pair
+from pytest_touchstone.compare.pair import Mean, PairComparison
 from pytest_touchstone.core.requests import MASK
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.reports.formatting import NOTHING, number, p_exact, points, points_interval
@@ -103,7 +103,7 @@ def cells(line: MetricComparison) -> Cells:
     )
 
 
-def about_values(pair: Pair, line: MetricComparison) -> str:
+def about_values(pair: PairComparison, line: MetricComparison) -> str:
     """Return the marks of a primary metric's values, such as ``sample: 32 of 2,376``.
 
     If they differ: ``A 4 of 32 items; B sample: 32 of 2,376``.
@@ -144,13 +144,13 @@ def flips(line: MetricComparison) -> str:
     return IDENTICAL if line.identical else f"+{len(line.flips.gained)} -{len(line.flips.lost)}"
 
 
-def is_valid(pair: Pair, line: MetricComparison) -> bool:
+def is_valid(pair: PairComparison, line: MetricComparison) -> bool:
     """Return whether nothing is known against either value."""
     sides = (pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark))
     return not any(entry and entry.saved.invalid for entry in sides)
 
 
-def about(one: Candidate) -> str:
+def about(one: CheckpointResults) -> str:
     """Return the origin of a candidate's results, and the known facts of the checkpoint."""
     parts = [one.origin]
     parts += [f"step {one.about['step']}"] if "step" in one.about else []
@@ -159,7 +159,7 @@ def about(one: Candidate) -> str:
     return ", ".join(parts)
 
 
-def lists(pair: Pair) -> list[tuple[str, str]]:
+def lists(pair: PairComparison) -> list[tuple[str, str]]:
     """Return improvements, regressions and the rest, each with its benchmarks and why: ``arc_easy: +1.20 points
     [...]``."""
     found = []
@@ -173,7 +173,7 @@ def lists(pair: Pair) -> list[tuple[str, str]]:
     return found
 
 
-def findings(pair: Pair) -> list[tuple[str, str]]:
+def findings(pair: PairComparison) -> list[tuple[str, str]]:
     """Return labels and texts that stand below the table: the lists, composites, the mean, and all items as one."""
     found = lists(pair)
     found += [
@@ -209,7 +209,7 @@ def pooled(line: MetricComparison) -> str:
     )
 
 
-def notes(pair: Pair) -> list[str]:
+def notes(pair: PairComparison) -> list[str]:
     """Return the facts that a reader must know before believing the numbers."""
     a, b = pair.baseline, pair.new
     return [
@@ -237,19 +237,19 @@ def notes(pair: Pair) -> list[str]:
     ]
 
 
-def _entries(pair: Pair) -> list[tuple[str, str, Entry]]:
+def _entries(pair: PairComparison) -> list[tuple[str, str, BenchmarkScores]]:
     """Yield the results that were judged: side, benchmark and entry."""
     sides = (("A", pair.baseline), ("B", pair.new))
     return [(side, name, one.entries[name]) for side, one in sides for name in pair.judged]
 
 
-def _directions(pair: Pair) -> list[str]:
+def _directions(pair: PairComparison) -> list[str]:
     """Return the metrics of which lower is better."""
     lower = dict.fromkeys(line.metric for line in pair.lines if not line.comparison.higher_is_better)
     return [f"lower is better for {listed(lower)}"] if lower else []
 
 
-def _scorers(pair: Pair) -> list[str]:
+def _scorers(pair: PairComparison) -> list[str]:
     """Return the scorers of benchmarks for which only one side has the better scorer."""
     found: dict[str, list[str]] = {}
     for name, line in pair.judged.items():
@@ -262,7 +262,7 @@ def _scorers(pair: Pair) -> list[str]:
     return [f"{text}: {_benchmarks(pair, names)}" for text, names in found.items()]
 
 
-def _apart(pair: Pair) -> list[str]:
+def _apart(pair: PairComparison) -> list[str]:
     """Return the conditions that differ, one line each with its benchmarks."""
     found: dict[str, list[str]] = {}
     for name in pair.judged:
@@ -273,13 +273,13 @@ def _apart(pair: Pair) -> list[str]:
     return [f"not asked alike, {text}: {_benchmarks(pair, names)}" for text, names in found.items()]
 
 
-def _benchmarks(pair: Pair, names: Sequence[str]) -> str:
+def _benchmarks(pair: PairComparison, names: Sequence[str]) -> str:
     """Return the names, or a word that they are all."""
     every = 1 < len(names) == len(pair.judged)
     return f"all {len(names)} benchmarks" if every else listed(names)
 
 
-def _unknown(pair: Pair) -> list[str]:
+def _unknown(pair: PairComparison) -> list[str]:
     """Return notes on a side that was published elsewhere, if the other is a run; items in pairs are known by their
     prompts."""
     published = {
@@ -298,7 +298,7 @@ def _unknown(pair: Pair) -> list[str]:
     return found
 
 
-def _items(pair: Pair) -> list[str]:
+def _items(pair: PairComparison) -> list[str]:
     """Return the benchmarks that were compared on part of the items, or without any."""
     found = []
     totals: dict[str, list[str]] = {}
@@ -339,7 +339,7 @@ def clipped(text: str, width: int, *, end: bool = False) -> str:
 # Plain data
 
 
-def pair_facts(pair: Pair, flips: Flips | None = None) -> dict[str, Any]:
+def pair_facts(pair: PairComparison, flips: Flips | None = None) -> dict[str, Any]:
     """Return the whole comparison."""
     return {
         "baseline": _candidate(pair.baseline),
@@ -359,11 +359,11 @@ def pair_facts(pair: Pair, flips: Flips | None = None) -> dict[str, Any]:
     }
 
 
-def _candidate(one: Candidate) -> dict[str, Any]:
+def _candidate(one: CheckpointResults) -> dict[str, Any]:
     return {"name": one.name, "origin": one.origin, **one.about}
 
 
-def _line(pair: Pair, line: MetricComparison, flips: Sequence[Flip] | None) -> dict[str, Any]:
+def _line(pair: PairComparison, line: MetricComparison, flips: Sequence[Flip] | None) -> dict[str, Any]:
     one, verdict = line.comparison, line.verdict
     a, b = pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark)
     found: dict[str, Any] = {

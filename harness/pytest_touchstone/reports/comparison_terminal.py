@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_touchstone.compare.pair import Pair
+from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.reports import comparison
 from pytest_touchstone.reports.comparison import Cells, Flip, Flips
 from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
@@ -22,7 +22,7 @@ NARROWEST: Final = 76
 _STYLES: Final = {"better": "green", "worse": "bold red"}
 
 
-def render(pairs: Sequence[Pair], flips: Sequence[Flips] = (), *, width: int, color: bool) -> str:
+def render(pairs: Sequence[PairComparison], flips: Sequence[Flips] = (), *, width: int, color: bool) -> str:
     """Return all comparisons as text of at most ``width`` columns (of at least 76), with ANSI colours if wanted."""
     console = console_of(max(width, NARROWEST), color=color)
     for place, pair in enumerate(pairs):
@@ -32,7 +32,7 @@ def render(pairs: Sequence[Pair], flips: Sequence[Flips] = (), *, width: int, co
     return written(console)
 
 
-def _pair(pair: Pair, flips: Flips, write: Callable[..., None], width: int) -> None:
+def _pair(pair: PairComparison, flips: Flips, write: Callable[..., None], width: int) -> None:
     from rich.text import Text
 
     names = [(label, one) for label, one in (("A", pair.baseline), ("B", pair.new))]
@@ -47,7 +47,7 @@ def _pair(pair: Pair, flips: Flips, write: Callable[..., None], width: int) -> N
         _flips(name, found, write, width)
 
 
-def _table(pair: Pair, *, wide: bool) -> Table:
+def _table(pair: PairComparison, *, wide: bool) -> Table:
     table = open_table(2 if wide else 1)
     labels = _header(pair.lines[0].comparison.level, wide=wide)
     names = 2 if wide else 1
@@ -123,7 +123,7 @@ def _texts(one: Cells, primary: bool, *, wide: bool) -> list[Any]:
     ]
 
 
-def _notes(pair: Pair) -> Table:
+def _notes(pair: PairComparison) -> Table:
     from rich.text import Text
 
     notes = (("note", Text(text, style="yellow")) for text in comparison.notes(pair))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_touchstone.core.setting_sources import DEFAULT
+from pytest_touchstone.core.settings import DEFAULT
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.reports.formatting import NOTHING, console_of, duration, labelled, open_table, written
 

@@ -24,11 +24,10 @@ from typing import Any
 
 from pytest_touchstone.compare.formats import korean_mlm, result_formats
 from pytest_touchstone.compare.formats.base import WritableFormat
-from pytest_touchstone.core.checksum import pieces_with_checksum
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import SCHEMA, file_name, write_atomic, write_json
+from pytest_touchstone.core.files import SCHEMA, file_name, pieces_with_checksum, write_atomic, write_json
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.outside import visible
+from pytest_touchstone.core.text import visible
 from pytest_touchstone.reports.page.builder import FILE as PAGE
 from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.results.rows import FILE as RESULTS

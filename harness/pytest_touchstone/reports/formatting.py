@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core import marks
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.data_files import DatasetInfo
-from pytest_touchstone.core.outside import visible
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, listed, visible
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
 
 if TYPE_CHECKING:

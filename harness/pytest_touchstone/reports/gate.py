@@ -18,7 +18,7 @@ from pytest_touchstone.compare.gate.result import (
     ordered,
     shown_lines,
 )
-from pytest_touchstone.compare.pooled import POOLED
+from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.reports.formatting import labelled, number, p_short, points, points_interval

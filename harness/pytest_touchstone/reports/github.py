@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.gate.result import lines_from_json, ordered, shown_lines
-from pytest_touchstone.compare.pooled import POOLED
+from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core import marks
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.outside import visible, without_home
+from pytest_touchstone.core.text import visible, without_home
 from pytest_touchstone.reports import formatting
 from pytest_touchstone.reports.gate import difference_text, reason_texts
 from pytest_touchstone.results.summary import Summary, wholes

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
-from pytest_touchstone.core.outside import visible
-from pytest_touchstone.core.text import count
+from pytest_touchstone.core.text import count, visible
 from pytest_touchstone.reports.formatting import cell_width
 from pytest_touchstone.results.item_view import Asked, Choice, ItemView
 

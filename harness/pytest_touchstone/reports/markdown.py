@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from pytest_touchstone.compare.gate.result import GateLine, shown_lines
-from pytest_touchstone.compare.pair import Pair
+from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.outside import INVISIBLE, without_home
+from pytest_touchstone.core.text import INVISIBLE, without_home
 from pytest_touchstone.reports import comparison, formatting, notes
 from pytest_touchstone.reports.comparison import Cells, Flip, Flips
 from pytest_touchstone.reports.gate import difference_text, heading, reason_texts
@@ -169,7 +169,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 _RIGHT: Final = ("baseline", "new", "points", "interval", "percent", "p", "n", "flips")
 
 
-def comparison_page(pairs: Sequence[Pair], flips: Sequence[Flips] = ()) -> str:
+def comparison_page(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> str:
     """Return all comparisons; no text of others can break out of its cell."""
     shown = [
         "\n".join(_compared(pair, flips[place] if place < len(flips) else {}))
@@ -178,7 +178,7 @@ def comparison_page(pairs: Sequence[Pair], flips: Sequence[Flips] = ()) -> str:
     return "\n\n".join(shown) + "\n"
 
 
-def _compared(pair: Pair, flips: Flips) -> Iterable[str]:
+def _compared(pair: PairComparison, flips: Flips) -> Iterable[str]:
     a, b = pair.baseline, pair.new
     yield f"### {plain(b.name)} against {plain(a.name)}"
     yield ""

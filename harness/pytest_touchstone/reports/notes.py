@@ -16,7 +16,7 @@ from typing import Any, Final
 from pytest_touchstone.checkpoints.fingerprint import WEAK
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.dataset import HUB
-from pytest_touchstone.core.demonstration import as_line
+from pytest_touchstone.core.eval_config import as_line
 from pytest_touchstone.core.marks import PICKS
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.engines.base import SLOW_WAYS

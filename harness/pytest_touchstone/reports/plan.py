@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pytest_touchstone.compare.plan import Plan, PlanRow
+from pytest_touchstone.compare.plan import GatePlan, PlanRow
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.text import count, listed
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-def plan_facts(plan: Plan) -> dict[str, Any]:
+def plan_facts(plan: GatePlan) -> dict[str, Any]:
     """Return the whole plan."""
     plain: dict[str, Any] = finite(asdict(plan))
     rows = [{**row.pop("design"), **row} for row in plain.pop("rows")]
     return {"schema": SCHEMA, "kind": "plan", **plain, "benchmarks": rows}
 
 
-def render(plan: Plan, *, width: int, color: bool, checkpoints: int = 1) -> str:
+def render(plan: GatePlan, *, width: int, color: bool, checkpoints: int = 1) -> str:
     """Return the plan as text of at most ``width`` columns; it holds for each of so many checkpoints."""
     console = console_of(width, color=color)
     for part in (_heading(plan, checkpoints), _table(plan), "", _notes(plan)):
@@ -43,7 +43,7 @@ def render(plan: Plan, *, width: int, color: bool, checkpoints: int = 1) -> str:
     return written(console)
 
 
-def _heading(plan: Plan, checkpoints: int) -> str:
+def _heading(plan: GatePlan, checkpoints: int) -> str:
     made = sum(row.metric == COMPOSITE for row in plan.rows)
     whole = f" and {count(made, 'composite')}" if made else ""
     over = f" over {count(len(plan.rows) - made, 'benchmark')}{whole}" if len(plan.rows) > 1 else ""
@@ -53,7 +53,7 @@ def _heading(plan: Plan, checkpoints: int) -> str:
     )
 
 
-def _table(plan: Plan) -> Table:
+def _table(plan: GatePlan) -> Table:
     table = open_table(gap=2)
     drop = points_text(plan.drop)
     heads = (
@@ -72,7 +72,7 @@ def _table(plan: Plan) -> Table:
     return table
 
 
-def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:
+def _cells(plan: GatePlan, row: PlanRow) -> tuple[str, ...]:
     flips = f"{100 * row.design.flips:.1f} %" if row.design.flips is not None else NOTHING
     return (
         f"{row.benchmark} {row.metric}".rstrip(),
@@ -85,7 +85,7 @@ def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:
     )
 
 
-def _notes(plan: Plan) -> Table:
+def _notes(plan: GatePlan) -> Table:
     rows: list[tuple[str | Text, str | Text]] = []
     drop, power = points_text(plan.drop), _percent(plan.power)
     if sees := _sees(plan):
@@ -135,7 +135,7 @@ def _notes(plan: Plan) -> Table:
     return labelled(rows)
 
 
-def _sees(plan: Plan) -> str:
+def _sees(plan: GatePlan) -> str:
     """Return the smallest drop that the gate sees, and on which benchmarks; empty where it sees none."""
     known = [(row.benchmark, f"{100 * row.sees:.1f}", row.sees) for row in plan.rows if row.sees is not None]
     if not known:
@@ -149,7 +149,7 @@ def _sees(plan: Plan) -> str:
     return f"{told} on {listed(names, 3)} with {_percent(plan.power)}{larger}"
 
 
-def _never(plan: Plan, row: PlanRow) -> bool:
+def _never(plan: GatePlan, row: PlanRow) -> bool:
     """Return whether no number of items finds the drop, since it is within the margin."""
     return plan.drop <= row.margin
 

@@ -29,7 +29,7 @@ from typing import Any, Final, get_args
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import file_name, write_atomic
 from pytest_touchstone.core.requests import ProgramOutcome
-from pytest_touchstone.metrics.code.pass_at_k import KS, pass_at
+from pytest_touchstone.metrics.code.grader import KS, pass_at
 from pytest_touchstone.results.journal import each_record
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import base_name

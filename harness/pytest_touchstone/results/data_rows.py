@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_touchstone.core.data_files import CANONICAL, read_lines
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.raw_rows import CANONICAL, read_lines
 from pytest_touchstone.results.summary import Summary
 
 

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.core.files import SCHEMA
-from pytest_touchstone.core.reading import read_json
+from pytest_touchstone.core.files import SCHEMA, read_json
 from pytest_touchstone.results.reuse import Reuse
 
 PATTERN: Final = "in-flight-*.json"

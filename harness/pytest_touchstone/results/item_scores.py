@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.core.files import SCHEMA
-from pytest_touchstone.core.reading import open_regular
+from pytest_touchstone.core.files import SCHEMA, open_regular
 from pytest_touchstone.results.journal import check_line, lines_of, read_line
 from pytest_touchstone.results.records import STATUSES, Record
 from pytest_touchstone.results.store_entry import ItemScores

@@ -21,9 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, NamedTuple
 
-from pytest_touchstone.core.checksum import DamagedError, has_checksum, with_checksum
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.core.reading import open_regular, parsed
+from pytest_touchstone.core.files import DamagedError, has_checksum, open_regular, parsed, with_checksum
 from pytest_touchstone.results.records import Record, check_ranges, from_json, to_json
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -18,8 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pytest_touchstone.core.files import SCHEMA
-from pytest_touchstone.core.reading import read_json
+from pytest_touchstone.core.files import SCHEMA, read_json
 
 WORKLOAD: Final = "workload.json"
 PROGRESS: Final = "progress-*.json"

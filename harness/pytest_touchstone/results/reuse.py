@@ -26,11 +26,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.checkpoints.fingerprint import WEAK
-from pytest_touchstone.core.checksum import read_checked
 from pytest_touchstone.core.conditions import same_answers
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.core.files import SCHEMA, shown_path, write_atomic
-from pytest_touchstone.core.reading import open_regular, parsed, read_json
+from pytest_touchstone.core.files import (
+    SCHEMA,
+    open_regular,
+    parsed,
+    read_checked,
+    read_json,
+    shown_path,
+    write_atomic,
+)
 from pytest_touchstone.results.journal import check_line, lines_of, read_line
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import SUMMARY, Declaration

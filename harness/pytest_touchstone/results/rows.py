@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.outside import cell
+from pytest_touchstone.core.text import cell
 from pytest_touchstone.results.summary import Result, Summary, finite
 
 FILE: Final = "results.csv"

@@ -31,12 +31,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.core.errors import HarnessError, JournalError
-from pytest_touchstone.core.files import SCHEMA, shown_path, write_atomic
-from pytest_touchstone.core.json_pieces import ReadingList, json_pieces
+from pytest_touchstone.core.files import (
+    MOST_BYTES,
+    SCHEMA,
+    ReadingList,
+    json_pieces,
+    open_regular,
+    read_json,
+    shown_path,
+    typed,
+    write_atomic,
+)
 from pytest_touchstone.core.keys import masked, masked_value
-from pytest_touchstone.core.outside import unbroken
-from pytest_touchstone.core.reading import MOST_BYTES, open_regular, read_json, typed
-from pytest_touchstone.core.text import did_you_mean
+from pytest_touchstone.core.text import did_you_mean, unbroken
 from pytest_touchstone.results.collected import CollectedItems
 from pytest_touchstone.results.live import remove_live
 from pytest_touchstone.results.summary import (

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import SCHEMA, check_kind, write_atomic
-from pytest_touchstone.core.reading import read_json, typed
+from pytest_touchstone.core.files import SCHEMA, check_kind, read_json, typed, write_atomic
 
 FILE: Final = "shard.json"
 

@@ -17,10 +17,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.core.checksum import pieces_with_checksum, read_checked
 from pytest_touchstone.core.errors import DataError, HarnessError
-from pytest_touchstone.core.files import file_name, shown_path, write_atomic
-from pytest_touchstone.core.json_pieces import json_pieces
+from pytest_touchstone.core.files import (
+    file_name,
+    json_pieces,
+    pieces_with_checksum,
+    read_checked,
+    shown_path,
+    write_atomic,
+)
 from pytest_touchstone.results.store_entry import (
     ItemScores,
     StoredResult,

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core.aggregation import Aggregation, aggregation_of
 from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
 from pytest_touchstone.core.conditions import known_conditions, of_settings
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import SCHEMA, check_kind
+from pytest_touchstone.core.files import SCHEMA, check_kind, typed
 from pytest_touchstone.core.marks import asked
-from pytest_touchstone.core.reading import typed
 from pytest_touchstone.results.kept_records import KeptRecords
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Declaration, Metric, Summary, wholes

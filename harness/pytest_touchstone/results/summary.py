@@ -15,12 +15,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.core.checksum import read_checked
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import SCHEMA, check_kind
+from pytest_touchstone.core.files import SCHEMA, check_kind, read_checked, typed
 from pytest_touchstone.core.marks import Extent
-from pytest_touchstone.core.reading import typed
 from pytest_touchstone.results.usage import Usage
 
 SUMMARY: Final = "summary.json"
@@ -173,8 +171,8 @@ class Summary:
     ``failed_to_load`` lists those of several checkpoints that could not be used, as {"name", "path", "message"}.
 
     ``gate``: what ``compare.gate.result`` describes, None without a gate. ``changes``: the change of each metric and
-    composite against the best so far, as ``compare.gate.changes`` describes it. ``leaders``: the
-    best of several checkpoints, where it can be told (``compare.leaders``).
+    composite against the best so far, as ``compare.ranking`` describes it. ``leaders``: the
+    best of several checkpoints, where it can be told (``compare.ranking``).
     """
 
     run_id: str

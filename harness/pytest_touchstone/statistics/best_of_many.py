@@ -29,6 +29,14 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
 That it is not is one of as many possible accidents as there are runs: some run has beaten one that is as good or
 better. Each has at most half the chance of a two-sided test, so p is the largest of the paired ones times runs / 2
 (Bonferroni; of two runs the plain paired p).
+
+The best of some runs against the best of others, for every two of several groups.
+
+Each is tested as the best against the other's measured best (``best_of_many``). One of the two was measured higher, and
+only its test allows for luck. The other's choice can only have narrowed the gap, which makes the test cautious. Its p
+is the result; each end of the interval is that of the test which allows for it.
+
+Draws of all runs' noise are made once, and what they say of a group serves all its comparisons.
 """
 
 from __future__ import annotations
@@ -39,9 +47,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison
-from pytest_touchstone.statistics.composites import Benchmark, Part, compare_composites
-from pytest_touchstone.statistics.joint_noise import Noise, Sample, noise_of, sample_of
-from pytest_touchstone.statistics.moments import Clusters
+from pytest_touchstone.statistics.composites import SharedItems, compare_composites
+from pytest_touchstone.statistics.contrasts import JointNoise, NoiseDraws, noise_of, sample_of
+from pytest_touchstone.statistics.curves import CURVE_DRAWS
+from pytest_touchstone.statistics.intervals import Clusters
 from pytest_touchstone.statistics.paired import compare_paired
 
 if TYPE_CHECKING:
@@ -117,16 +126,16 @@ def select(
     best: int,
     means: Sequence[float],
     plain: Comparison,
-    noise: Noise,
+    noise: JointNoise,
     *,
     draws: int = DRAWS,
-    sample: Sample | None = None,
+    sample: NoiseDraws | None = None,
 ) -> Selection:
     """The run at ``best`` against the new one, whose plain comparison is given, allowing for the choice; ``sample``
     are draws of the noise, if there are any yet."""
     drawn = sample_of(noise.covariance, draws) if sample is None else sample
     new = len(means)
-    runs = Contenders(means, Noise(noise.covariance[:new, :new], noise.units), drawn.values[:new])
+    runs = Contenders(means, JointNoise(noise.covariance[:new, :new], noise.units), drawn.values[:new])
     rival = Rival(drawn.values[new], runs.squares_to(noise.covariance[new, :new], noise.covariance[new, new]))
     return Selection(
         chosen=best,
@@ -162,7 +171,7 @@ class Contenders:
     of their noise above the truth of the candidates.
     """
 
-    def __init__(self, means: Sequence[float], noise: Noise, drawn: np.ndarray) -> None:
+    def __init__(self, means: Sequence[float], noise: JointNoise, drawn: np.ndarray) -> None:
         import numpy as np
 
         best = list(means).index(max(means))
@@ -225,7 +234,7 @@ class Contenders:
         return min(1.0, 2 * float(alone), 2 * (1 + extreme) / (1 + len(self.leads)))
 
 
-class Choice(NamedTuple):
+class BestChoice(NamedTuple):
     """The best of several runs: its place, its value before and after allowing for the choice, and the places of all
     that may be the best."""
 
@@ -235,13 +244,13 @@ class Choice(NamedTuple):
     candidates: tuple[int, ...]
 
 
-def best_of(means: Sequence[float], noise: Noise, *, draws: int = DRAWS) -> Choice:
+def best_of(means: Sequence[float], noise: JointNoise, *, draws: int = DRAWS) -> BestChoice:
     """The best of the runs, with no new one; the noise is that of their means alone."""
     best = list(means).index(max(means))
     if len(means) == 1:
-        return Choice(best, means[best], means[best], (best,))
+        return BestChoice(best, means[best], means[best], (best,))
     found = Contenders(means, noise, sample_of(noise.covariance, draws).values)
-    return Choice(best, means[best], means[best] - found.luck(), found.candidates)
+    return BestChoice(best, means[best], means[best] - found.luck(), found.candidates)
 
 
 def is_told_best(against: Iterable[float | None], runs: int, alpha: float) -> bool:
@@ -250,25 +259,8 @@ def is_told_best(against: Iterable[float | None], runs: int, alpha: float) -> bo
     return all(p is not None and p * runs / 2 <= alpha for p in against)
 
 
-@dataclass(frozen=True, slots=True)
-class RunsOfPart:
-    """One metric with its weight: each earlier run's values, and the new run's, on the same items."""
-
-    weight: float
-    runs: Sequence[Sequence[float]]
-    new: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class RunsOfBenchmark:
-    """The metrics that are computed on the same items, which may share texts."""
-
-    parts: Sequence[RunsOfPart]
-    clusters: Clusters | None = None
-
-
 def compare_composite_with_best(
-    benchmarks: Sequence[RunsOfBenchmark], *, level: float = LEVEL, draws: int = DRAWS
+    benchmarks: Sequence[SharedItems], *, level: float = LEVEL, draws: int = DRAWS
 ) -> Selection:
     """The new run's composite against that of the run whose composite is the highest, the first of equals.
 
@@ -288,20 +280,14 @@ def compare_composite_with_best(
         for run in range(count)
     ]
     best = means.index(max(means))
-    plain = compare_composites(
-        [
-            Benchmark([Part(part.weight, part.runs[best], part.new) for part in one.parts], one.clusters)
-            for one in benchmarks
-        ],
-        level=level,
-    )
+    plain = compare_composites(benchmarks, best, level=level)
     noise = noise_of_composite(benchmarks, count) if count > 1 else None
     if noise is None:
         return nothing_chosen(best, means[best], count, plain)
     return select(best, means, plain, noise, draws=draws)
 
 
-def noise_of_composite(benchmarks: Sequence[RunsOfBenchmark], count: int) -> Noise | None:
+def noise_of_composite(benchmarks: Sequence[SharedItems], count: int) -> JointNoise | None:
     """The noise of ``count`` runs' composites and the new one's; None as in ``noise_of``."""
     found = []
     for one in benchmarks:
@@ -313,7 +299,7 @@ def noise_of_composite(benchmarks: Sequence[RunsOfBenchmark], count: int) -> Noi
         if noise is None:
             return None
         found.append(noise)
-    return Noise(
+    return JointNoise(
         sum(one.covariance for one in found[1:]) + found[0].covariance, min(one.units for one in found)
     )
 
@@ -327,3 +313,100 @@ def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
         math.fsum(weight * value for (weight, _), value in zip(columns, row, strict=True))
         for row in zip(*(values for _, values in columns), strict=True)
     ]
+
+
+# The bests of several groups
+
+
+class _Known(NamedTuple):
+    """A group as contenders, and the reach of its luck above the best of each group."""
+
+    runs: Contenders
+    reaches: list[float]
+
+
+class Bests:
+    """Groups of runs by the places of their means, of which every two can be compared.
+
+    ``places`` are those of their bests. ``units`` counts the independent items behind each mean. ``level`` is that of
+    all comparisons.
+    """
+
+    def __init__(
+        self,
+        means: Sequence[float],
+        covariance: np.ndarray,
+        units: Sequence[int],
+        groups: Sequence[Sequence[int]],
+        *,
+        level: float = LEVEL,
+        draws: int = CURVE_DRAWS,
+    ) -> None:
+        import numpy as np
+
+        self.places = [max(one, key=means.__getitem__) for one in groups]
+        used = sorted({place for one in groups for place in one})
+        rows = {place: row for row, place in enumerate(used)}
+        self._groups = [[rows[place] for place in one] for one in groups]
+        self._best = [rows[place] for place in self.places]
+        self._means = [means[place] for place in used]
+        self._units = [min(units[place] for place in one) for one in groups]
+        self._covariance = covariance[np.ix_(used, used)]
+        self._draws = sample_of(self._covariance, draws).values
+        self._level = level
+        self._known: dict[tuple[int, int], _Known] = {}
+
+    def luck(self, group: int) -> float | None:
+        """The part of a group's measured best that is luck; None where nothing is known of its noise."""
+        if self._units[group] < 2:
+            return None
+        return self._contenders(group, self._units[group]).luck() if len(self._groups[group]) > 1 else 0.0
+
+    def compare(self, first: int, second: int, plain: Comparison) -> Comparison:
+        """The best of the second group against the best of the first, whose plain comparison is given, allowing for
+        both choices; the plain one where nothing is known of the noise."""
+        units = min(self._units[first], self._units[second])
+        if units < 2 or plain.difference is None or plain.baseline is None or plain.new is None:
+            return plain
+        upper = self._against(first, second, units, plain)
+        lower = self._against(second, first, units, plain.turned)
+        below, above = upper.baseline, lower.baseline
+        assert below is not None
+        assert above is not None
+        count, other = len(self._groups[first]), len(self._groups[second])
+        return replace(
+            plain,
+            baseline=below,
+            new=above,
+            difference=above - below,
+            low=None if lower.high is None else min(-lower.high, above - below),
+            high=None if upper.high is None else max(upper.high, above - below),
+            p=None if upper.p is None or lower.p is None else max(upper.p, lower.p),
+            method=f"{plain.method}; shrunk for selection: best of {count} and best of {other}",
+        )
+
+    def _against(self, group: int, other: int, units: int, plain: Comparison) -> Comparison:
+        if len(self._groups[group]) == 1:
+            return plain
+        known, new = self._look_at(group, units), self._best[other]
+        covariances = self._covariance[self._groups[group], new]
+        squares = known.runs.squares_to(covariances, self._covariance[new, new])
+        return known.runs.against(Rival(self._draws[new], squares), plain, known.reaches[other])
+
+    def _contenders(self, group: int, units: int) -> Contenders:
+        import numpy as np
+
+        own = self._groups[group]
+        noise = JointNoise(self._covariance[np.ix_(own, own)], units)
+        return Contenders([self._means[place] for place in own], noise, self._draws[own])
+
+    def _look_at(self, group: int, units: int) -> _Known:
+        """The group as contenders, with so many independent items behind it: those of the other group may be fewer."""
+        import numpy as np
+
+        if (group, units) not in self._known:
+            runs = self._contenders(group, units)
+            gaps = runs.leads - self._draws[self._best]
+            reaches = np.quantile(gaps, (1 + self._level) / 2, axis=1).tolist()
+            self._known[group, units] = _Known(runs, reaches)
+        return self._known[group, units]

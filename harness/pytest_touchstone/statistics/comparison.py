@@ -104,8 +104,6 @@ def check_finite(name: str, values: Sequence[float]) -> None:
     """Raises ``ValueError`` naming the first value that is not a finite number."""
     if all(map(math.isfinite, values)):  # the usual case, which is quick to tell
         return
-    if all(map(math.isfinite, values)):
-        return
     for place, value in enumerate(values):
         if not math.isfinite(value):
             raise ValueError(f"{name} has the value {value} at place {place}; leave out what has no score")

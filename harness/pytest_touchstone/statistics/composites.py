@@ -18,31 +18,31 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, check_level, undefined, z_quantile
-from pytest_touchstone.statistics.moments import Clusters, Moments, moments_of, t_quantile
+from pytest_touchstone.statistics.intervals import Clusters, Moments, moments_of, t_quantile
 from pytest_touchstone.statistics.paired import DRAWS, allowance, check_items, sign_flip_test
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One metric of a benchmark in both runs, and its weight."""
+class WeightedPart:
+    """One metric with its weight: each earlier run's values, and the new run's, on the same items."""
 
     weight: float
-    baseline: Sequence[float]
+    runs: Sequence[Sequence[float]]
     new: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
-class Benchmark:
+class SharedItems:
     """The parts that are computed on the same items, which may share texts."""
 
-    parts: Sequence[Part]
+    parts: Sequence[WeightedPart]
     clusters: Clusters | None = None
 
 
 def compare_composites(
-    benchmarks: Sequence[Benchmark], *, level: float = LEVEL, draws: int = DRAWS
+    benchmarks: Sequence[SharedItems], run: int = 0, *, level: float = LEVEL, draws: int = DRAWS
 ) -> Comparison:
-    """The new run's composite against the baseline's, from both runs' items.
+    """The new run's composite against that of an earlier ``run``, from both runs' items.
 
     Undefined: everything without parts or where one has no items; test and interval where all items of a benchmark
     are one unit; the interval where nothing differs and scores are not within [0, 1].
@@ -51,8 +51,8 @@ def compare_composites(
     parts = [part for one in benchmarks for part in one.parts]
     if not parts or not all(part.new for part in parts):
         return undefined("a part has no items in common" if parts else "no parts", level=level)
-    found = [_moments(one) for one in benchmarks if one.parts]
-    baseline = math.fsum(part.weight * math.fsum(part.baseline) / len(part.baseline) for part in parts)
+    found = [_moments(one, run) for one in benchmarks if one.parts]
+    baseline = math.fsum(part.weight * math.fsum(part.runs[run]) / len(part.new) for part in parts)
     difference = math.fsum(one.mean for one in found)
     variances = [one.variance for one in found if one.variance is not None]
     low = high = p = stderr = why = None
@@ -63,7 +63,7 @@ def compare_composites(
         stderr = math.sqrt(math.fsum(variances))
         test = sign_flip_test([total / one.n for one in found for total in one.totals], draws=draws)
         p, method = test.p, f"permutation over {len(found)} benchmarks ({test.how}); delta method, t interval"
-        half = _half_width([one for one in benchmarks if one.parts], found, level)
+        half = _half_width([one for one in benchmarks if one.parts], run, found, level)
         if half is None:
             why = "nothing differs, and how far scores can is not known: no interval"
         else:
@@ -120,27 +120,29 @@ def compare_composite_totals(
     )
 
 
-def _moments(benchmark: Benchmark) -> Moments:
+def _moments(benchmark: SharedItems, run: int) -> Moments:
     """The weighted differences of the items, added up over the benchmark's metrics."""
     length = len(benchmark.parts[0].new)
     for part in benchmark.parts:
-        check_items(part.baseline, part.new, benchmark.clusters)
+        check_items(part.runs[run], part.new, benchmark.clusters)
         if len(part.new) != length:
             raise ValueError(
                 f"parts of one benchmark have {length} and {len(part.new)} items; give all the same"
             )
     columns = [
-        [part.weight * (b - a) for a, b in zip(part.baseline, part.new, strict=True)]
+        [part.weight * (b - a) for a, b in zip(part.runs[run], part.new, strict=True)]
         for part in benchmark.parts
     ]
     return moments_of([math.fsum(row) for row in zip(*columns, strict=True)], benchmark.clusters)
 
 
-def _half_width(benchmarks: Sequence[Benchmark], found: Sequence[Moments], level: float) -> float | None:
+def _half_width(
+    benchmarks: Sequence[SharedItems], run: int, found: Sequence[Moments], level: float
+) -> float | None:
     variances = []
     for benchmark, moments in zip(benchmarks, found, strict=True):
         span = math.fsum(abs(part.weight) for part in benchmark.parts)
-        bounded = all(0 <= one <= 1 for part in benchmark.parts for one in (*part.baseline, *part.new))
+        bounded = all(0 <= one <= 1 for part in benchmark.parts for one in (*part.runs[run], *part.new))
         variances.append((moments.variance or 0.0) + (span**2 * allowance(moments) if bounded else 0.0))
     total = math.fsum(variances)
     if not total:

@@ -1,6 +1,6 @@
-"""A measure along a training: its trend and its steadiness.
+"""A measure along a training: its trend, its steadiness, and its signal-to-noise ratio over several trainings.
 
-All start from the covariance S of the checkpoints' means over the items (``joint_noise.noise_of``), which holds what
+All start from the covariance S of the checkpoints' means over the items (``contrasts.noise_of``), which holds what
 they share by having the same items; of means with known errors only, S is diagonal.
 
 - **Trend**: the slope of the least-squares line through the means, sum c_i y_i with c_i = (x_i - x) / sum (x_i - x)^2.
@@ -11,8 +11,29 @@ they share by having the same items; of means with known errors only, S is diago
   s_i sqrt(2 / pi), that of the half-normal distribution, so **noise alone gives** sqrt(2 / pi) sum s_i / (k - 1).
   Neighbouring changes share a checkpoint, so the range that noise alone gives is simulated: the mean absolute change
   of draws from the normal distribution with covariance S. The p is the chance of being at least as unsteady as
-  measured, over the directions of the draws (``joint_noise.Sample.tail``), so that it can be as small as many tests
+  measured, over the directions of the draws (``contrasts.NoiseDraws.tail``), so that it can be as small as many tests
   need.
+
+**Signal-to-noise ratio** (Heineman et al. 2025, arXiv 2508.13144): of every series the last n checkpoints count (all
+where it has fewer), n = 5.
+
+- **Signal**: the largest difference between two series, each at the mean of those checkpoints, over their mean
+  ("relative dispersion").
+- **Noise**: the standard deviation of those checkpoints (divisor n) averaged over the series, over the same mean.
+- **Ratio**: signal / noise; the mean cancels.
+
+These are the formulas of the authors' program (``signal_to_noise_ratio``, with the default divisor of NumPy); the noise
+is taken within each series as in its ``rel_dispersion_snr``. For small models their table takes the deviation of all
+checkpoints of all models at once, which counts differences between models as noise too.
+
+A ratio has no meaning alone: series that are equally good have a ratio as well, the larger the more they are. So
+``limit`` is the ratio that equal series exceed in 5 of 100 cases, simulated for the same numbers of checkpoints with
+independent, normal noise of one size. For equal numbers it is the studentized range (Tukey 1953) but for the divisor.
+A trend over the last checkpoints counts as noise. What all last checkpoints of a series share does not: a ratio above
+the limit says nothing of another seed of the same training.
+
+**Floor**: the smallest difference of two single checkpoints that is above that noise: t sqrt(2) s, with s the standard
+deviation within series (divisor n - 1, pooled) and its degrees of freedom.
 """
 
 from __future__ import annotations
@@ -20,13 +41,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from pytest_touchstone.statistics.comparison import LEVEL
-from pytest_touchstone.statistics.joint_noise import Noise, Sample, sample_of
-from pytest_touchstone.statistics.moments import t_quantile
+from pytest_touchstone.statistics.contrasts import JointNoise, NoiseDraws, sample_of
+from pytest_touchstone.statistics.intervals import t_quantile
+from pytest_touchstone.statistics.paired import SEED
 
-DRAWS: Final = 4_000
+CURVE_DRAWS: Final = 4_000
 HALF_NORMAL: Final = math.sqrt(2 / math.pi)
 """The mean absolute value of a standard normal variable."""
 
@@ -54,7 +77,7 @@ class Steadiness:
 
 
 def trend(
-    places: Sequence[float], means: Sequence[float], noise: Noise, level: float = LEVEL
+    places: Sequence[float], means: Sequence[float], noise: JointNoise, level: float = LEVEL
 ) -> Trend | None:
     """The trend of at least three means at different places; None for fewer, and where nothing varies."""
     import numpy as np
@@ -76,7 +99,7 @@ def trend(
 
 
 def steadiness(
-    means: Sequence[float], noise: Noise, sample: Sample | None = None, level: float = LEVEL
+    means: Sequence[float], noise: JointNoise, sample: NoiseDraws | None = None, level: float = LEVEL
 ) -> Steadiness | None:
     """The steadiness of at least three means, in the order given; ``sample`` are draws of the noise, if there are any
     yet. None for fewer, and where nothing varies."""
@@ -90,8 +113,93 @@ def steadiness(
     if not errors.any():
         return None
     change = float(np.abs(np.diff(np.asarray(means, dtype=float))).mean())
-    drawn = sample_of(noise.covariance, DRAWS) if sample is None else sample
+    drawn = sample_of(noise.covariance, CURVE_DRAWS) if sample is None else sample
     changes = np.abs(np.diff(drawn.values, axis=0)).mean(axis=0)
     low, high = np.quantile(changes, [(1 - level) / 2, (1 + level) / 2])
     p = drawn.tail(changes, change, noise.units) if change else 1.0
     return Steadiness(change, HALF_NORMAL * float(errors.mean()), float(low), float(high), p)
+
+
+# Signal and noise over several trainings
+
+
+LAST: Final = 5
+LEAST: Final = 2
+"""The last checkpoints of a series that count, and the fewest that have a deviation."""
+
+SIGNAL_DRAWS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalToNoise:
+    """Signal and noise in the unit of the values (``spread``, ``deviation``) and relative to their mean; None where the
+    mean is not above 0.
+
+    ``ratio`` is None where no checkpoint differs from its neighbours. ``limit`` is None for one series, which has no
+    signal either. ``floor`` is the smallest difference above the noise. ``counts`` are the checkpoints that each
+    series gave.
+    """
+
+    spread: float | None
+    deviation: float
+    signal: float | None
+    noise: float | None
+    ratio: float | None
+    limit: float | None
+    floor: float
+    counts: tuple[int, ...]
+
+    @property
+    def tells(self) -> bool:
+        """Return whether the series differ by more than equal ones would."""
+        if self.ratio is None:
+            return bool(self.spread)
+        return self.limit is not None and self.ratio > self.limit
+
+
+def signal_to_noise(
+    series: Sequence[Sequence[float]], *, last: int = LAST, level: float = LEVEL
+) -> SignalToNoise | None:
+    """The ratio over the series, each in the order of its training; None where no series has two checkpoints.
+
+    Series of a single checkpoint are left out. Raises ``ValueError`` for fewer than two last checkpoints.
+    """
+    if last < LEAST:
+        raise ValueError(f"the last {last} checkpoints have no deviation; give {LEAST} or more")
+    tails = [list(one[-last:]) for one in series if len(one) >= LEAST]
+    if not tails:
+        return None
+    means = [math.fsum(one) / len(one) for one in tails]
+    squares = [
+        math.fsum((value - mean) ** 2 for value in one) for one, mean in zip(tails, means, strict=True)
+    ]
+    counts = tuple(len(one) for one in tails)
+    deviation = math.fsum(math.sqrt(square / n) for square, n in zip(squares, counts, strict=True)) / len(
+        tails
+    )
+    every = math.fsum(value for one in tails for value in one) / sum(counts)
+    spread = max(means) - min(means) if len(tails) > 1 else None
+    freedom = sum(counts) - len(tails)
+    pooled = math.sqrt(math.fsum(squares) / freedom)
+    return SignalToNoise(
+        spread=spread,
+        deviation=deviation,
+        signal=spread / every if spread is not None and every > 0 else None,
+        noise=deviation / every if every > 0 else None,
+        ratio=spread / deviation if spread is not None and deviation else None,
+        limit=ratio_of_equals(counts, level) if len(tails) > 1 else None,
+        floor=t_quantile(freedom, level) * math.sqrt(2) * pooled,
+        counts=counts,
+    )
+
+
+@lru_cache(maxsize=64)
+def ratio_of_equals(counts: tuple[int, ...], level: float = LEVEL) -> float:
+    """The ratio that equally good series with so many checkpoints exceed with chance 1 - level."""
+    import numpy as np
+
+    generator = np.random.default_rng(SEED)
+    draws = [generator.standard_normal((SIGNAL_DRAWS, n)) for n in sorted(counts)]
+    means = np.stack([one.mean(axis=1) for one in draws])
+    deviation = np.stack([one.std(axis=1) for one in draws]).mean(axis=0)
+    return float(np.quantile((means.max(axis=0) - means.min(axis=0)) / deviation, level))

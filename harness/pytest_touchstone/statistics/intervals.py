@@ -1,6 +1,6 @@
 """Point estimates with 95 % intervals, and a stated reason where one does not exist.
 
-Sources of the formulas (means and their variances: ``moments``):
+Sources of the formulas:
 
 - **t interval**: mean +- t(0.975, n - 1) * standard error (Student 1908).
 - **Wilson interval** (Wilson 1927, "Probable inference", JASA 22) for 0/1 values. It exists for a single item
@@ -25,24 +25,206 @@ Sources of the formulas (means and their variances: ``moments``):
 - **Weighted sum of independent estimates**: standard error sqrt(sum (w * se)^2). Its interval is made of the parts'
   own limits (MOVER: Zou and Donner 2008, Statistics in Medicine 27), so it is asymmetric where theirs are, and does
   not leave [0, 1].
+
+Of shares, valid for few items, near 0 and 1, and where nothing differs:
+
+- **McNemar's exact test** (McNemar 1947, Psychometrika 12; exact form: Cochran 1950, Biometrika 37): of the items
+  on which two runs disagree, each is as likely to be won as lost; two-sided binomial with 1/2.
+- **Tango's interval** (Tango 1998, Statistics in Medicine 17) for the difference of two shares on the same items: all
+  differences that the score test does not reject. The share of lost items is estimated under each of them. At a
+  difference of 0 that test is McNemar's without correction, so test and interval agree up to the exact test's
+  caution. It exists where no item differs, is inside [-1, 1], and covers well for few items (Newcombe 1998,
+  Statistics in Medicine 17, pages 2635-2650; Fagerland, Lydersen and Laake 2014, Statistics in Medicine 33).
+- **Newcombe's interval** (method 10 of Newcombe 1998, Statistics in Medicine 17, pages 873-890) for the difference of
+  two independent shares: Wilson's limits of both, combined.
+- **Score test** of two independent shares: z with the pooled share, which is Pearson's chi-squared (1900) without
+  correction.
+
+Counts need not be whole: an effective number of items stands in where items depend on each other.
+
+Of means, with items in clusters or without:
+
+- **Standard error of a mean**: sqrt(s^2 / n), s^2 with divisor n - 1. For 0/1 values that is sqrt(p (1 - p) / (n - 1)).
+- **Clusters** (items that share a text): the variance of the mean is G/(G - 1) * sum_g d_g^2 / n^2, d_g being the sum
+  of cluster g's deviations from the mean. It has G - 1 degrees of freedom (Liang and Zeger 1986, Biometrika 73). The
+  factor is that of Cameron and Miller (2015, J. Human Resources 50); Miller (2024, arXiv 2411.00640) recommends the
+  formula for evaluations of language models. With clusters of one item it is s^2 / n exactly.
+
+Sums are taken with ``math.fsum``, so no result depends on the order of the items.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
+from typing import NamedTuple
 
-from pytest_touchstone.statistics.comparison import LEVEL, z_quantile
-from pytest_touchstone.statistics.moments import (
-    Clusters,
-    Moments,
-    check_clusters,
-    is_binary,
-    moments_of,
-    t_quantile,
-)
-from pytest_touchstone.statistics.proportions import wilson_limits
+from pytest_touchstone.statistics.comparison import LEVEL, check_level, z_quantile
+
+
+class IntervalLimits(NamedTuple):
+    """Both ends of an interval."""
+
+    low: float
+    high: float
+
+
+def mcnemar_p(gained: int, lost: int) -> float:
+    """The two-sided exact p of as uneven a split of the items that differ; 1 where none does."""
+    if gained < 0 or lost < 0:
+        raise ValueError(f"counts of items below 0: gained={gained}, lost={lost}")
+    if gained == lost:
+        return 1.0
+    from scipy.special import bdtr
+
+    return min(1.0, 2 * float(bdtr(min(gained, lost), gained + lost, 0.5)))
+
+
+def tango_interval(gained: float, lost: float, n: float, level: float = 0.95) -> IntervalLimits:
+    """The score interval of the difference (gained - lost) / n on the same ``n`` items."""
+    check_level(level)
+    if n <= 0 or min(gained, lost) < 0 or gained + lost > n * (1 + 1e-9):
+        raise ValueError(f"no counts of items: gained={gained}, lost={lost} of n={n}")
+    if gained < lost:  # one direction of rounding only, so that both directions mirror each other
+        other = tango_interval(lost, gained, n, level)
+        return IntervalLimits(-other.high, -other.low)
+    z, difference = z_quantile(level), (gained - lost) / n
+
+    def excess(supposed: float, side: int) -> float:
+        """The excess of the statistic of a supposed difference over z, times its standard error."""
+        share = supposed_share_lost(gained, lost, n, supposed)
+        variance = n * (2 * share + supposed * (1 - supposed))
+        return side * (gained - lost - n * supposed) - z * math.sqrt(max(0.0, variance))
+
+    low = _crossing(lambda one: excess(one, 1), -1.0, difference)
+    high = _crossing(lambda one: excess(one, -1), 1.0, difference)
+    return IntervalLimits(low, high)
+
+
+def supposed_share_lost(gained: float, lost: float, n: float, difference: float) -> float:
+    """The most likely share of lost items, were the difference of the shares this one (Tango 1998)."""
+    a = 2 * n
+    b = (2 * n - gained + lost) * difference - gained - lost
+    c = -lost * difference * (1 - difference)
+    root = (math.sqrt(max(0.0, b * b - 4 * a * c)) - b) / (2 * a)
+    return min(max(root, 0.0, -difference), (1 - difference) / 2)
+
+
+def _crossing(excess: Callable[[float], float], outside: float, inside: float) -> float:
+    """The place at which ``excess`` falls to 0 on the way in; ``outside`` if it is not positive there."""
+    from scipy.optimize import brentq
+
+    if excess(outside) <= 0:
+        return outside
+    # At the estimate itself the variance, and with it the excess, is 0 where no item differs.
+    near = inside + (outside - inside) * 1e-9
+    return float(brentq(excess, outside, near, xtol=1e-15, rtol=1e-14)) if excess(near) < 0 else inside
+
+
+def share_test_p(hits_a: float, n_a: float, hits_b: float, n_b: float) -> float:
+    """The two-sided p of the score test that two independent shares are equal; 1 where all items agree."""
+    pooled = (hits_a + hits_b) / (n_a + n_b)
+    variance = pooled * (1 - pooled) * (1 / n_a + 1 / n_b)
+    if variance <= 0:
+        return 1.0
+    z = (hits_b / n_b - hits_a / n_a) / math.sqrt(variance)
+    return 2 * NormalDist().cdf(-abs(z))
+
+
+def newcombe_interval(
+    hits_a: float, n_a: float, hits_b: float, n_b: float, level: float = 0.95
+) -> IntervalLimits:
+    """The interval of share b - share a for independent runs."""
+    z = z_quantile(check_level(level))
+    a, b = hits_a / n_a, hits_b / n_b
+    low_a, high_a = wilson_limits(a, n_a, z)
+    low_b, high_b = wilson_limits(b, n_b, z)
+    down, up = math.hypot(b - low_b, high_a - a), math.hypot(high_b - b, a - low_a)
+    return IntervalLimits(b - a - down, b - a + up)
+
+
+def wilson_limits(share: float, n: float, z: float) -> IntervalLimits:
+    """Wilson's limits (1927, JASA 22) of a share of ``n`` items, ``z`` standard errors wide."""
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return IntervalLimits(min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half)))
+
+
+# Means and their variance
+
+
+Clusters = Sequence[Hashable | None]
+"""One id per item; None stands for an item that shares nothing."""
+
+
+class Moments(NamedTuple):
+    """The mean over ``n`` items, the variance of that mean, and the total of each independent unit.
+
+    ``variance`` and ``plain`` (as if the items were independent) are None for one unit. ``kish`` is the number of
+    units of equal size that would weigh the same, n^2 / sum of squared sizes (Kish 1965, "Survey Sampling").
+    """
+
+    n: int
+    mean: float
+    totals: list[float]
+    variance: float | None
+    plain: float | None
+    kish: float
+    clustered: bool
+
+    @property
+    def one_unit(self) -> str:
+        """The reason why there is no variance."""
+        return "one item" if self.n == 1 else f"all {self.n} items share one cluster"
+
+
+def moments_of(values: Sequence[float], clusters: Clusters | None) -> Moments:
+    """The moments of at least one value; raises ``ValueError`` unless there is one cluster id per value."""
+    check_clusters(values, clusters)
+    n = len(values)
+    mean = min(max(math.fsum(values) / n, min(values)), max(values))  # never out of range by rounding
+    plain = math.fsum((one - mean) ** 2 for one in values) / (n - 1) / n if n > 1 else None
+    if clusters is None or not any_shared(clusters):
+        return Moments(n, mean, list(values), plain, plain, float(n), False)
+    members: dict[Hashable, list[float]] = {}
+    for index, (value, shared) in enumerate(zip(values, clusters, strict=True)):
+        members.setdefault(("alone", index) if shared is None else ("shared", shared), []).append(value)
+    units, variance = len(members), None
+    if units > 1:
+        square = math.fsum(math.fsum(value - mean for value in one) ** 2 for one in members.values())
+        variance = square / n**2 * units / (units - 1)
+    totals = [math.fsum(one) for one in members.values()]
+    kish = n**2 / sum(len(one) ** 2 for one in members.values())
+    return Moments(n, mean, totals, variance, plain if units > 1 else None, kish, True)
+
+
+def any_shared(clusters: Clusters | None) -> bool:
+    """Return whether any two items belong to one cluster."""
+    ids = [one for one in clusters or () if one is not None]
+    return len(set(ids)) < len(ids)
+
+
+def check_clusters(values: Sequence[float], clusters: Clusters | None) -> None:
+    """Raises ``ValueError`` unless there is one cluster id per value."""
+    if clusters is not None and len(clusters) != len(values):
+        raise ValueError(f"{len(values)} values but {len(clusters)} cluster ids; give one per item")
+
+
+def t_quantile(freedom: float, level: float) -> float:
+    """The number of standard errors that a two-sided t interval of this level extends."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + level) / 2))
+
+
+def is_binary(values: Sequence[float]) -> bool:
+    """Return whether every value is 0 or 1."""
+    return {0, 1}.issuperset(values)
+
+
+# Estimates
 
 
 @dataclass(frozen=True, slots=True)

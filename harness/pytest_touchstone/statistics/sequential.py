@@ -1,7 +1,7 @@
 """Stop a benchmark once its verdict is settled: interim analyses of growing shares of the items, error rates kept.
 
-Items come in an order drawn from a seed, so the items of an interim analysis are a random part of all.
-At each interim analysis the comparison of all items so far may end in:
+Items come in an order drawn from a seed, so the items of an interim analysis are a random part of all. At each interim
+analysis the comparison of all items so far may end in:
 
     worse        the exact test's p is below this analysis's own level, and the difference is below -m
     better       the mirror image
@@ -18,6 +18,21 @@ At each interim analysis the comparison of all items so far may end in:
   A strict gate, which also fails on "inconclusive", never gives up.
 - The interval stated at a stop has the level of its analysis (repeated confidence interval: Jennison and Turnbull 1989,
   JRSS B 51): it holds whenever one stops. The difference itself is biased away from 0 after an early stop.
+
+Boundaries of group-sequential tests: the limits of a statistic at each of several interim analyses of growing data.
+
+Everything is on the scale of a standard normal statistic Z that is large when the hypothesis is false. At the
+fraction t of all information Z(t) sqrt(t) is Brownian motion with drift theta, which is the mean of Z at the end
+(Jennison and Turnbull 2000, "Group Sequential Methods", section 3.1).
+
+- **Error spending** (Lan and DeMets 1983, Biometrika 70): of the error rate a, at most ``spent(t, a)`` may be used
+  up to fraction t. Here the function that imitates O'Brien and Fleming (1979, Biometrics 35),
+  2 - 2 Phi(z(1 - a/2) / sqrt(t)): next to nothing early, so the last analysis costs little.
+- **Upper boundary**: at each analysis the chance of a first crossing without drift equals what is newly spent.
+- **Lower boundary** (giving up): the same with the chance of missing a drift theta, for which the whole procedure
+  has power 1 - beta (Pampallona, Tsiatis and Kim 2001, Drug Information Journal 35). It is not binding: the upper one
+  is computed as if it were not there, so going on in spite of it costs no error.
+- Chances by recursive integration over the analyses (Armitage, McPherson and Rowe 1969, JRSS A 132).
 """
 
 from __future__ import annotations
@@ -25,23 +40,171 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from pytest_touchstone.statistics.alpha_spending import Boundaries, two_boundaries, upper_boundaries
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, ROUNDING, Kind
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_NORMAL: Final = NormalDist()
+_NODES: Final = 96
+_FAR: Final = 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """Upper and lower limits of Z at each analysis; ``drift`` is the one found with power 1 - beta.
+
+    ``lower`` and ``drift`` are None where no giving up is planned.
+    """
+
+    fractions: tuple[float, ...]
+    upper: tuple[float, ...]
+    lower: tuple[float, ...] | None = None
+    drift: float | None = None
+
+
+def spent(fraction: float, error: float) -> float:
+    """The part of the one-sided ``error`` rate that may have been used at this fraction of the information."""
+    if fraction >= 1:
+        return error
+    return 2 * _NORMAL.cdf(-_NORMAL.inv_cdf(1 - error / 2) / math.sqrt(fraction)) if fraction > 0 else 0.0
+
+
+def upper_boundaries(fractions: Sequence[float], alpha: float) -> Boundaries:
+    """The limits of a one-sided test of level ``alpha``; raises ``ValueError`` for fractions that do not rise to
+    1."""
+    _check(fractions, alpha)
+    found: list[float] = []
+    path = _Path()
+    for new in _steps(fractions, alpha):
+        found.append(path.advance_upper(fractions[len(found)], new))
+    return Boundaries(tuple(fractions), tuple(found))
+
+
+def two_boundaries(fractions: Sequence[float], alpha: float, beta: float) -> Boundaries:
+    """The limits of a one-sided test of level ``alpha`` that gives up where a drift found with power
+    1 - ``beta`` has become unlikely; at the last analysis both meet."""
+    _check(fractions, alpha)
+    upper = upper_boundaries(fractions, alpha).upper
+    least = _NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(1 - beta)
+
+    # The larger the drift, the less of it is missed at the last analysis beyond what may be.
+    drift = _root(lambda one: _lower(fractions, upper, beta, one)[1], 0.9 * least, 1.6 * least)
+    lower, _ = _lower(fractions, upper, beta, drift)
+    return Boundaries(tuple(fractions), upper, (*lower, upper[-1]), drift)
+
+
+def _lower(
+    fractions: Sequence[float], upper: Sequence[float], beta: float, drift: float
+) -> tuple[list[float], float]:
+    """The lower limits of all analyses but the last, and the chance missed at that one beyond the plan."""
+    path, found, steps = _Path(drift), list[float](), _steps(fractions, beta)
+    for fraction, high, new in zip(fractions[:-1], upper, steps, strict=False):
+        found.append(path.advance_lower(fraction, high, new))
+    return found, path.under(fractions[-1], upper[-1]) - steps[-1]
+
+
+def _steps(fractions: Sequence[float], error: float) -> list[float]:
+    total = [spent(fraction, error) for fraction in fractions]
+    return [now - before for now, before in zip(total, [0.0, *total[:-1]], strict=True)]
+
+
+def _check(fractions: Sequence[float], alpha: float) -> None:
+    rising = all(a < b for a, b in zip((0.0, *fractions), fractions, strict=False))
+    if not fractions or not rising or fractions[-1] != 1.0:
+        raise ValueError(f"fractions {tuple(fractions)} do not rise from above 0 to 1")
+    if not 0 < alpha < 0.5:
+        raise ValueError(f"alpha is {alpha}; give a rate between 0 and 0.5")
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    from scipy.optimize import brentq
+
+    return float(brentq(function, low, high, xtol=1e-10))
+
+
+class _Path:
+    """The part of the Brownian motion that has not stopped: nodes, their weights and the density there."""
+
+    def __init__(self, drift: float = 0.0) -> None:
+        import numpy as np
+
+        self.drift = drift
+        self.fraction = 0.0
+        self.rule = np.polynomial.legendre.leggauss(_NODES)
+        self.nodes: np.ndarray | None = None
+        self.mass: np.ndarray | None = None  # density times weight
+
+    def advance_upper(self, fraction: float, chance: float) -> float:
+        """The limit that is crossed with this chance at the next analysis."""
+        if chance <= 0:  # so early that the part to be spent is too small for a float
+            return _FAR
+        limit = _root(lambda z: self._tail(fraction, z, 1.0) - chance, -_FAR, _FAR)
+        self._keep(fraction, -_FAR, limit)
+        return limit
+
+    def advance_lower(self, fraction: float, high: float, chance: float) -> float:
+        """The limit under which this chance lies at the next analysis, at most ``high``."""
+        if self.under(fraction, high) <= chance:
+            limit = high
+        elif self.under(fraction, -_FAR) >= chance:
+            limit = -_FAR
+        else:
+            limit = _root(lambda z: self.under(fraction, z) - chance, -_FAR, high)
+        self._keep(fraction, limit, high)
+        return limit
+
+    def under(self, fraction: float, z: float) -> float:
+        """The chance of lying below the limit at the next analysis."""
+        return self._tail(fraction, z, -1.0)
+
+    def _tail(self, fraction: float, z: float, side: float) -> float:
+        from scipy.special import ndtr
+
+        step = fraction - self.fraction
+        limit = z * math.sqrt(fraction)
+        if self.nodes is None or self.mass is None:
+            return float(ndtr(side * (self.drift * step - limit) / math.sqrt(step)))
+        reach = (self.nodes + self.drift * step - limit) / math.sqrt(step)
+        return float(self.mass @ ndtr(side * reach))
+
+    def _keep(self, fraction: float, low: float, high: float) -> None:
+        """Carry the density over to the part between both limits at this analysis."""
+        step, root = fraction - self.fraction, math.sqrt(fraction)
+        centre = self.drift * fraction
+        start = max(low * root, centre - _FAR * root)
+        end = max(start, min(high * root, centre + _FAR * root))
+        points, weights = self.rule
+        nodes = start + (points + 1) * (end - start) / 2
+        if self.nodes is None or self.mass is None:
+            density = _density(nodes - self.drift * step, step)
+        else:
+            density = _density(nodes[:, None] - self.nodes[None, :] - self.drift * step, step) @ self.mass
+        self.nodes, self.mass, self.fraction = nodes, density * weights * (end - start) / 2, fraction
+
+
+def _density(distance: np.ndarray, variance: float) -> np.ndarray:
+    import numpy as np
+
+    found: np.ndarray = np.exp(-(distance**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
+    return found
+
+
+# Interim analyses
+
 
 FRACTIONS: Final = (0.2, 0.4, 0.6, 0.8, 1.0)
 BETA: Final = 0.02
 
-_NORMAL: Final = NormalDist()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class AnalysisPlan:
     """The interim analyses, as numbers of items, and the limits of the comparison at each."""
 
     analyses: tuple[int, ...]
@@ -56,7 +219,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class EarlyStop:
     """The stop of a benchmark after ``items`` of ``total``, with its verdict and the reason."""
 
     kind: Kind
@@ -108,7 +271,7 @@ def plan_analyses(
     alpha: float = ALPHA,
     beta: float = BETA,
     strict: bool = False,
-) -> Plan:
+) -> AnalysisPlan:
     """The plan for interim analyses after these numbers of items (the last: all); ``family`` counts the benchmarks."""
     if not analyses or family < 1:
         raise ValueError(
@@ -117,7 +280,7 @@ def plan_analyses(
     fractions = tuple(analysis / analyses[-1] for analysis in analyses)
     own = alpha / 2 / family
     worse, not_worse = _limits(fractions, own, None if strict else beta), _limits(fractions, alpha / 2, None)
-    return Plan(analyses=tuple(analyses), worse=worse, not_worse=not_worse, margin=margin)
+    return AnalysisPlan(analyses=tuple(analyses), worse=worse, not_worse=not_worse, margin=margin)
 
 
 @functools.lru_cache(maxsize=256)  # benchmarks of one size have the same
@@ -125,7 +288,7 @@ def _limits(fractions: tuple[float, ...], alpha: float, beta: float | None) -> B
     return upper_boundaries(fractions, alpha) if beta is None else two_boundaries(fractions, alpha, beta)
 
 
-def decide_at(plan: Plan, analysis: int, comparison: Comparison) -> Stop | None:
+def decide_at(plan: AnalysisPlan, analysis: int, comparison: Comparison) -> EarlyStop | None:
     """The decision of an interim analysis (by number, from 0) on the comparison of all items so far; None: go on.
 
     The comparison's interval must have the level ``plan.levels[analysis]``; raises ``ValueError`` for any other.
@@ -140,7 +303,7 @@ def decide_at(plan: Plan, analysis: int, comparison: Comparison) -> Stop | None:
         settled = "inconclusive", "all items were asked" if known else comparison.why or "nothing to compare"
     if settled is None:
         return None
-    return Stop(
+    return EarlyStop(
         kind=settled[0],
         analysis=analysis,
         items=plan.analyses[analysis],
@@ -150,7 +313,7 @@ def decide_at(plan: Plan, analysis: int, comparison: Comparison) -> Stop | None:
     )
 
 
-def _settled(plan: Plan, analysis: int, comparison: Comparison) -> tuple[Kind, str] | None:
+def _settled(plan: AnalysisPlan, analysis: int, comparison: Comparison) -> tuple[Kind, str] | None:
     better = comparison.oriented
     difference, p, low = better.difference, comparison.p, better.low
     if difference is None:

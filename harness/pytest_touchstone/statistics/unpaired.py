@@ -1,7 +1,7 @@
 """Two runs of which only totals are known, such as rows of a published table.
 
 - **Shares** (a rate and its number of items): the score test, and Newcombe's interval (both in
-  ``proportions``).
+  ``intervals``).
 - **Means** (mean, standard error, number of items): Welch's t test (1947, Biometrika 34) with the degrees of freedom
   of Satterthwaite (1946, Biometrics 2), and its interval.
 
@@ -15,8 +15,7 @@ import math
 from typing import NamedTuple
 
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, check_finite, check_level, undefined
-from pytest_touchstone.statistics.moments import t_quantile
-from pytest_touchstone.statistics.proportions import newcombe_interval, share_test_p
+from pytest_touchstone.statistics.intervals import newcombe_interval, share_test_p, t_quantile
 
 _WHY = "only totals are known: taken as runs on different items"
 

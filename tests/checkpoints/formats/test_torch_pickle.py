@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_touchstone.checkpoints.formats.tensors import Tensor
+from pytest_touchstone.checkpoints.formats.content import Tensor
 from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 
 

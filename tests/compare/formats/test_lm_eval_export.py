@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.compare.candidate import Candidate
-from pytest_touchstone.compare.formats.lm_eval_export import EXPORTS, Sample, filtered
+from pytest_touchstone.compare.candidate import CheckpointResults
+from pytest_touchstone.compare.formats.lm_eval_export import EXPORTS, ExportedSample, filtered
 from pytest_touchstone.compare.formats.task_metrics import metric_name
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.core.files import write_atomic, write_json
@@ -48,7 +48,7 @@ def choice_exchange(continuation: str, logprob: float) -> dict[str, Any]:
     return {"kind": "Loglikelihood", "request": request, "answer": answer}
 
 
-def sample_of(one: Any, exchanges: list[dict[str, Any]], asked: Asked) -> Sample:
+def sample_of(one: Any, exchanges: list[dict[str, Any]], asked: Asked) -> ExportedSample:
     told = replace(one, exchanges=exchanges, row="hash")
     view = ItemView(
         example=one.example,
@@ -63,10 +63,10 @@ def sample_of(one: Any, exchanges: list[dict[str, Any]], asked: Asked) -> Sample
         extracted={"strict": None, "flexible": "7"},
         gold="8",
     )
-    return Sample(told, [each["request"] for each in exchanges], {"question": "?"}, view)
+    return ExportedSample(told, [each["request"] for each in exchanges], {"question": "?"}, view)
 
 
-def finished(benchmarks: list[str]) -> tuple[Summary, list[Sample]]:
+def finished(benchmarks: list[str]) -> tuple[Summary, list[ExportedSample]]:
     """A run with its samples, each with two choices of which the second is right."""
     items = collect(benchmarks, ["runs/a"], 12)
     records = score(items)
@@ -85,14 +85,14 @@ def finished(benchmarks: list[str]) -> tuple[Summary, list[Sample]]:
     return summary, [sample_of(one, exchanges, asked) for one in records]
 
 
-def written(folder: Path, form: str, summary: Summary, samples: list[Sample]) -> list[Path]:
+def written(folder: Path, form: str, summary: Summary, samples: list[ExportedSample]) -> list[Path]:
     files = EXPORTS[form](summary, "runs/a", samples)
     for name, content in files.items():
         (write_atomic if isinstance(content, str) else write_json)(folder / name, content)
     return [folder / name for name in files]
 
 
-def read_back(path: Path) -> Candidate:
+def read_back(path: Path) -> CheckpointResults:
     (candidate,) = read_file(path, {}).candidates
     return candidate
 

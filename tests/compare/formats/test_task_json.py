@@ -20,7 +20,7 @@ from pytest_touchstone.compare.formats.lm_eval import read_lm_eval
 from pytest_touchstone.compare.formats.task_json import read_task_file
 from pytest_touchstone.compare.formats.task_metrics import metric_name, metrics_of, primary_of
 from pytest_touchstone.compare.load import read_file, saved_candidates, with_items
-from pytest_touchstone.compare.pair import Pair, compare_pair
+from pytest_touchstone.compare.pair import PairComparison, compare_pair
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports import comparison
 from pytest_touchstone.results.store import ResultStore
@@ -218,7 +218,7 @@ def minerva(folder: Path, model: str, right: Mapping[str, float]) -> Path:
     return lm_eval(folder, results, model_name=model, **more)
 
 
-def compared(a: Path, b: Path) -> Pair:
+def compared(a: Path, b: Path) -> PairComparison:
     (first,), (second,) = read_file(a, {}).candidates, read_file(b, {}).candidates
     return compare_pair(first, second)
 

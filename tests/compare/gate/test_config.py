@@ -13,11 +13,11 @@ from pytest_touchstone.compare.gate.config import (
     BenchmarkRules,
     Floor,
     GateConfig,
+    check_floors,
     check_names,
     parse_floor,
     read_gate_config,
 )
-from pytest_touchstone.compare.gate.validate import check_floors
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.store_entry import STUDIED, StoredResult
 from tests.support.entries import entry

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import BenchmarkRules, Floor, GateConfig
 from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_from_json, ordered
@@ -24,8 +24,8 @@ N = 400
 
 
 def gate(
-    *mine: Entry,
-    old: tuple[Entry, ...] = (),
+    *mine: BenchmarkScores,
+    old: tuple[BenchmarkScores, ...] = (),
     where: BaselineSource | None = None,
     composites: Mapping[str, float] | None = None,
     **plan: Any,
@@ -37,13 +37,15 @@ def gate(
     return decide(cases_of(mine, rows), where or source(*old), GateConfig(**{"mode": "plain", **plan}))
 
 
-def new(count: int, benchmark: str = "b", checkpoint: str = "new", of: int = N, **more: Any) -> Entry:
+def new(
+    count: int, benchmark: str = "b", checkpoint: str = "new", of: int = N, **more: Any
+) -> BenchmarkScores:
     return entry(
         right(count, of), checkpoint=checkpoint, benchmark=benchmark, run_id="now", began=99.0, **more
     )
 
 
-def old(count: int, benchmark: str = "b", checkpoint: str = "old", **more: Any) -> Entry:
+def old(count: int, benchmark: str = "b", checkpoint: str = "old", **more: Any) -> BenchmarkScores:
     return entry(right(count, N), checkpoint=checkpoint, benchmark=benchmark, **more)
 
 
@@ -180,7 +182,7 @@ def test_a_drop_that_is_too_large_fails_even_where_nobody_can_tell() -> None:
     assert kinds(found) == ["failed"]
 
 
-def lucky(*columns: list[float]) -> tuple[Entry, ...]:
+def lucky(*columns: list[float]) -> tuple[BenchmarkScores, ...]:
     """Earlier checkpoints on 12 items, of which one is the best by luck as far as anybody can tell."""
     return tuple(entry(column, checkpoint=f"c{place}") for place, column in enumerate(columns))
 
@@ -289,7 +291,9 @@ def test_a_benchmark_that_the_named_run_has_not_is_said_and_none_at_all_is_9() -
 REAL, LAMBADA = "real_coref", "ko_lambada_wiki"
 
 
-def korean(real: int, lambada: int, checkpoint: str, began: float = 1.0) -> tuple[Entry, Entry]:
+def korean(
+    real: int, lambada: int, checkpoint: str, began: float = 1.0
+) -> tuple[BenchmarkScores, BenchmarkScores]:
     more: dict[str, Any] = {"checkpoint": checkpoint, "began": began, "run_id": f"r-{checkpoint}"}
     return (
         entry({"real@1": right(real, N), "real@5": right(real, N)}, benchmark=REAL, **more),
@@ -344,7 +348,7 @@ def test_what_a_gate_found_survives_json_and_its_worst_lines_come_first(
     assert (found.exit_code == 8) == (mode is not None and any(failing))
 
 
-def real(first: int, fifth: int, checkpoint: str, began: float = 1.0) -> Entry:
+def real(first: int, fifth: int, checkpoint: str, began: float = 1.0) -> BenchmarkScores:
     columns = {"real@1": right(first, N), "real@5": right(fifth, N)}
     return entry(columns, benchmark=REAL, checkpoint=checkpoint, began=began, run_id=f"r-{checkpoint}")
 

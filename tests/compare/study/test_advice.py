@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_touchstone.compare.study.advice import NO_GAIN, PAIRED, Advice, Chosen
-from pytest_touchstone.compare.study.findings import find
+from pytest_touchstone.compare.study.advice import NO_GAIN, PAIRED, Advice, Chosen, find
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.statistics.power import binary_design, power_of_drop

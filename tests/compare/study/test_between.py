@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.compare.study.between import Between, between, by_length
+from pytest_touchstone.compare.study.between import Between, between, by_length, starts_of
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.pool import Pool, pool_of
 from pytest_touchstone.compare.study.reading import study_of
-from pytest_touchstone.compare.study.starts import starts_of
 from tests.support.compared import ran
 from tests.support.known import known
 from tests.support.published import published

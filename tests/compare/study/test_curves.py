@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_touchstone.compare.study.between import starts_of
 from pytest_touchstone.compare.study.curves import JudgedCurve, judged_curves
 from pytest_touchstone.compare.study.differences import MORE, NOT_MORE
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import study_of
-from pytest_touchstone.compare.study.starts import starts_of
 from tests.support.korean_table import row, write
 from tests.support.published import published
 from tests.support.runs import run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.study.forgetting import Forgetting, forgetting
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.results.journal import Journal
@@ -89,13 +89,21 @@ def with_journals(tmp_path: Path, temperature: float) -> Study:
                             {
                                 "kind": "Generate",
                                 "request": {"prompt": f"question {item}", "temperature": temperature},
-                                "answer": {"samples": [{"text": f"answer {score:g} of a/{place}"}]},
+                                "answer": {
+                                    "samples": [
+                                        {
+                                            "text": f"answer {score:g} of a/{place}",
+                                            "finish_reason": "eos",
+                                            "tokens": 4,
+                                        }
+                                    ]
+                                },
                             }
                         ],
                     )
                 )
         entry = one.entries["b"]
-        one.entries["b"] = Entry(entry.saved, entry.items, folder)
+        one.entries["b"] = BenchmarkScores(entry.saved, entry.items, folder)
         candidates.append(one)
     return study_of_candidates(candidates)
 

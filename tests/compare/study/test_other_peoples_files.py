@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.candidate import told_by_path
+from pytest_touchstone.compare.study.advice import find
 from pytest_touchstone.compare.study.curves import curves_of
-from pytest_touchstone.compare.study.findings import find
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.reports.study.sparklines import sparklines

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.formats.base import Asked
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Loglikelihood
 from pytest_touchstone.engines.http.address import parse_address
@@ -43,7 +43,9 @@ def test_money_is_counted_by_the_million() -> None:
 
 def info_of(server: ModelServer, tokenizer: str | None) -> CheckpointInfo:
     address = parse_address("http://h:8000")
-    return described(address, Probe(address, server.ask).run(None, tokenizer), Asked("http://h:8000"))
+    return described(
+        address, Probe(address, server.ask).run(None, tokenizer), CheckpointRequest("http://h:8000")
+    )
 
 
 def test_the_tokens_of_a_run_are_known_before_it(whole: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.find import find_checkpoints
+from pytest_touchstone.checkpoints.resolve import find_checkpoints
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.requests import (

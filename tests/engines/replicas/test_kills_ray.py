@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.checkpoints.find import find_checkpoints
+from pytest_touchstone.checkpoints.resolve import find_checkpoints
 from pytest_touchstone.core.requests import Request
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone

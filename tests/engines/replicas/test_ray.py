@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.checkpoints.find import find_checkpoints
+from pytest_touchstone.checkpoints.resolve import find_checkpoints
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
 from pytest_touchstone.engines.registry import identity, open_engine

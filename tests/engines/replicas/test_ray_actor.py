@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.checkpoints.find import find_checkpoints
+from pytest_touchstone.checkpoints.resolve import find_checkpoints
 from pytest_touchstone.engines.base import GatheringEngine
 from pytest_touchstone.engines.registry import identity, open_engine
 from pytest_touchstone.engines.replicas.ray_actor import Replica, Wanted

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.find import find_checkpoints
+from pytest_touchstone.checkpoints.resolve import find_checkpoints
 from pytest_touchstone.core.errors import CheckpointError, ServerError
 from pytest_touchstone.core.requests import Generate, Refusal, Request
 from pytest_touchstone.engines.fake import FakeEngine

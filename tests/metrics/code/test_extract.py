@@ -1,9 +1,22 @@
-"""The program that is taken out of a checkpoint's text."""
+"""The program that is taken out of a checkpoint's text.
+
+The program that is run of a chat's answer.
+
+``sanitized.jsonl`` has texts such as chat models write, and the program that is made of each. Where EvalPlus 0.3.1
+(``evalplus.sanitize.sanitize``) makes another one, it has that too.
+"""
 
 from __future__ import annotations
 
+import ast
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.metrics.code.extract import (
@@ -11,10 +24,15 @@ from pytest_touchstone.metrics.code.extract import (
     FENCE_STOPS,
     HUMANEVAL_STOPS,
     MBPP_STOPS,
+    MOST_CHARACTERS,
+    chat_program,
     cut,
     function_program,
+    longest_run,
+    sanitized,
     script_program,
 )
+from tests.support.places import ROOT
 
 PROMPT = 'import math\n\n\ndef helper(x):\n    return x\n\n\ndef area(r):\n    """Its area."""\n'
 BODY = "    return math.pi * r * r\n"
@@ -122,3 +140,155 @@ def test_any_text_gives_a_program_and_cutting_twice_is_cutting_once(text: str) -
     assert cut(once, HUMANEVAL_STOPS) == once
     assert function_program(PROMPT, "area", text).source.startswith("import math")
     assert script_program(text, FENCE_STOPS).code in text
+
+
+CASES: list[dict[str, Any]] = [
+    json.loads(line)
+    for line in (ROOT / "tests" / "support" / "sanitized.jsonl").read_text(encoding="utf-8").splitlines()
+]
+KNOWN_DIFFERENCES = {
+    "the input has the name of a parameter",
+    "a test's variable has the name of a local one",
+    "a second block of examples, longer than the function",
+    "a decorated function",
+    "a decorated class",
+    "a helper that returns nothing",
+    "a helper that yields",
+    "a table that a loop fills",
+    "an import that may fail",
+    "only imports and calls",
+    "prose only",
+    "a name that a later statement changes",
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["why"] for case in CASES])
+def test_of_what_chat_models_write_that_is_run_which_the_tests_need(case: dict[str, Any]) -> None:
+    assert sanitized(case["text"], case["needed"]) == case["program"]
+
+
+def test_where_the_program_is_not_evalplus_one_is_known() -> None:
+    assert {case["why"] for case in CASES if "evalplus" in case} == KNOWN_DIFFERENCES
+
+
+LINES = st.sampled_from(
+    [
+        *("", "x = 1", "y = (", "2)", '"""', "prose is no code", "def f(a):", "    return a", "        pass"),
+        *(
+            "if x:",
+            "else:",
+            "try:",
+            "except ValueError:",
+            "    y = 2",
+            "# so",
+            "@f",
+            "```",
+            "   # far",
+            "class A:",
+        ),
+    ]
+)
+
+
+@given(st.lists(LINES, max_size=9))
+@settings(max_examples=400, deadline=None)
+def test_no_run_of_lines_that_parses_has_more_lines_than_the_one_that_is_found(lines: list[str]) -> None:
+    def size(start: int, end: int) -> int:
+        try:
+            ast.parse("\n".join(lines[start:end]))
+        except SyntaxError:
+            return 0
+        return sum(bool(line.strip()) for line in lines[start:end])
+
+    runs = [(start, end) for start in range(len(lines)) for end in range(start + 1, len(lines) + 1)]
+    found = longest_run("\n".join(lines))
+    assert (found.size if found else 0) == max((size(*run) for run in runs), default=0)
+    if found:
+        assert found.source in "\n".join(lines)
+        ast.parse(found.source)
+
+
+@given(
+    st.text(st.sampled_from("abf (){}[]=:\n\"'\\\t\r\0#@,.+-*\ud800é"), max_size=200),
+    st.sampled_from(["a", "f"]),
+)
+@settings(deadline=None)
+def test_any_text_gives_a_program_or_none(text: str, name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = sanitized(text, (name,))
+    if found is not None:
+        ast.parse(found)
+    assert isinstance(chat_program(text, (name,), PROMPT).source, str)
+
+
+HOSTILE = {
+    "brackets": "(" * 100_000,
+    "signs": "-" * 100_000 + "1",
+    "sum": "1+" * 100_000 + "1",
+    "calls": "f" + "()" * 100_000,
+    "attributes": "a" + ".b" * 100_000,
+    "conditions": "a if b else " * 20_000 + "c",
+    "a sum over many lines": "x = (1\n" + "+ 1\n" * 60_000 + ")",
+    "nested blocks": "".join(" " * depth + "if a:\n" for depth in range(600)),
+    "digits": "9" * 100_000,
+    "nothing but zeros": "\0" * 100_000,
+    "half characters": "x = '\ud800'\n" * 20_000,
+    "prose": "This line is no Python at all, and many follow.\n" * 4_000,
+    "open strings": "def f():\n    '''\n" * 8_000,
+    "open brackets": "x = [\n" * 20_000,
+    "try without end": "try:\n    pass\n" * 10_000,
+    "a line of two megabytes": "x" * 2_000_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=list(HOSTILE))
+def test_a_text_made_to_hurt_the_parser_costs_seconds_at_most_and_hides_no_function_in_front(
+    text: str,
+) -> None:
+    began = time.process_time()
+    function = "def area(r):\n    return 3 * r\n"
+    found = sanitized(f"{function}\n{text}", ("area",))
+    assert time.process_time() - began < 20
+    assert found is not None
+    assert "return 3 * r" in found
+
+
+def test_a_text_of_which_no_end_parses_costs_seconds_at_most() -> None:
+    began = time.process_time()
+    sanitized("@a\n" * 60_000, ("a",))
+    assert time.process_time() - began < 20
+
+
+def test_of_a_text_that_is_too_long_the_end_is_not_looked_at() -> None:
+    text = "# so\n" * (MOST_CHARACTERS // 5) + "def area(r):\n    return r\n"
+    assert "def" not in (sanitized(text, ("area",)) or "")
+
+
+def test_nothing_of_a_text_is_run(tmp_path: Path) -> None:
+    file = tmp_path / "made"
+    text = f"open({str(file)!r}, 'w')\ndef area(r=open({str(file)!r}, 'w')):\n    return r\n"
+    assert sanitized(text, ("area",)) is not None
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("more", ["", "```\n\nThis is right.\n", "\nprint(area(1))\n"])
+def test_an_answer_that_is_a_functions_body_goes_on_where_the_prompt_ends(more: str) -> None:
+    found = chat_program(f"    return math.pi * r * r\n{more}", ("area",), PROMPT)
+    assert found.source == ('import math\ndef area(r):\n    """Its area."""\n    return math.pi * r * r\n')
+    assert not found.empty
+
+
+def test_nothing_of_the_prompt_is_in_front_of_a_whole_function() -> None:
+    function = "def area(r):\n    return helper(r)\n"
+    assert chat_program(function, ("area",), PROMPT).source == function
+    assert chat_program(f"  Here:\n{function}", ("area",), PROMPT).source == function
+
+
+def test_tabs_are_four_spaces_as_evalplus_has_them() -> None:
+    mixed = "def area(r):\n    x = r\n\treturn x\n"
+    assert chat_program(mixed, ("area",)).source == "def area(r):\n    x = r\n    return x\n"
+
+
+def test_what_does_not_parse_is_run_as_it_is_so_that_its_error_is_named() -> None:
+    assert chat_program("def area(r: return r", ("area",)).source == "def area(r: return r"

@@ -11,9 +11,13 @@ import pytest
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, ProgramOutcome, RunProgramAnswer
 from pytest_touchstone.metrics.code import apps_row, contest_row, humaneval_row, mbpp_row, reads_and_prints
-from pytest_touchstone.metrics.code.grader import humaneval_request, mbpp_request, stdio_request
-from pytest_touchstone.metrics.code.pass_at_k import program_scores
-from pytest_touchstone.metrics.code.sanitize import parses
+from pytest_touchstone.metrics.code.extract import parses
+from pytest_touchstone.metrics.code.grader import (
+    humaneval_request,
+    mbpp_request,
+    program_scores,
+    stdio_request,
+)
 
 HUMANEVAL = {
     "task_id": "HumanEval/7",

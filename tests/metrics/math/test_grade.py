@@ -11,8 +11,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.metrics.math import grade_math
-from pytest_touchstone.metrics.math.grade import MathJudge, math_verify, minerva_exact, shared_judge
+from pytest_touchstone.metrics.math.grade import (
+    MathJudge,
+    grade_math,
+    math_verify,
+    minerva_exact,
+    shared_judge,
+)
 from tests.support.places import ROOT
 
 GOLD = "So it is $\\boxed{\\frac{1}{2}}$."

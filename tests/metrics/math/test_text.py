@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.metrics.math import hendrycks, minerva
 from pytest_touchstone.metrics.math.grade import hendrycks_exact
-from pytest_touchstone.metrics.math.hendrycks import boxed_answer
+from pytest_touchstone.metrics.math.text import (
+    boxed_answer,
+    hendrycks_prediction,
+    minerva_normalized,
+    minerva_prediction,
+    same_text,
+)
 
 LATEX = (
     *(
@@ -80,18 +85,18 @@ def test_the_gold_answer_is_what_the_last_box_holds(solution: str, answer: str |
     ],
 )
 def test_hendrycks_takes_what_stands_between_the_outer_dollar_signs(output: str, answer: str) -> None:
-    assert hendrycks.prediction(output) == answer
+    assert hendrycks_prediction(output) == answer
 
 
 def test_two_missing_answers_are_the_same_and_one_is_not() -> None:
-    assert hendrycks.same_text(None, None)
-    assert not hendrycks.same_text(None, "")
+    assert same_text(None, None)
+    assert not same_text(None, "")
 
 
 @pytest.mark.parametrize("text", ["x/2", "\\sqrt", "\\frac", "1\\text{ m}\\text{ s}"])
 def test_what_cannot_be_rewritten_is_compared_as_it_came(text: str) -> None:
-    assert hendrycks.same_text(text, text)
-    assert not hendrycks.same_text(text, f"{text} ")
+    assert same_text(text, text)
+    assert not same_text(text, f"{text} ")
 
 
 def test_a_blank_output_is_no_answer_and_a_solution_without_a_box_is_never_met() -> None:
@@ -110,7 +115,7 @@ def test_a_blank_output_is_no_answer_and_a_solution_without_a_box_is_never_met()
     ],
 )
 def test_minerva_takes_what_the_closing_sentence_says(output: str, answer: str | None) -> None:
-    assert minerva.prediction(output) == answer
+    assert minerva_prediction(output) == answer
 
 
 @pytest.mark.parametrize(
@@ -129,30 +134,30 @@ def test_minerva_takes_what_the_closing_sentence_says(output: str, answer: str |
     ],
 )
 def test_minerva_normalises(answer: str, normal: str) -> None:
-    assert minerva.normalized(answer) == normal
+    assert minerva_normalized(answer) == normal
 
 
 @given(latex, latex)
 def test_any_two_texts_are_compared(left: str, right: str) -> None:
-    assert hendrycks.same_text(left, right) == hendrycks.same_text(right, left)
-    assert hendrycks.same_text(left, left)
+    assert same_text(left, right) == same_text(right, left)
+    assert same_text(left, left)
     hendrycks_exact(left, right)
 
 
 @given(latex)
 def test_any_text_is_searched_and_normalised(text: str) -> None:
     boxed_answer(text)
-    minerva.prediction(text)
-    minerva.normalized(text)
+    minerva_prediction(text)
+    minerva_normalized(text)
 
 
 @given(st.integers(-999, 999), st.integers(1, 999))
 def test_spaces_line_ends_and_the_kind_of_fraction_do_not_matter_to_hendrycks(above: int, below: int) -> None:
     gold = f"\\frac{{{above}}}{{{below}}}"
     for same in (f"{above}/{below}", f"\\dfrac {{{above}}} {{{below}}}", f"\\left{gold}\n", f"k = {gold}\\%"):
-        assert hendrycks.same_text(same, gold)
+        assert same_text(same, gold)
 
 
 @given(st.integers(-(10**9), 10**9))
 def test_commas_between_thousands_do_not_matter_to_minerva(number: int) -> None:
-    assert minerva.normalized(f"${number:,}$") == str(number)
+    assert minerva_normalized(f"${number:,}$") == str(number)

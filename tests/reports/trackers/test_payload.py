@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.tracked.names import tracker_name
+from pytest_touchstone.compare.mlflow import tracker_name
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.reports.trackers.payload import (
     Found,

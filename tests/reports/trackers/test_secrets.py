@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.tracked.client import without_password
+from pytest_touchstone.compare.mlflow import without_password
 from pytest_touchstone.reports.trackers.secrets import Secrets
 
 ENVIRONMENT = {

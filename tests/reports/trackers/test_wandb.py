@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.tracked.client import TrackerError
+from pytest_touchstone.compare.mlflow import TrackerError
 from pytest_touchstone.reports.trackers.payload import Found, Place, Point, tracked_runs
 from pytest_touchstone.reports.trackers.wandb import WandB, artifact_name, steps_of
 from tests.reports.trackers.test_payload import series_of

@@ -39,13 +39,13 @@ class Lasting(ExitStack):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CheckpointRequest:
     """The text that the user typed, and the options that go with it.
 
     ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of ``--eval-seq-len`` and so on;
     ``options`` those of ``TARGET?NAME=VALUE&...`` for an engine that declares them. ``resolve_base`` resolves the
     base of an adapter: any target if ``base_model`` is given, else what a file may name (``resolve.named_by_file``).
-    ``lasting`` holds what is started for the checkpoint; None where nothing may be. X
+    ``lasting`` holds what is started for the checkpoint; None where nothing may be.
     """
 
     source: str
@@ -77,7 +77,7 @@ class Format(Protocol):
     def detect(self, path: Path, /) -> bool:
         """Return whether a folder or file is one of this format, whole or not; called for each path of a glob."""
 
-    def inspect(self, path: Path, asked: Asked, /) -> CheckpointInfo:
+    def inspect(self, path: Path, asked: CheckpointRequest, /) -> CheckpointInfo:
         """Describe the checkpoint from its headers. Raises ``CheckpointError`` naming what is missing or broken."""
 
     def files(self, info: CheckpointInfo, /) -> list[Path]:
@@ -88,7 +88,7 @@ class Format(Protocol):
 
 
 @runtime_checkable
-class Target(Protocol):
+class TargetOwner(Protocol):
     """A format or engine with targets of its own, which the user types in place of a path (``fake:causal``)."""
 
     @property
@@ -99,7 +99,7 @@ class Target(Protocol):
     def options(self) -> Mapping[str, str]:
         """The settings that it takes in ``TARGET?NAME=VALUE&...``, each with a line of help."""
 
-    def inspect(self, path: Path, asked: Asked, /) -> CheckpointInfo:
+    def inspect(self, path: Path, asked: CheckpointRequest, /) -> CheckpointInfo:
         """Describe ``path``, the target without options; ``CheckpointInfo.serves`` says what it can answer.
 
         Raises ``CheckpointError`` saying what can be given instead."""

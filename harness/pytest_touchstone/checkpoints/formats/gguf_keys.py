@@ -20,13 +20,13 @@ from pytest_touchstone.core.text import listed
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
+class OmittedValue:
     """The length of an array or text that is not kept."""
 
     count: int
 
 
-Value: TypeAlias = bool | int | float | str | tuple[Any, ...] | Length
+Value: TypeAlias = bool | int | float | str | tuple[Any, ...] | OmittedValue
 
 _RMS: Final = "attention.layer_norm_rms_epsilon"
 _LAYER_NORM: Final = "attention.layer_norm_epsilon"
@@ -210,7 +210,7 @@ def refusal(path: Path, what: str) -> CheckpointError:
 
 def shown(key: str, value: Value) -> str:
     """A key with its value, shortened."""
-    return f"{key} = {value!r:.40}" if not isinstance(value, Length) else key
+    return f"{key} = {value!r:.40}" if not isinstance(value, OmittedValue) else key
 
 
 def check_kind(path: Path, keys: Mapping[str, Value]) -> None:
@@ -295,7 +295,7 @@ class _Reading:
             return True
         if name.startswith("rope.") and name not in form.config:
             return form.rope == "none" or self._understood_rope(name, value)
-        if isinstance(value, (tuple, Length)):
+        if isinstance(value, (tuple, OmittedValue)):
             return name == "attention.head_count_kv" and form.rope == "read"
         if name in form.config:
             self._values[form.config[name]] = value
@@ -415,6 +415,6 @@ def _is_sane(value: Value) -> bool:
 
 def _among(value: Value, allowed: tuple[Any, ...]) -> bool:
     """Return whether a number is one of these, as precisely as 32 bits are."""
-    if isinstance(value, (str, tuple, Length)):
+    if isinstance(value, (str, tuple, OmittedValue)):
         return False
     return any(isclose(value, each, rel_tol=1e-5) for each in allowed)

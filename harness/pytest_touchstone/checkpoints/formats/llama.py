@@ -17,23 +17,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.checkpoints.formats.base import Asked
-from pytest_touchstone.checkpoints.formats.config_files import LlamaParams, check_table, read_json
+from pytest_touchstone.checkpoints.config_files import (
+    LlamaParams,
+    check_inside,
+    check_table,
+    number,
+    plain,
+    read_json,
+    step_in,
+)
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.checkpoints.formats.content import (
     TOKENIZER,
+    Tensors,
+    count_parameters,
     file_lines,
+    main_dtype,
     matching,
     table_line,
     tensor_lines,
 )
-from pytest_touchstone.checkpoints.formats.foreign import foreign
-from pytest_touchstone.checkpoints.formats.paths import check_inside
-from pytest_touchstone.checkpoints.formats.tensors import Tensors, count_parameters, main_dtype
 from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 from pytest_touchstone.checkpoints.formats.transformers import has_tokenizer
-from pytest_touchstone.checkpoints.formats.weights import state_dict
+from pytest_touchstone.checkpoints.formats.weights import foreign, state_dict
 from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo
-from pytest_touchstone.checkpoints.training_state import number, plain, step_in
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count
 
@@ -73,7 +80,7 @@ class Llama:
             return has_params(path) and sum(1 for _ in models) <= 1
         return path.suffix in FILES and path.is_file()
 
-    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+    def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
         """Describe the checkpoint; of tensors only names and shapes are read. Raises ``CheckpointError``."""
         if not path.is_dir():
             return _described(path, asked)
@@ -100,7 +107,7 @@ class Llama:
         yield from tensor_lines(tensors_of(info.path, read_pickled(info.path)))
 
 
-def _described(path: Path, asked: Asked) -> CheckpointInfo:
+def _described(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
     content = read_pickled(path)
     tensors = tensors_of(path, content)
     held = content if "config" in content else {}

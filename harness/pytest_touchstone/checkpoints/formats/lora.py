@@ -13,23 +13,21 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.checkpoints.formats.base import Asked
-from pytest_touchstone.checkpoints.formats.config_files import AdapterConfig, read_json
+from pytest_touchstone.checkpoints.config_files import AdapterConfig, check_inside, progress_of, read_json
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.checkpoints.formats.content import (
     TOKENIZER,
+    Tensors,
+    count_parameters,
     file_lines,
     has_tokenizer_of,
     matching,
     table_line,
     tensor_lines,
 )
-from pytest_touchstone.checkpoints.formats.paths import check_inside
-from pytest_touchstone.checkpoints.formats.safetensors import read_tensors
-from pytest_touchstone.checkpoints.formats.tensors import Tensors, count_parameters
 from pytest_touchstone.checkpoints.formats.transformers import has_tokenizer
-from pytest_touchstone.checkpoints.formats.weights import pickled_tensors
+from pytest_touchstone.checkpoints.formats.weights import pickled_tensors, read_tensors
 from pytest_touchstone.checkpoints.info import CheckpointInfo
-from pytest_touchstone.checkpoints.training_state import progress_of
 from pytest_touchstone.core.errors import CheckpointError
 
 CONFIG: Final = "adapter_config.json"
@@ -89,7 +87,7 @@ _KINDS: Final = (
 """The kinds of adapters whose scores are those of PEFT's own model."""
 
 
-class Pair(NamedTuple):
+class LoraTensors(NamedTuple):
     """The two tensors of a module, by their names in the file, and the factor of their product."""
 
     down: str
@@ -107,7 +105,7 @@ class Lora:
         """Return whether the adapter's config is there alone."""
         return (path / CONFIG).is_file() and not (path / "config.json").is_file()
 
-    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+    def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
         """Describe the adapter with its base. Raises ``CheckpointError``."""
         check_inside(path)
         config = read_json(path / CONFIG, AdapterConfig)
@@ -161,7 +159,7 @@ def adapter_tensors(folder: Path) -> Tensors:
     return tensors
 
 
-def pairs_of(folder: Path, config: AdapterConfig, tensors: Tensors) -> dict[str, Pair]:
+def pairs_of(folder: Path, config: AdapterConfig, tensors: Tensors) -> dict[str, LoraTensors]:
     """Module name -> its pair, of plain LoRA. Raises ``CheckpointError`` for a tensor without its other half, or a
     rank that is not the config's."""
     halves: dict[str, dict[str, str]] = {}
@@ -233,7 +231,9 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _pair(folder: Path, config: AdapterConfig, module: str, tensors: Tensors, half: dict[str, str]) -> Pair:
+def _pair(
+    folder: Path, config: AdapterConfig, module: str, tensors: Tensors, half: dict[str, str]
+) -> LoraTensors:
     if len(half) < 2:
         (there,) = half.values()
         raise CheckpointError(f"{folder}: {there!r} is there without its other half; save the adapter again")
@@ -245,7 +245,7 @@ def _pair(folder: Path, config: AdapterConfig, module: str, tensors: Tensors, ha
             f"{rank} by {CONFIG}; save the adapter again with its own config"
         )
     alpha = _by_pattern(config.alpha_pattern, module, config.lora_alpha, folder / CONFIG)
-    return Pair(half["A"], half["B"], rank, alpha / (rank**0.5 if config.use_rslora else rank))
+    return LoraTensors(half["A"], half["B"], rank, alpha / (rank**0.5 if config.use_rslora else rank))
 
 
 def _by_pattern(patterns: dict[str, Any] | None, module: str, default: Any, where: Path) -> Any:
@@ -272,7 +272,7 @@ def fits(pattern: str, module: str, where: Path) -> bool:
     )
 
 
-def _base(folder: Path, config: AdapterConfig, asked: Asked) -> CheckpointInfo:
+def _base(folder: Path, config: AdapterConfig, asked: CheckpointRequest) -> CheckpointInfo:
     named = asked.base_model or config.base_model_name_or_path
     if not named:
         raise CheckpointError(f"{folder / CONFIG}: names no base model; give --eval-base-model PATH")

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
-from pytest_touchstone.checkpoints.formats.paths import readable
-from pytest_touchstone.checkpoints.formats.tensors import Tensor, size_of
+from pytest_touchstone.checkpoints.config_files import readable
+from pytest_touchstone.checkpoints.formats.content import Tensor, size_of
 from pytest_touchstone.core.errors import CheckpointError
 
 _LARGEST_PICKLE: Final = 1 << 24

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-from pytest_touchstone.compare.candidate import Candidate, Source, source_of
+from pytest_touchstone.compare.candidate import CheckpointResults, ResultSource, source_of
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.reading import parsed
+from pytest_touchstone.core.files import parsed
 from pytest_touchstone.results.summary import Summary
 
 GROUP: Final = "touchstone.result_formats"
@@ -42,10 +42,10 @@ class BadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ResultTable:
     """The content of a file of results, and its faults."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CheckpointResults, ...]
     contradictions: tuple[Contradiction, ...] = ()
     bad: tuple[BadRow, ...] = ()
 
@@ -64,7 +64,7 @@ class ResultFormat(Protocol):
     def sniff(self, path: Path, /) -> bool:
         """Return whether the file or folder has this form; False for one that cannot be read."""
 
-    def read(self, path: Path, sizes: Mapping[str, int], /) -> Table:
+    def read(self, path: Path, sizes: Mapping[str, int], /) -> ResultTable:
         """Read every checkpoint; ``sizes`` are numbers of items by benchmark, where the file does not say.
 
         Raises ``DataError`` naming the place and the value of what cannot be read."""
@@ -78,7 +78,7 @@ class WritableFormat(Protocol):
         """Return the files by name: a text, or plain data for JSON. ``taken`` are names of other files."""
 
 
-def read_json(path: Path) -> tuple[Source, Any]:
+def read_json(path: Path) -> tuple[ResultSource, Any]:
     """The file and its content; raises ``DataError`` where that is not JSON."""
     source, data = source_of(path)
     try:

@@ -32,22 +32,22 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.compare.candidate import (
-    Candidate,
-    Entry,
-    Source,
+    BenchmarkScores,
+    CheckpointResults,
+    ResultSource,
     published,
     published_entry,
     source_of,
     told_by_path,
 )
-from pytest_touchstone.compare.formats.base import BadRow, Contradiction, Table, json_content, read_json
+from pytest_touchstone.compare.formats.base import BadRow, Contradiction, ResultTable, json_content, read_json
 from pytest_touchstone.compare.formats.task_json import is_task_file, read_tasks
 from pytest_touchstone.core.composite import composite_value
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import SCHEMA, file_name
-from pytest_touchstone.core.outside import cell, text_of_cell
+from pytest_touchstone.core.text import cell, text_of_cell
 from pytest_touchstone.results.store_entry import STUDIED
 from pytest_touchstone.results.summary import Metric, Result, Summary, finite, wholes
 
@@ -74,7 +74,7 @@ class KoreanStudy:
         rows = content if isinstance(content, list) else [content]
         return bool(rows) and all(isinstance(row, Mapping) and is_korean(row) for row in rows)
 
-    def read(self, path: Path, sizes: Mapping[str, int]) -> Table:
+    def read(self, path: Path, sizes: Mapping[str, int]) -> ResultTable:
         """Read every row."""
         return (read_table if path.suffix.lower() in TABLES else read_objects)(path, sizes)
 
@@ -102,8 +102,8 @@ def is_korean(fields: Mapping[str, Any]) -> bool:
 
 
 def read_row(
-    fields: Mapping[str, Any], *, origin: str, source: Source, sizes: Mapping[str, int]
-) -> tuple[Candidate, tuple[Contradiction, ...]]:
+    fields: Mapping[str, Any], *, origin: str, source: ResultSource, sizes: Mapping[str, int]
+) -> tuple[CheckpointResults, tuple[Contradiction, ...]]:
     """The candidate of a row, and the composites in it that contradict their formula. ``sizes`` are the numbers of
     items by benchmark where the row does not say.
 
@@ -130,8 +130,8 @@ def read_row(
             conditions={"seq_len": about["seq_len"]} if "seq_len" in about else {},
             of=whole(of, fields.get(of)),
         )
-        entries[benchmark] = Entry(saved=saved)
-    candidate = Candidate(name=name, origin=origin, about=about, entries=entries)
+        entries[benchmark] = BenchmarkScores(saved=saved)
+    candidate = CheckpointResults(name=name, origin=origin, about=about, entries=entries)
     return candidate, _contradictions(name, fields, measured)
 
 
@@ -247,7 +247,7 @@ def _rounding(written: object) -> float:
     return 0.5 * 10.0 ** -(len(match[1]) + (2 if match[2] else 0))
 
 
-def read_objects(path: Path, sizes: Mapping[str, int]) -> Table:
+def read_objects(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     """The checkpoints of such a file; ``BadRow.line`` is the place in its list."""
     source, content = read_json(path)
     found = _Reading(source, sizes)
@@ -261,7 +261,7 @@ def read_objects(path: Path, sizes: Mapping[str, int]) -> Table:
     return table
 
 
-def read_table(path: Path, sizes: Mapping[str, int]) -> Table:
+def read_table(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     """Every row of the file. Raises ``DataError`` where it is no such table at all."""
     source, data = source_of(path)
     try:
@@ -294,16 +294,16 @@ def read_table(path: Path, sizes: Mapping[str, int]) -> Table:
 class _Reading:
     """The rows of a file so far."""
 
-    def __init__(self, source: Source, sizes: Mapping[str, int]) -> None:
-        self._rows: list[Candidate] = []
+    def __init__(self, source: ResultSource, sizes: Mapping[str, int]) -> None:
+        self._rows: list[CheckpointResults] = []
         self._contradictions: list[Contradiction] = []
         self._bad: list[BadRow] = []
         self._source, self._sizes = source, sizes
         self._lines: dict[str, int] = {}
 
-    def table(self) -> Table:
+    def table(self) -> ResultTable:
         """All of them."""
-        return Table(tuple(self._rows), tuple(self._contradictions), tuple(self._bad))
+        return ResultTable(tuple(self._rows), tuple(self._contradictions), tuple(self._bad))
 
     def add(self, fields: Mapping[Any, object], line: int, *, width: int | None = None) -> None:
         """Add a row, or note what is wrong with it: for a table with lines of this ``width``, also a name that is
@@ -336,7 +336,7 @@ def _check_length(fields: Mapping[str | None, object], width: int) -> None:
         raise WrongValueError(str(missing[0]), None, f"the row has fewer than {width} fields")
 
 
-class Column(NamedTuple):
+class StudyColumn(NamedTuple):
     """A number of this form: its key, its benchmark and its metric, and its name in tables of a study."""
 
     key: str
@@ -346,10 +346,10 @@ class Column(NamedTuple):
 
 
 COLUMNS: Final = (
-    Column("real1", "real_coref", "real@1", "Real@1"),
-    Column("real5", "real_coref", "real@5", "Real@5"),
-    Column("lambada_top1", "ko_lambada", "lambada@1", "LAMBADA@1"),
-    Column("lambada_wiki_top1", "ko_lambada_wiki", "lambada@1", "LAMBADA@1 (Wikipedia)"),
+    StudyColumn("real1", "real_coref", "real@1", "Real@1"),
+    StudyColumn("real5", "real_coref", "real@5", "Real@5"),
+    StudyColumn("lambada_top1", "ko_lambada", "lambada@1", "LAMBADA@1"),
+    StudyColumn("lambada_wiki_top1", "ko_lambada_wiki", "lambada@1", "LAMBADA@1 (Wikipedia)"),
 )
 SETS: Final = {"coref": "real_coref", "lambada": "ko_lambada", "lambada_wiki": "ko_lambada_wiki"}
 KEYS: Final = {benchmark: key for key, benchmark in SETS.items()}

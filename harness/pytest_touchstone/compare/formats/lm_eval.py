@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.candidate import (
-    Candidate,
-    Entry,
-    Source,
+    BenchmarkScores,
+    CheckpointResults,
+    ResultSource,
     published_entry,
     told_by_file,
     told_by_path,
 )
-from pytest_touchstone.compare.formats.base import Table, json_content, read_json
-from pytest_touchstone.compare.formats.scales import PER_CENT
+from pytest_touchstone.compare.formats.base import ResultTable, json_content, read_json
 from pytest_touchstone.compare.formats.task_json import averages, file_stem, is_task_file, newest, table_of
 from pytest_touchstone.compare.formats.task_metrics import (
+    PER_CENT,
     PERPLEXITIES,
     TaskMetrics,
     metric_name,
@@ -41,8 +41,8 @@ from pytest_touchstone.compare.formats.task_metrics import (
     scale_notes,
     scales_of,
 )
+from pytest_touchstone.core.data_files import RawRow, read_lines
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.raw_rows import RawRow, read_lines
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.store_entry import ItemScores
 
@@ -52,7 +52,7 @@ _OLD_MMLU: Final = "hendrycksTest-"
 OURS: Final = {"lambada_openai": "lambada"}
 
 
-class LmEval:
+class LmEvalFormat:
     """Results of lm-evaluation-harness."""
 
     name = "lm_eval"
@@ -63,9 +63,9 @@ class LmEval:
         content = json_content(path)
         return is_task_file(content) and any(sign in content for sign in _SIGNS)
 
-    def read(self, path: Path, sizes: Mapping[str, int]) -> Table:
+    def read(self, path: Path, sizes: Mapping[str, int]) -> ResultTable:
         """Read the file, and the samples beside it."""
-        return Table((read_lm_eval(path, sizes),))
+        return ResultTable((read_lm_eval(path, sizes),))
 
 
 def benchmark_name(task: str) -> str:
@@ -75,7 +75,7 @@ def benchmark_name(task: str) -> str:
     return OURS.get(task, task)
 
 
-def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Candidate:
+def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> CheckpointResults:
     """The candidate of a results file. Raises ``DataError`` naming what cannot be read."""
     source, content = read_json(path)
     content = {**content, "results": newest(content["results"])}
@@ -94,12 +94,12 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Candidate:
         n, known = entry.saved.scored, len(entry.items.examples) if entry.answers else None
         if known is not None and n and known < n:
             notes.append(f"{path.name}: samples of {known} of {n} items of {task}: its totals are compared")
-            entry = Entry(saved=entry.saved)
+            entry = BenchmarkScores(saved=entry.saved)
         entries[entry.saved.benchmark] = entry
     notes += scale_notes(path.name, read.metrics)
     if lacking:
         notes.append(f"{path.name}: no metric that is better when higher, left out: {listed(lacking)}")
-    return Candidate(
+    return CheckpointResults(
         name=name, origin=path.name, about=_about(content, path), entries=entries, notes=tuple(notes)
     )
 
@@ -127,13 +127,13 @@ class _Read:
 
     path: Path
     content: Mapping[str, Any]
-    source: Source
+    source: ResultSource
     name: str
     sizes: Mapping[str, int]
     metrics: dict[str, TaskMetrics] = field(default_factory=dict)
 
 
-def _entry(task: str, values: Mapping[str, Any], read: _Read) -> Entry | None:
+def _entry(task: str, values: Mapping[str, Any], read: _Read) -> BenchmarkScores | None:
     content, path = read.content, read.path
     better = table_of(table_of(content.get("higher_is_better")).get(task))
     benchmark = benchmark_name(task)
@@ -164,9 +164,9 @@ def _entry(task: str, values: Mapping[str, Any], read: _Read) -> Entry | None:
     )
     beside = _samples_beside(path, task)
     if beside is None:
-        return Entry(saved=saved)
+        return BenchmarkScores(saved=saved)
     items = _items(beside, benchmark, {key.partition(",")[0] for key in values}, found)
-    return Entry(replace(saved, directory=str(beside.resolve())), items, beside)
+    return BenchmarkScores(replace(saved, directory=str(beside.resolve())), items, beside)
 
 
 def _samples_beside(path: Path, task: str) -> Path | None:

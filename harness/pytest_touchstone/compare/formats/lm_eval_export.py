@@ -42,7 +42,7 @@ Files = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ExportedSample:
     """A scored item: its record, its requests in full, its row (empty where not known), and the view of it."""
 
     record: Record
@@ -74,33 +74,33 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Task:
+class ExportedTask:
     """A benchmark, or a group of one, under its name there."""
 
     name: str
     result: Result
     aggregate: Mapping[str, Mapping[str, Any]]
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[ExportedSample] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
 
-    def numbered(self) -> Iterator[tuple[int, Sample]]:
+    def numbered(self) -> Iterator[tuple[int, ExportedSample]]:
         """Yield the samples with their numbers: those at the end of their ids where these differ, else their places."""
         ends = [re.search(r"\d+$", one.record.example) for one in self.samples]
         numbers = [int(one[0]) for one in ends if one is not None]
         own = len(set(numbers)) == len(ends)
         return zip(numbers if own else range(len(ends)), self.samples, strict=True)
 
-    def score(self, sample: Sample, metric: str) -> float | None:
+    def score(self, sample: ExportedSample, metric: str) -> float | None:
         """Return the score of an item that a metric is made of: a perplexity's is the log-probability."""
         return sample.record.scores.get(aggregation_of(self.aggregate, metric).of)
 
 
-def tasks_of(summary: Summary, checkpoint: str, samples: Iterable[Sample]) -> list[Task]:
+def tasks_of(summary: Summary, checkpoint: str, samples: Iterable[ExportedSample]) -> list[ExportedTask]:
     """Return the tasks of a checkpoint with their samples, a benchmark before its groups."""
     own = [result for result in summary.results if result.checkpoint == checkpoint]
     declared = {one.name: one.aggregate for one in summary.declarations}
     found = {
-        (one.benchmark, one.group): Task(
+        (one.benchmark, one.group): ExportedTask(
             _named(task_name(one)), one, declared.get(base_name(one.benchmark), {})
         )
         for one in own
@@ -122,7 +122,7 @@ def _named(task: str) -> str:
 # Since 0.4
 
 
-def new_files(summary: Summary, checkpoint: str, samples: Iterable[Sample]) -> Files:
+def new_files(summary: Summary, checkpoint: str, samples: Iterable[ExportedSample]) -> Files:
     """Return the files of one checkpoint in today's form."""
     tasks = tasks_of(summary, checkpoint, samples)
     stamp = _began(summary).isoformat().replace(":", "-")
@@ -140,7 +140,7 @@ def sanitized(name: str) -> str:
     return re.sub(r'["<>:/|\\?*\[\]]+', "__", name)
 
 
-def _results(summary: Summary, checkpoint: str, tasks: Sequence[Task]) -> dict[str, Any]:
+def _results(summary: Summary, checkpoint: str, tasks: Sequence[ExportedTask]) -> dict[str, Any]:
     info = next((one for one in summary.checkpoints if one.get("name") == checkpoint), {})
     settings = summary.manifest.get("settings", {})
     values = {task.name: _values(task) for task in tasks}
@@ -187,7 +187,7 @@ def _results(summary: Summary, checkpoint: str, tasks: Sequence[Task]) -> dict[s
     }
 
 
-def _values(task: Task) -> dict[str, Any]:
+def _values(task: ExportedTask) -> dict[str, Any]:
     """Return the metrics of a task with their errors; one that is undefined is left out."""
     values: dict[str, Any] = {"alias": task.result.group or task.name, "sample_len": task.result.scored}
     for name, metric in task.result.metrics.items():
@@ -206,7 +206,7 @@ def filtered(metric: str) -> tuple[str, str]:
     return metric, "none"
 
 
-def _config(task: Task) -> dict[str, Any]:
+def _config(task: ExportedTask) -> dict[str, Any]:
     result, kinds = task.result, task.samples[0].kinds if task.samples else []
     several = len(kinds) > 1 and set(kinds) == {"Loglikelihood"}
     return {
@@ -223,14 +223,14 @@ def _config(task: Task) -> dict[str, Any]:
     }
 
 
-def _directions(task: Task) -> dict[str, bool]:
+def _directions(task: ExportedTask) -> dict[str, bool]:
     return {
         filtered(name)[0]: aggregation_of(task.aggregate, name).higher_is_better
         for name in task.result.metrics
     }
 
 
-def _lines(task: Task) -> Iterator[str]:
+def _lines(task: ExportedTask) -> Iterator[str]:
     """Yield a line per sample and filter, in the order of the filters."""
     filters: dict[str, list[str]] = {}
     for name in task.result.metrics:
@@ -241,7 +241,7 @@ def _lines(task: Task) -> Iterator[str]:
             yield json.dumps(line, ensure_ascii=False, default=str) + "\n"
 
 
-def _line(task: Task, sample: Sample, kind: str, names: Sequence[str]) -> dict[str, Any]:
+def _line(task: ExportedTask, sample: ExportedSample, kind: str, names: Sequence[str]) -> dict[str, Any]:
     scores = {filtered(name)[0]: task.score(sample, name) for name in names}
     scores = {name: score for name, score in scores.items() if score is not None}
     arguments = [_arguments(request) for request in sample.requests]
@@ -285,14 +285,14 @@ def _responses(answer: Mapping[str, Any]) -> list[Any]:
     return [str(answer.get("logprob", answer.get("reason", "")))]
 
 
-def _filtered_responses(sample: Sample, kind: str) -> list[Any]:
+def _filtered_responses(sample: ExportedSample, kind: str) -> list[Any]:
     read = sample.view.extracted.get(_READ.get(kind, ""))
     if read is not None or kind in _READ:
         return ["[invalid]" if read is None else read]
     return [responses[0] if responses else "" for responses in map(_responses, sample.answers)]
 
 
-def _prompt(sample: Sample) -> str:
+def _prompt(sample: ExportedSample) -> str:
     return str(_arguments(sample.requests[0])[0]) if sample.requests else ""
 
 
@@ -300,7 +300,7 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def _hashes(sample: Sample) -> str:
+def _hashes(sample: ExportedSample) -> str:
     return sample.record.row + _hash(_prompt(sample)) + _hash(sample.target)
 
 
@@ -311,7 +311,7 @@ def _began(summary: Summary) -> datetime:
 # Before 0.4
 
 
-def old_files(summary: Summary, checkpoint: str, samples: Iterable[Sample]) -> Files:
+def old_files(summary: Summary, checkpoint: str, samples: Iterable[ExportedSample]) -> Files:
     """Return the files of one checkpoint in the form before 0.4, whose files have one number of shots each."""
     tasks = [task for task in tasks_of(summary, checkpoint, samples) if not task.parts]
     shots = list(dict.fromkeys(task.result.shots for task in tasks))
@@ -346,13 +346,13 @@ def old_files(summary: Summary, checkpoint: str, samples: Iterable[Sample]) -> F
     return files
 
 
-def _old_name(task: Task) -> str:
+def _old_name(task: ExportedTask) -> str:
     if task.name.startswith("mmlu_") and task.result.group is not None:
         return f"hendrycksTest-{task.result.group}"
     return task.name
 
 
-def _old_values(task: Task) -> dict[str, float]:
+def _old_values(task: ExportedTask) -> dict[str, float]:
     values = {}
     for name, metric in task.result.metrics.items():
         if metric.value is not None:
@@ -362,7 +362,7 @@ def _old_values(task: Task) -> dict[str, float]:
     return values
 
 
-def _written_out(task: Task, sample: Sample) -> dict[str, Any]:
+def _written_out(task: ExportedTask, sample: ExportedSample) -> dict[str, Any]:
     """Return an item as ``--write_out`` wrote it: prompts, answers, the truth, and the scores as text."""
     row: dict[str, Any] = {}
     for number, request in enumerate(sample.requests):
@@ -379,7 +379,7 @@ def _written_out(task: Task, sample: Sample) -> dict[str, Any]:
     return row | {name: str(score) for name, score in scores.items() if score is not None}
 
 
-EXPORTS: Final[dict[str, Callable[[Summary, str, Iterable[Sample]], Files]]] = {
+EXPORTS: Final[dict[str, Callable[[Summary, str, Iterable[ExportedSample]], Files]]] = {
     "lm-eval": new_files,
     "lm-eval-0.3": old_files,
 }

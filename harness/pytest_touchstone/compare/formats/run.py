@@ -7,9 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pytest_touchstone.checkpoints.training_state import step_of_row
-from pytest_touchstone.compare.candidate import Candidate, Entry
-from pytest_touchstone.compare.formats.base import Table
+from pytest_touchstone.checkpoints.config_files import step_of_row
+from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
+from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.results.item_scores import Lines, read_scores
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, entries_of, saved_of
@@ -26,13 +26,13 @@ class RunFolder:
         """Return whether it has a summary."""
         return (path / SUMMARY).is_file()
 
-    def read(self, path: Path, sizes: Mapping[str, int]) -> Table:
+    def read(self, path: Path, sizes: Mapping[str, int]) -> ResultTable:
         """Read summary and journal."""
         del sizes  # a run has its items
-        return Table(tuple(read_run(path)))
+        return ResultTable(tuple(read_run(path)))
 
 
-def read_run(folder: Path) -> list[Candidate]:
+def read_run(folder: Path) -> list[CheckpointResults]:
     """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
     summary = load_summary(folder)
     found = read_scores(folder)
@@ -40,7 +40,7 @@ def read_run(folder: Path) -> list[Candidate]:
     return _candidates(summary, entries, folder, {place: one.lines for place, one in found.items()})
 
 
-def candidates_of(summary: Summary, records: Iterable[Record], folder: Path) -> list[Candidate]:
+def candidates_of(summary: Summary, records: Iterable[Record], folder: Path) -> list[CheckpointResults]:
     """The checkpoints of a run by its summary and records, one record per item."""
     return _candidates(summary, saved_of(summary, records), folder)
 
@@ -50,17 +50,17 @@ def _candidates(
     entries: Iterable[tuple[StoredResult, ItemScores]],
     folder: Path,
     lines: Mapping[tuple[str, str], Lines] = MappingProxyType({}),
-) -> list[Candidate]:
-    found: dict[str, Candidate] = {}
+) -> list[CheckpointResults]:
+    found: dict[str, CheckpointResults] = {}
     for saved, items in entries:
         candidate = found.setdefault(
             saved.checkpoint,
-            Candidate(
+            CheckpointResults(
                 name=saved.checkpoint, origin=f"run {summary.run_id}", about=about(saved.checkpoint_info)
             ),
         )
         own = lines.get((saved.checkpoint, saved.benchmark))
-        candidate.entries[saved.benchmark] = Entry(saved, items, folder, own)
+        candidate.entries[saved.benchmark] = BenchmarkScores(saved, items, folder, own)
     for row in summary.composites:
         if row["checkpoint"] in found:
             found[row["checkpoint"]].composites[row["name"]] = _composite(row)

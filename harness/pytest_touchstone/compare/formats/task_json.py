@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from pytest_touchstone.compare.candidate import (
-    Candidate,
-    Entry,
-    Source,
+    BenchmarkScores,
+    CheckpointResults,
+    ResultSource,
     published_entry,
     told_by_file,
     told_by_path,
 )
-from pytest_touchstone.compare.formats.base import Table, json_content, read_json
+from pytest_touchstone.compare.formats.base import ResultTable, json_content, read_json
 from pytest_touchstone.compare.formats.run import about
 from pytest_touchstone.compare.formats.task_metrics import (
     TaskMetrics,
@@ -57,9 +57,9 @@ class TaskFile:
         """Return whether it has a table per task."""
         return is_task_file(json_content(path))
 
-    def read(self, path: Path, sizes: Mapping[str, int]) -> Table:
+    def read(self, path: Path, sizes: Mapping[str, int]) -> ResultTable:
         """Read the checkpoint."""
-        return Table((read_task_file(path, sizes),))
+        return ResultTable((read_task_file(path, sizes),))
 
     def write(self, summary: Summary, taken: Container[str]) -> dict[str, Any]:
         """Return a file per checkpoint; one that has the name of a benchmark gets the prefix ``checkpoint-``."""
@@ -100,13 +100,15 @@ def is_task_file(content: object) -> TypeGuard[Mapping[str, Any]]:
     )
 
 
-def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
+def read_task_file(path: Path, sizes: Mapping[str, int]) -> CheckpointResults:
     """The candidate of a file by task. Raises ``DataError`` naming a value that is no number."""
     source, content = read_json(path)
     return read_tasks(content, path, source, sizes)
 
 
-def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Mapping[str, int]) -> Candidate:
+def read_tasks(
+    content: Mapping[str, Any], path: Path, source: ResultSource, sizes: Mapping[str, int]
+) -> CheckpointResults:
     """The candidate of the content of such a file. Raises as ``read_task_file``."""
     name = str(content.get("model") or file_stem(path))
     info = table_of(content.get("checkpoint_info"))
@@ -143,9 +145,9 @@ def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Ma
             mark=values["mark"] if isinstance(values.get("mark"), str) else None,
             invalid=str(values["not_valid"]) if values.get("not_valid") else None,
         )
-        entries[task] = Entry(saved=saved)
+        entries[task] = BenchmarkScores(saved=saved)
     left_out += scale_notes(path.name, read)
-    return Candidate(name=name, origin=path.name, about=known, entries=entries, notes=tuple(left_out))
+    return CheckpointResults(name=name, origin=path.name, about=known, entries=entries, notes=tuple(left_out))
 
 
 def _about(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,13 +25,24 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find, incomplete
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
 from pytest_touchstone.compare.gate.result import STRICT, BaselineRef, GateLine, GateResult
-from pytest_touchstone.compare.items import score_name
-from pytest_touchstone.compare.judge import Compared, Judged, Weighed, compare, compare_composite, judge
-from pytest_touchstone.compare.pooled import POOLED, Part, Pooled, pool
-from pytest_touchstone.compare.prompts import OTHER, OTHERS, changed_text
+from pytest_touchstone.compare.judge import (
+    POOLED,
+    Compared,
+    Judged,
+    Pooled,
+    PooledPart,
+    Weighed,
+    compare,
+    compare_composite,
+    judge,
+    of_the_same_checkpoints,
+    pool,
+    score_name,
+)
+from pytest_touchstone.compare.metric import OTHER, OTHERS, changed_text
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import listed
@@ -46,11 +57,11 @@ class Case:
     """One checkpoint's results: entries by benchmark, and its composites' values by name."""
 
     checkpoint: str
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, BenchmarkScores]
     composites: Mapping[str, float | None]
 
 
-def cases_of(entries: Sequence[Entry], composites: Sequence[Mapping[str, Any]]) -> list[Case]:
+def cases_of(entries: Sequence[BenchmarkScores], composites: Sequence[Mapping[str, Any]]) -> list[Case]:
     """A run's results by checkpoint."""
     return [
         Case(
@@ -152,11 +163,11 @@ def _pool(
     plan: GateConfig,
 ) -> Pooled | None:
     """All items of the valid benchmarks that are compared, by the first metric of each."""
-    parts: dict[str, Part] = {}
+    parts: dict[str, PooledPart] = {}
     for (name, metric), one in found.items():
         if one.state == "chosen" and not case.entries[name].saved.invalid:
             mine = compared[name, metric]
-            parts.setdefault(name, Part(metric, case.entries[name], one.baselines, mine))
+            parts.setdefault(name, PooledPart(metric, case.entries[name], one.baselines, mine))
     return pool(parts, level=1 - plan.alpha)
 
 
@@ -173,7 +184,7 @@ def _pooled_line(
     return line if plan.pooled else replace(line, fails=(), notes=(*line.notes, SHOWN))
 
 
-def _find(entry: Entry, source: BaselineSource, plan: GateConfig, metric: str) -> BaselineChoice:
+def _find(entry: BenchmarkScores, source: BaselineSource, plan: GateConfig, metric: str) -> BaselineChoice:
     if source.kind == "none":
         return BaselineChoice(state="absent", reason="compared with no baseline")
     if not entry.items.examples:
@@ -216,7 +227,7 @@ class _Whole:
 
     composite: Composite
     found: BaselineChoice
-    parts: Mapping[str, tuple[Entry, ...]]
+    parts: Mapping[str, tuple[BenchmarkScores, ...]]
     compared: Compared | None = None
 
 
@@ -233,12 +244,11 @@ def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateC
         if one.state != "chosen":
             reason = f"{name}: {one.reason}" if one.reason else ""
             return _Whole(composite, replace(one, reason=reason, notes=()), {})
-    keys = [{one.saved.checkpoint_key: one for one in found[name].baselines} for name in names]
-    common = [key for key in keys[0] if all(key in other for other in keys[1:])]
-    if not common:
+    shared = of_the_same_checkpoints([found[name].baselines for name in names])
+    if not shared[0]:
         reason = f"no saved checkpoint has all parts of {composite.name}"
         return _Whole(composite, BaselineChoice(state="refused", reason=reason), {})
-    parts = {name: tuple(by_key[key] for key in common) for name, by_key in zip(names, keys, strict=True)}
+    parts = dict(zip(names, shared, strict=True))
     weighed = [
         Weighed(part.weight, part.metric, entries[part.benchmark], parts[part.benchmark])
         for part in composite.parts
@@ -343,7 +353,7 @@ class Reasons:
     invalid: list[str] = field(default_factory=list)
 
 
-def metrics_of(entry: Entry, plan: GateConfig) -> tuple[str, ...]:
+def metrics_of(entry: BenchmarkScores, plan: GateConfig) -> tuple[str, ...]:
     """The metrics by which a benchmark is compared: its own in the plan, else those of the gate that it has, else the
     primary one. Raises ``GateError`` where it lacks one of its own."""
     saved = entry.saved
@@ -356,7 +366,7 @@ def metrics_of(entry: Entry, plan: GateConfig) -> tuple[str, ...]:
 
 
 def benchmark_line(
-    entry: Entry,
+    entry: BenchmarkScores,
     metric: str,
     found: BaselineChoice,
     judged: Judged | None,

@@ -9,6 +9,8 @@ Everything rests on numbers of this study. Where it holds none, the advice is "n
   items leave.
 - **More items**: for the best series against each other one that cannot be told from it. The number is that with which
   a drop of the measured size is found with power 0.8 (``statistics.power``), among as many comparisons.
+
+Everything that a study finds by comparing its series, made once for all reports.
 """
 
 from __future__ import annotations
@@ -19,19 +21,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.load import select
-from pytest_touchstone.compare.study.bests import Duel
-from pytest_touchstone.compare.study.between import Between, gain
+from pytest_touchstone.compare.study.between import Between, Duel, Lengths, between, by_length, gain
+from pytest_touchstone.compare.study.forgetting import Forgetting, forgetting
 from pytest_touchstone.compare.study.points import Measure, Point, Study
-from pytest_touchstone.compare.study.pool import Pool
-from pytest_touchstone.core.declared import shipped_names
+from pytest_touchstone.compare.study.pool import MeasureNoise, Pool, noise, pools_of
 from pytest_touchstone.core.lm_eval_names import translated
+from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.core.text import place_text
 from pytest_touchstone.statistics.best_of_many import best_of
 from pytest_touchstone.statistics.comparison import z_quantile
 from pytest_touchstone.statistics.contrasts import Contrast, Weighted
-from pytest_touchstone.statistics.curves import DRAWS
+from pytest_touchstone.statistics.curves import CURVE_DRAWS
 from pytest_touchstone.statistics.power import design_of_comparison, items_for_drop
 from pytest_touchstone.statistics.verdicts import POWER, holm
 
@@ -93,7 +95,7 @@ class MoreItems:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class NextCommand:
     """A command to type, its aim, and the outcome to expect."""
 
     aim: str
@@ -108,7 +110,7 @@ class Advice:
     chosen: Chosen | None
     why: str
     more: tuple[MoreItems, ...]
-    plan: tuple[Planned, ...]
+    plan: tuple[NextCommand, ...]
 
 
 def advice(study: Study, pools: Mapping[str, Pool], found: Sequence[Between]) -> Advice:
@@ -139,7 +141,7 @@ def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen 
     noise = pool.noise(places)
     if len(places) < 2 or noise is None:
         return None
-    choice = best_of(pool.means, noise, draws=DRAWS)
+    choice = best_of(pool.means, noise, draws=CURVE_DRAWS)
     rivals = pool.rivals(choice.place, places, study.level)
     candidates = sorted([choice.place, *rivals], key=lambda place: -pool.means[place])
     vetoed = _vetoed([pool.points[place] for place in candidates], study, pools, measure)
@@ -251,14 +253,14 @@ def _needed(measure: Measure, duel: Duel, family: int, level: float) -> MoreItem
 
 def _plan(
     study: Study, pools: Mapping[str, Pool], chosen: Chosen | None, more: Sequence[MoreItems]
-) -> list[Planned]:
+) -> list[NextCommand]:
     found = [_go_on(study, pools[chosen.measure.key], chosen)] if chosen else []
     return [*found, *(_decide(one, study.level) for one in more[:MOST])]
 
 
-def _go_on(study: Study, pool: Pool, chosen: Chosen) -> Planned:
+def _go_on(study: Study, pool: Pool, chosen: Chosen) -> NextCommand:
     entries = [chosen.point.candidate.entries[name] for name in _benchmarks(chosen.measure)]
-    return Planned(
+    return NextCommand(
         aim=f"after training on from {chosen.point.name}: score the new checkpoints",
         command=_command(entries, "--checkpoint 'runs/NEW/checkpoint-*'"),
         expected=_gains(study, pool) or NO_GAIN,
@@ -291,7 +293,7 @@ def _difference(value: float | None, low: float | None, high: float | None, meas
     return f"{factor * value:+.{digits}f}{unit}{limits}"
 
 
-def _decide(one: MoreItems, level: float) -> Planned:
+def _decide(one: MoreItems, level: float) -> NextCommand:
     first, second = one.duel.first.point, one.duel.second.point
     names = _benchmarks(one.measure)
     aim = f"decide {first.name} against {second.name} by {one.measure.label}"
@@ -299,12 +301,12 @@ def _decide(one: MoreItems, level: float) -> Planned:
     given = [_given(first), _given(second)]
     again = _command(entries, " ".join(given)) if all(given) else ""
     if not all(entry.items.examples for entry in entries):
-        return Planned(aim=aim, command=again, expected=PAIRED)
+        return NextCommand(aim=aim, command=again, expected=PAIRED)
     room = min(max(entry.saved.of, entry.saved.scored) / entry.saved.scored for entry in entries)
     if one.times is None or one.times > room:
-        return Planned(aim=aim, command="", expected=_too_few(one, room))
+        return NextCommand(aim=aim, command="", expected=_too_few(one, room))
     limit = "all" if len(names) > 1 else f"{one.needed}"
-    return Planned(
+    return NextCommand(
         aim=aim, command=f"{again} --eval-limit {limit}" if again else "", expected=_range(one, level)
     )
 
@@ -337,7 +339,7 @@ def _given(point: Point) -> str:
     return f"--checkpoint {shlex.quote(path)}" if path else ""
 
 
-def _command(entries: Sequence[Entry], given: str) -> str:
+def _command(entries: Sequence[BenchmarkScores], given: str) -> str:
     """The command that scores checkpoints on these benchmarks: of the shipped ones, or of the files here; empty
     where somebody's file names a benchmark that there is none of."""
     shipped = shipped_names()
@@ -353,3 +355,30 @@ def _command(entries: Sequence[Entry], given: str) -> str:
     if all(terms.values()):
         return f"touchstone run --tasks {tasks} {given}"
     return f"pytest {given} --eval-tasks {tasks}"
+
+
+# All findings of a study
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """Series against series, by length, what was forgotten, the noise of measures, and what to do next."""
+
+    between: tuple[Between, ...]
+    lengths: tuple[Lengths, ...]
+    forgetting: tuple[Forgetting, ...]
+    noise: tuple[MeasureNoise, ...]
+    advice: Advice
+
+
+def find(study: Study) -> Findings:
+    """The findings of a study."""
+    pools = study.once(pools_of)
+    found = between(study, pools)
+    return Findings(
+        between=tuple(found),
+        lengths=tuple(by_length(study, pools)),
+        forgetting=tuple(forgetting(study)),
+        noise=tuple(noise(study, pools)),
+        advice=advice(study, pools, found),
+    )

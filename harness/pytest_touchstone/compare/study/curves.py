@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from pytest_touchstone.compare.judge import Compared
-from pytest_touchstone.compare.study.differences import UNTESTED, Together, together, verdict_on
+from pytest_touchstone.compare.study.differences import UNTESTED, PointsTogether, together, verdict_on
 from pytest_touchstone.compare.study.points import Measure, Point, Series, Study, Value
 from pytest_touchstone.statistics.curves import Steadiness, Trend, steadiness, trend
 from pytest_touchstone.statistics.verdicts import holm
@@ -110,7 +110,7 @@ def curve_of(study: Study, series: Series, measure: Measure) -> Curve | None:
     return plain if known is None else _tested(study, plain, known)
 
 
-def _tested(study: Study, plain: Curve, known: Together) -> Curve:
+def _tested(study: Study, plain: Curve, known: PointsTogether) -> Curve:
     sample = known.sample()
     drop = rise = None
     if plain.at(plain.last) != plain.at(plain.peak):
@@ -129,7 +129,7 @@ def _tested(study: Study, plain: Curve, known: Together) -> Curve:
     )
 
 
-def _ties(known: Together, peak: int, alpha: float) -> tuple[int, ...]:
+def _ties(known: PointsTogether, peak: int, alpha: float) -> tuple[int, ...]:
     from scipy.special import stdtr
 
     covariance, freedom = known.noise.covariance, max(1, known.noise.units - 1)
@@ -143,7 +143,7 @@ def _ties(known: Together, peak: int, alpha: float) -> tuple[int, ...]:
     return tuple(found)
 
 
-class Change(NamedTuple):
+class CurveChange(NamedTuple):
     """A number of a curve in its measure's unit, with its limits, its p, that after Holm's correction, and the
     verdict."""
 
@@ -155,20 +155,20 @@ class Change(NamedTuple):
     verdict: str
 
 
-NO_CHANGE: Final = Change(None, None, None, None, None, UNTESTED)
+NO_CHANGE: Final = CurveChange(None, None, None, None, None, UNTESTED)
 
 
 class JudgedCurve(NamedTuple):
     """A curve and its four tests: rise and drop as measured, with the p that allows for the choice of the peak."""
 
     curve: Curve
-    rise: Change
-    drop: Change
-    trend: Change
-    steadiness: Change
+    rise: CurveChange
+    drop: CurveChange
+    trend: CurveChange
+    steadiness: CurveChange
 
     @property
-    def tests(self) -> dict[str, Change]:
+    def tests(self) -> dict[str, CurveChange]:
         """The tests by their names in reports."""
         names = ("start to peak", "peak to last", "trend", "stability")
         return dict(zip(names, (self.rise, self.drop, self.trend, self.steadiness), strict=True))
@@ -178,7 +178,7 @@ def judged_curves(study: Study) -> list[JudgedCurve]:
     """All curves with their tests, each kind corrected together (Holm); ``study.once(judged_curves)`` keeps them."""
     curves = curves_of(study)
 
-    def of_kind(found: list[Change]) -> list[Change]:
+    def of_kind(found: list[CurveChange]) -> list[CurveChange]:
         adjusted = holm([one.p for one in found])
         return [
             one._replace(adjusted=p, verdict=verdict_on(p, study.level))
@@ -192,7 +192,7 @@ def judged_curves(study: Study) -> list[JudgedCurve]:
     return [JudgedCurve(*one) for one in zip(curves, rises, drops, trends, changes, strict=True)]
 
 
-def _of_choice(found: Compared | None, *, turn: bool) -> Change:
+def _of_choice(found: Compared | None, *, turn: bool) -> CurveChange:
     """``turn``: the comparison is of the start with the peak, and the other way round is wanted."""
     if found is None or found.as_measured.difference is None:
         return NO_CHANGE
@@ -204,13 +204,13 @@ def _of_choice(found: Compared | None, *, turn: bool) -> Change:
     return NO_CHANGE._replace(value=value, low=limits[0], high=limits[1], p=found.comparison.p)
 
 
-def _of_trend(one: Trend | None) -> Change:
+def _of_trend(one: Trend | None) -> CurveChange:
     return (
         NO_CHANGE if one is None else NO_CHANGE._replace(value=one.slope, low=one.low, high=one.high, p=one.p)
     )
 
 
-def _of_changes(one: Steadiness | None) -> Change:
+def _of_changes(one: Steadiness | None) -> CurveChange:
     return (
         NO_CHANGE
         if one is None

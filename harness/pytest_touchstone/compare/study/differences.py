@@ -12,27 +12,105 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pytest_touchstone.compare.items import AlignedScores, score_name
-from pytest_touchstone.compare.items import columns as shared
-from pytest_touchstone.compare.judge import Compared, compare_aligned, compared_of, mirrored_selection
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.judge import (
+    AlignedScores,
+    Compared,
+    compare_aligned,
+    compared_of,
+    mirrored_selection,
+    score_name,
+)
+from pytest_touchstone.compare.judge import columns as shared
 from pytest_touchstone.compare.metric import compare_metric, compare_totals
 from pytest_touchstone.compare.pair import compare_composite_in
-from pytest_touchstone.compare.study.columns import Column, Columns, is_mean
 from pytest_touchstone.compare.study.points import Measure, Point, Study
+from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.statistics.best_of_many import (
-    RunsOfBenchmark,
-    RunsOfPart,
     noise_of_composite,
     nothing_chosen,
     select,
 )
 from pytest_touchstone.statistics.comparison import Comparison, undefined
-from pytest_touchstone.statistics.curves import DRAWS
-from pytest_touchstone.statistics.joint_noise import Noise, Sample, independent_noise, noise_of, sample_of
+from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
+from pytest_touchstone.statistics.contrasts import (
+    JointNoise,
+    NoiseDraws,
+    independent_noise,
+    noise_of,
+    sample_of,
+)
+from pytest_touchstone.statistics.curves import CURVE_DRAWS
+from pytest_touchstone.statistics.intervals import any_shared, is_binary
 from pytest_touchstone.statistics.paired import compare_flips
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreColumn:
+    """The scores of all items of a result, in order of the items' ids.
+
+    ``digest`` is that of the items: columns with the same one can be compared item by item. ``clusters`` is None where
+    items share nothing; ``binary``: all are right or wrong.
+    """
+
+    digest: str
+    names: list[str]
+    values: np.ndarray
+    clusters: list[str | None] | None
+    binary: bool
+
+
+class Columns:
+    """The columns of a study, made when they are asked for: ``study.once(Columns).of(entry, metric)``."""
+
+    def __init__(self, study: Study) -> None:
+        del study  # it keeps this
+        self._known: dict[tuple[int, str], ScoreColumn | None] = {}
+
+    def of(self, entry: BenchmarkScores, metric: str) -> ScoreColumn | None:
+        """The scores by which a metric is compared; None without items, where one has no such score, and for a metric
+        that is no mean of scores."""
+        key = id(entry), metric
+        if key not in self._known:
+            self._known[key] = _column(entry, metric)
+        return self._known[key]
+
+
+def is_mean(entry: BenchmarkScores, metric: str) -> bool:
+    """Return whether the metric is the mean of a score of the items, or of nothing that is known otherwise."""
+    try:
+        score_name(entry.saved, metric)
+    except GateError:  # a mean over groups, or no such metric
+        return False
+    return entry.saved.aggregation(metric).by == "mean"
+
+
+def _column(entry: BenchmarkScores, metric: str) -> ScoreColumn | None:
+    import numpy as np
+
+    items = entry.items
+    if not items.examples or not is_mean(entry, metric):
+        return None
+    scores = items.scores.get(score_name(entry.saved, metric))
+    if scores is None or None in scores:
+        return None
+    order = sorted(range(len(items.examples)), key=items.examples.__getitem__)
+    values = np.asarray([scores[place] for place in order], dtype=float)
+    clusters = [items.clusters[place] for place in order]
+    return ScoreColumn(
+        digest=entry.saved.items_sha256 or items.digest(),
+        names=[items.examples[place] for place in order],
+        values=values,
+        clusters=clusters if any_shared(clusters) else None,
+        binary=is_binary(values.tolist()),
+    )
+
+
+# Differences of points
+
 
 MORE: Final = "more than noise"
 NOT_MORE: Final = "not more than noise"
@@ -59,7 +137,7 @@ def difference(study: Study, baseline: Point, new: Point, measure: Measure) -> C
     return compare_metric(a, b, metric, primary=measure.primary, level=level).comparison
 
 
-def _of_items(baseline: Column, new: Column, level: float, *, higher: bool) -> Comparison:
+def _of_items(baseline: ScoreColumn, new: ScoreColumn, level: float, *, higher: bool) -> Comparison:
     """The comparison of two columns of the same items, as ``compare.judge.compare`` makes it."""
     if new.clusters is None and baseline.binary and new.binary:
         return _of_flips(baseline, new, level, higher=higher)
@@ -67,7 +145,7 @@ def _of_items(baseline: Column, new: Column, level: float, *, higher: bool) -> C
     return compare_aligned(aligned, higher=higher, level=level).comparison
 
 
-def _of_flips(baseline: Column, new: Column, level: float, *, higher: bool) -> Comparison:
+def _of_flips(baseline: ScoreColumn, new: ScoreColumn, level: float, *, higher: bool) -> Comparison:
     """The same of right and wrong answers to items that share nothing, which are counted."""
     n, before, after = len(new.values), int(baseline.values.sum()), int(new.values.sum())
     both = int(baseline.values @ new.values)
@@ -105,7 +183,7 @@ def aligned(study: Study, points: Sequence[Point], measure: Measure) -> Aligned 
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class PointsTogether:
     """The values of several points by one measure, in their order, and the noise that they have in common.
 
     ``items``: from the items that all of them have, so that what they share cancels; else from totals, as independent
@@ -116,14 +194,14 @@ class Together:
     points: tuple[Point, ...]
     measure: Measure
     means: tuple[float, ...]
-    noise: Noise
+    noise: JointNoise
     items: bool
 
-    def sample(self) -> Sample:
+    def sample(self) -> NoiseDraws:
         """Draws of the noise, a row for each point."""
-        return sample_of(self.noise.covariance, DRAWS)
+        return sample_of(self.noise.covariance, CURVE_DRAWS)
 
-    def best(self, among: Sequence[int], new: int, sample: Sample) -> Compared | None:
+    def best(self, among: Sequence[int], new: int, sample: NoiseDraws) -> Compared | None:
         """The best of the points at these places against the one at ``new``, allowing for its having been chosen
         (``statistics.best_of_many``); ``sample`` are draws of the noise.
 
@@ -142,24 +220,26 @@ class Together:
         if len(among) == 1:
             found = nothing_chosen(0, means[0], 1, plain.oriented)
         else:
-            noise = Noise(self.noise.covariance[np.ix_(order, order)], self.noise.units)
+            noise = JointNoise(self.noise.covariance[np.ix_(order, order)], self.noise.units)
             found = select(chosen, means, plain.oriented, noise, sample=sample.of(order, sign))
         return compared_of(self.measure.key, found if sign > 0 else mirrored_selection(found))
 
 
-def together(study: Study, points: Sequence[Point], measure: Measure) -> Together | None:
+def together(study: Study, points: Sequence[Point], measure: Measure) -> PointsTogether | None:
     """The values and the common noise of the points; None where one lacks the measure or its error is not known."""
     if not points:
         return None
     found = _composite_noise(study, points, measure) if measure.composite else _noise(study, points, measure)
     if found is not None:
-        return Together(study, tuple(points), measure, *found, items=True)
+        return PointsTogether(study, tuple(points), measure, *found, items=True)
     values = [study.value(point, measure) for point in points]
     known = [value for value in values if value is not None and value.stderr is not None]
     if len(known) < len(values):
         return None
     noise = independent_noise([value.stderr or 0.0 for value in known], min(value.n for value in known))
-    return Together(study, tuple(points), measure, tuple(one.value for one in known), noise, items=False)
+    return PointsTogether(
+        study, tuple(points), measure, tuple(one.value for one in known), noise, items=False
+    )
 
 
 def _aligned(study: Study, points: Sequence[Point], benchmark: str, metric: str) -> Aligned | None:
@@ -180,7 +260,9 @@ def _aligned(study: Study, points: Sequence[Point], benchmark: str, metric: str)
     return Aligned(found.names, np.asarray([*found.baselines, found.new], dtype=float), found.clusters)
 
 
-def _noise(study: Study, points: Sequence[Point], measure: Measure) -> tuple[tuple[float, ...], Noise] | None:
+def _noise(
+    study: Study, points: Sequence[Point], measure: Measure
+) -> tuple[tuple[float, ...], JointNoise] | None:
     """The means of the points and their noise; None where their items are not known, or are one unit."""
     found = aligned(study, points, measure)
     noise = noise_of(found.scores[:-1], found.scores[-1], found.clusters) if found else None
@@ -193,7 +275,7 @@ def _means(scores: np.ndarray) -> tuple[float, ...]:
 
 def _composite_noise(
     study: Study, points: Sequence[Point], measure: Measure
-) -> tuple[tuple[float, ...], Noise] | None:
+) -> tuple[tuple[float, ...], JointNoise] | None:
     """The composites of the points from their items, and their noise; None where the items of a part are not known."""
     by_benchmark: dict[str, list[tuple[float, Aligned]]] = {}
     for weight, name, metric in measure.composite.parts if measure.composite else ():
@@ -204,8 +286,8 @@ def _composite_noise(
     if any(len({tuple(own.names) for _, own in same}) > 1 for same in by_benchmark.values()):
         return None
     benchmarks = [
-        RunsOfBenchmark(
-            [RunsOfPart(w, own.scores[:-1].tolist(), own.scores[-1].tolist()) for w, own in same],
+        SharedItems(
+            [WeightedPart(w, own.scores[:-1].tolist(), own.scores[-1].tolist()) for w, own in same],
             same[0][1].clusters,
         )
         for same in by_benchmark.values()

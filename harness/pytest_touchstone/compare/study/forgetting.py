@@ -2,7 +2,7 @@
 
 By the benchmarks' primary metrics, on the items that all checkpoints of a series have. Answers that are greedy or
 log-probabilities are the same when the same checkpoint is asked again, so each change is the checkpoint's own; of
-sampled answers a part would change anyway (``statistics.flips``).
+sampled answers a part would change anyway (``statistics.paired``).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_touchstone.compare.answers import Shown, first_exchanges, shown_answers
-from pytest_touchstone.compare.candidate import Entry
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.study.differences import Aligned, aligned
 from pytest_touchstone.compare.study.points import Measure, Point, Series, Study
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.statistics.flips import changed, changed_by_chance, paths
+from pytest_touchstone.statistics.paired import changed, changed_by_chance, paths
 from pytest_touchstone.statistics.verdicts import holm
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Kind = Literal["certain", "sampled", "not known"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ForgettingStep:
     """Two neighbours: the numbers of items forgotten and learned, and Holm's p, over the neighbours of a series, that
     both are equally likely. ``by_chance`` are the changes that noise alone would give; None where not known."""
 
@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class ForgottenItem:
     """A forgotten item: right at ``before``, wrong from ``after`` on."""
 
     item: str
@@ -59,7 +59,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
-    """The items that a series learned and forgot on one benchmark, by their way (``statistics.flips``).
+    """The items that a series learned and forgot on one benchmark, by their way (``statistics.paired``).
 
     ``kind`` says whether answers are certain, ``samples`` are those of each item. ``candidates`` are the items that
     were lost for good, those that were right the longest first.
@@ -75,9 +75,9 @@ class Forgetting:
     unsteady: int
     kind: Kind
     samples: int
-    steps: tuple[Step, ...]
-    candidates: tuple[Example, ...] = ()
-    examples: tuple[Example, ...] = ()
+    steps: tuple[ForgettingStep, ...]
+    candidates: tuple[ForgottenItem, ...] = ()
+    examples: tuple[ForgottenItem, ...] = ()
 
 
 def forgetting(study: Study, examples: int = EXAMPLES) -> list[Forgetting]:
@@ -106,7 +106,7 @@ def forgotten_in(study: Study, series: Series, measure: Measure) -> Forgetting |
         one = changed(a, b)
         chance = changed_by_chance(a, b, samples) if kind == "sampled" else 0.0 if kind == "certain" else None
         steps.append(
-            Step(
+            ForgettingStep(
                 before=points[place],
                 after=points[place + 1],
                 forgotten=len(one.forgotten),
@@ -138,7 +138,7 @@ def _right(scores: Aligned, measure: Measure) -> np.ndarray:
     return scores.scores if measure.higher_is_better else 1 - scores.scores
 
 
-def _asked(entry: Entry, measure: Measure) -> tuple[Kind, int]:
+def _asked(entry: BenchmarkScores, measure: Measure) -> tuple[Kind, int]:
     """The kind of answers, and the number of samples of each item."""
     if measure.metric.startswith(PASS):
         told = entry.saved.conditions
@@ -161,19 +161,19 @@ def _asked(entry: Entry, measure: Measure) -> tuple[Kind, int]:
 
 def _lost(
     columns: np.ndarray, places: Sequence[int], names: Sequence[str], points: Sequence[Point]
-) -> Iterable[Example]:
+) -> Iterable[ForgottenItem]:
     """The items that were lost, those first that were right, and then wrong, at the most checkpoints."""
     found = []
     for place in places:
         last = max(number for number, right in enumerate(columns[:, place] > 0.5) if right)
         found.append((min(last + 1, len(columns) - last - 1), place, last))
     for _, place, last in sorted(found, key=lambda one: (-one[0], one[1]))[:EXAMPLES]:
-        yield Example(item=names[place], before=points[last], after=points[last + 1])
+        yield ForgottenItem(item=names[place], before=points[last], after=points[last + 1])
 
 
 def _with_examples(found: Sequence[Forgetting], count: int) -> list[Forgetting]:
     """The same with the answers of the first candidates, in turn from each series and benchmark."""
-    chosen: dict[int, list[Example]] = {}
+    chosen: dict[int, list[ForgottenItem]] = {}
     rounds = max((len(one.candidates) for one in found), default=0)
     turns = [
         (number, one.candidates[turn])
@@ -202,7 +202,7 @@ def _answers(point: Point, measure: Measure, items: set[str]) -> dict[str, Shown
         return {}
 
 
-def _told(one: Example, before: Shown | None, after: Shown | None) -> Example:
+def _told(one: ForgottenItem, before: Shown | None, after: Shown | None) -> ForgottenItem:
     known = before or after
     if known is None:
         return one

@@ -1,11 +1,19 @@
 """The means of a measure at all points of a study, with what is known of their noise.
 
 Larger is better throughout: an error rate is turned around, a perplexity stands by its log-probabilities. Points on the
-same items share their luck, which their covariance holds (``statistics.joint_noise.noise_of``); points on other items
+same items share their luck, which their covariance holds (``statistics.contrasts.noise_of``); points on other items
 are independent. Of a point known by totals alone the error counts (``errors``); how it is correlated with others is not
 known, and each use takes what claims the least.
 
 Points whose result is not valid are left out: they decide nothing.
+
+**Noise from checkpoint to checkpoint** tells which benchmarks can carry a decision. The signal-to-noise ratio is that
+of Heineman et al. 2025 (``statistics.curves``), each series standing for one of their models. Two things can make up a
+difference between series that is none, and a benchmark can decide where neither does:
+
+- **checkpoints**: the ratio is no larger than that of equal series;
+- **items**: the largest difference, between the means of the last checkpoints of two series, is within the error of
+  their items (Bonferroni over all pairs). Checkpoints on the same items share that error, so the ratio does not see it.
 """
 
 from __future__ import annotations
@@ -13,18 +21,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from itertools import combinations
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from pytest_touchstone.compare.candidate import Entry
-from pytest_touchstone.compare.items import score_name
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.judge import score_name
 from pytest_touchstone.compare.metric import metric_of
-from pytest_touchstone.compare.study.points import Measure, Point, Study
-from pytest_touchstone.compare.study.values import with_limits
+from pytest_touchstone.compare.study.points import Measure, Point, Series, Study, with_limits
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.store_entry import ItemScores
 from pytest_touchstone.statistics.best_of_many import is_told_best
-from pytest_touchstone.statistics.contrasts import Contrast, Weighted, contrast
-from pytest_touchstone.statistics.joint_noise import Noise, noise_of
+from pytest_touchstone.statistics.contrasts import Contrast, JointNoise, Weighted, contrast, noise_of
+from pytest_touchstone.statistics.curves import LAST, LEAST, SignalToNoise, signal_to_noise
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +70,7 @@ class Pool:
         found: np.ndarray = self.covariance + np.diag(np.square(self.errors))
         return found
 
-    def noise(self, places: Sequence[int]) -> Noise | None:
+    def noise(self, places: Sequence[int]) -> JointNoise | None:
         """The noise of these means; None where that of one is not known. Totals are taken as independent, which is
         most for the maximum of several."""
         import numpy as np
@@ -70,7 +78,7 @@ class Pool:
         units = min((self.units[place] for place in places), default=UNKNOWN_UNITS)
         if units < 2:
             return None
-        return Noise(self.spread[np.ix_(places, places)], units)
+        return JointNoise(self.spread[np.ix_(places, places)], units)
 
     def contrast(self, weights: Sequence[Weighted], *, level: float, extra: float = 0.0) -> Contrast:
         """The weighted sum of means."""
@@ -160,7 +168,7 @@ def _parts(measure: Measure) -> dict[str, list[_Part]]:
     return found
 
 
-def _noise(entries: Sequence[Entry], benchmark: str, parts: Sequence[_Part]) -> _Noise:
+def _noise(entries: Sequence[BenchmarkScores], benchmark: str, parts: Sequence[_Part]) -> _Noise:
     import numpy as np
 
     n = len(entries)
@@ -190,7 +198,7 @@ def _noise(entries: Sequence[Entry], benchmark: str, parts: Sequence[_Part]) -> 
     return _Noise(means, covariance, errors, units, bounded)
 
 
-def _column(entry: Entry, parts: Sequence[_Part]) -> np.ndarray | None:
+def _column(entry: BenchmarkScores, parts: Sequence[_Part]) -> np.ndarray | None:
     """The weighted sum of each item's scores, larger is better, NaN where one is missing; None without items."""
     import numpy as np
 
@@ -209,7 +217,7 @@ def _column(entry: Entry, parts: Sequence[_Part]) -> np.ndarray | None:
     return None if np.isnan(total).all() else total
 
 
-def _total(entry: Entry, benchmark: str, parts: Sequence[_Part]) -> tuple[float, float | None, int]:
+def _total(entry: BenchmarkScores, benchmark: str, parts: Sequence[_Part]) -> tuple[float, float | None, int]:
     """The weighted sum of totals, its error at most, and the number of items."""
     value, error, items = 0.0, 0.0, []
     lacking = False
@@ -233,7 +241,7 @@ class _Alike(NamedTuple):
     rows: list[int]
 
 
-def _together(entries: Sequence[Entry], columns: dict[int, np.ndarray]) -> list[list[_Alike]]:
+def _together(entries: Sequence[BenchmarkScores], columns: dict[int, np.ndarray]) -> list[list[_Alike]]:
     """The results that share items, with the rows of the common ones.
 
     Results join others where at least half of the smaller one's items are common to all.
@@ -275,3 +283,96 @@ def _rows(items: ItemScores, common: set[_Name]) -> list[int]:
     """The rows of the common items, in order of their names."""
     found = {name: row for row, name in enumerate(_names(items)) if name in common}
     return [found[name] for name in sorted(found)]
+
+
+# Noise from checkpoint to checkpoint
+
+
+Verdict = Literal["can decide", "too noisy", "too few items", "no evidence"]
+
+NO_SERIES: Final = "no series has two checkpoints"
+ONE_SERIES: Final = "one series with two checkpoints or more: nothing to tell apart"
+NO_ERROR: Final = (
+    "its series differ by more than their checkpoints do, but nothing is known of the error of its items"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureNoise:
+    """A measure's noise over the series that have two checkpoints or more.
+
+    ``found`` is None where there is no such series. ``items`` is the error that the items leave a single checkpoint,
+    on average. ``largest`` is the difference of the two series that are furthest apart, with ``p`` for all pairs.
+    ``why`` is the reason for "no evidence".
+    """
+
+    measure: Measure
+    series: tuple[Series, ...]
+    found: SignalToNoise | None
+    items: float | None
+    largest: Contrast | None
+    p: float | None
+    verdict: Verdict
+    why: str = ""
+
+
+def noise(study: Study, pools: Mapping[str, Pool]) -> list[MeasureNoise]:
+    """The noise of every primary measure, in the study's order."""
+    return [_of_measure(study, pools[measure.key]) for measure in study.measures if measure.primary]
+
+
+def _of_measure(study: Study, pool: Pool) -> MeasureNoise:
+    places = {series.name: pool.places(series.points) for series in study.series}
+    used = [series for series in study.series if len(places[series.name]) >= LEAST]
+    lines = [places[one.name] for one in used]
+    sign = 1 if pool.measure.higher_is_better else -1
+    found = signal_to_noise(
+        [[sign * pool.means[place] for place in line] for line in lines], level=study.level
+    )
+    largest = _largest(pool, [line[-LAST:] for line in lines], study.level)
+    p = None if largest is None or largest.p is None else min(1.0, largest.p * math.comb(len(lines), 2))
+    verdict, why = _judged(found, p, 1 - study.level)
+    return MeasureNoise(
+        measure=pool.measure,
+        series=tuple(used),
+        found=found,
+        items=_of_items(pool),
+        largest=largest,
+        p=p,
+        verdict=verdict,
+        why=why,
+    )
+
+
+def _judged(found: SignalToNoise | None, p: float | None, alpha: float) -> tuple[Verdict, str]:
+    if found is None:
+        return "no evidence", NO_SERIES
+    if found.limit is None:
+        return "no evidence", ONE_SERIES
+    if not found.tells:
+        return "too noisy", ""
+    if p is None:
+        return "no evidence", NO_ERROR
+    return ("can decide" if p <= alpha else "too few items"), ""
+
+
+def _largest(pool: Pool, tails: Sequence[Sequence[int]], level: float) -> Contrast | None:
+    """The difference of the means of the two series that are furthest apart."""
+    if len(tails) < 2:
+        return None
+    means = [math.fsum(pool.means[place] for place in tail) / len(tail) for tail in tails]
+    low, high = means.index(min(means)), means.index(max(means))
+    if low == high:
+        low, high = next(combinations(range(len(tails)), 2))
+    weights = [
+        Weighted(place, sign / len(tails[one]))
+        for sign, one in ((1, high), (-1, low))
+        for place in tails[one]
+    ]
+    return pool.contrast(weights, level=level)
+
+
+def _of_items(pool: Pool) -> float | None:
+    if not all(pool.units) or not pool.points:
+        return None
+    return math.fsum(math.sqrt(one) for one in pool.spread.diagonal().tolist()) / len(pool.points)

@@ -3,6 +3,23 @@
 A checkpoint that several runs have scored is one point; of each benchmark the newest run counts. A series is the
 folder of a training, or the ``series`` of a table, at one sequence length; where a training has several lengths, its
 series are named ``TRAINING/LENGTH``. Checkpoints without any place in a training are series of their own.
+
+A benchmark may have been asked in several ways: with 0 and with 5 examples, by a chat template or not. Each way is a
+measure of its own, and results of one way make a series of their own, so that none is tested against another. A result
+that does not say how it was asked is no other way.
+
+What is known of each training comes from ``[tool.touchstone.series]``:
+
+    [tool.touchstone.series.mlm_v2]                  # a training, at every length
+    data = "KLUE news and Wikipedia"
+    method = "masked LM from scratch"
+
+    [tool.touchstone.series."mlm_v2/1536"]           # one series of it; what it says goes first
+    note = "position table extended"
+
+Keys are free; tables show ``data`` and ``method``, and whatever else there is. What pyproject.toml does not say is
+taken from the checkpoints' own files (the base of an adapter, the number of epochs, the batch size, the data set that a
+training script's config names). Nothing is guessed from names.
 """
 
 from __future__ import annotations
@@ -17,22 +34,169 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.candidate import Candidate
+from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.formats import format_of
-from pytest_touchstone.compare.formats.base import BadRow, Contradiction, Table
+from pytest_touchstone.compare.formats.base import BadRow, Contradiction, ResultTable
 from pytest_touchstone.compare.formats.korean_mlm import COLUMNS
 from pytest_touchstone.compare.load import OF_RUNS, check_sizes, place_of, read_file, result_files
 from pytest_touchstone.compare.load import select as select_candidates
 from pytest_touchstone.compare.metric import by_score, condition_text, conditions_apart
-from pytest_touchstone.compare.study.points import Measure, Point, Series, Study, Value
-from pytest_touchstone.compare.study.series import about_series, steps_per_epoch
-from pytest_touchstone.compare.study.values import value_of
-from pytest_touchstone.compare.study.ways import by_way
+from pytest_touchstone.compare.study.points import (
+    About,
+    Measure,
+    Point,
+    Series,
+    StepsPerEpoch,
+    Study,
+    Value,
+    value_of,
+)
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.core.files import read_toml
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.store_entry import composites_of
 from pytest_touchstone.results.summary import SUMMARY
+
+_WAYS: Final = ("shots", "template")
+
+
+class CandidateByWay(NamedTuple):
+    """A candidate whose benchmarks are named by their ways, where there are several: ``arc_easy 5-shot``. ``way``
+    has these ways; it is empty where there is one of each."""
+
+    candidate: CheckpointResults
+    way: str
+
+
+def by_way(candidates: Sequence[CheckpointResults]) -> list[CandidateByWay]:
+    """The candidates, with every benchmark that was asked in several ways named by its way."""
+    known: dict[tuple[str, str], set[Any]] = {}
+    for one in candidates:
+        for benchmark, entry in one.entries.items():
+            for name in _WAYS:
+                known.setdefault((benchmark, name), set()).add(entry.saved.conditions.get(name))
+    several = {key for key, values in known.items() if len(values - {None}) > 1}
+    found = []
+    for one in candidates:
+        ways = {benchmark: _way(benchmark, entry, several) for benchmark, entry in one.entries.items()}
+        entries = {f"{name} {ways[name]}".rstrip(): entry for name, entry in one.entries.items()}
+        way = ", ".join(sorted({way for way in ways.values() if way}))
+        found.append(CandidateByWay(replace(one, entries=entries) if way else one, way))
+    return found
+
+
+def _way(benchmark: str, entry: BenchmarkScores, several: set[tuple[str, str]]) -> str:
+    given = {name: entry.saved.conditions.get(name) for name in _WAYS if (benchmark, name) in several}
+    texts = {name: f"{value}-shot" if name == "shots" else str(value) for name, value in given.items()}
+    return " ".join(text for name, text in texts.items() if given[name] is not None)
+
+
+# What is known of each training
+
+
+TABLE: Final = "tool.touchstone.series"
+SHOWN: Final = ("data", "method")
+"""The facts that a table of series has columns for."""
+
+
+def project_series(pyproject: Path) -> dict[str, dict[str, str]]:
+    """The facts of ``[tool.touchstone.series]`` by series; none where there is no such file or table.
+
+    Raises ``DataError`` naming the key that is wrong. A file that is not TOML is left to others to report.
+    """
+    try:
+        tables = read_toml(pyproject)
+    except (OSError, ValueError):
+        return {}
+    table = tables.get("tool", {}).get("touchstone", {}).get("series", {})
+    if not isinstance(table, Mapping):
+        raise DataError(f"{pyproject}: [{TABLE}] is {table!r}; give a table for each series")
+    found = {}
+    for name, facts in table.items():
+        if not isinstance(facts, Mapping):
+            raise DataError(f'{pyproject}: [{TABLE}] {name} is {facts!r}; give a table: data = "..."')
+        for key, value in facts.items():
+            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+                raise DataError(f"{pyproject}: [{TABLE}.{name}] {key} is {value!r}; give a text or a number")
+        found[name] = {key: str(value) for key, value in facts.items()}
+    return found
+
+
+def about_series(
+    name: str,
+    training: str,
+    rows: Iterable[Mapping[str, Any]],
+    told: Mapping[str, Mapping[str, str]],
+) -> About:
+    """The known facts of a series: by the project's table, and by the ``rows`` of its checkpoints."""
+    noted: dict[str, list[str]] = {}
+    for row in rows:
+        for key, value in _noted(row).items():
+            known = noted.setdefault(key, [])
+            known += [value] if value not in known else []
+    return About(
+        told={**told.get(training, {}), **told.get(name, {})},
+        noted={key: ", ".join(values) for key, values in noted.items()},
+    )
+
+
+def _noted(row: Mapping[str, Any]) -> dict[str, str]:
+    """The facts that a checkpoint's own files give of its training."""
+    training = row.get("training") if isinstance(row.get("training"), Mapping) else {}
+    config = training.get("config") if isinstance(training, Mapping) else None
+    dataset = config.get("dataset") if isinstance(config, Mapping) else None
+    if isinstance(dataset, Mapping):
+        dataset = next((dataset[key] for key in ("name", "path", "train") if dataset.get(key)), None)
+    base = row.get("base")
+    known = {
+        "data": dataset,
+        "method": f"{'adapter' if row.get('by_peft') else 'LoRA'} on {base['name']}"
+        if isinstance(base, Mapping) and base.get("name")
+        else None,
+        "model": row.get("model_type"),
+        "epochs": (training or {}).get("num_train_epochs"),
+        "steps": (training or {}).get("max_steps"),
+        "batch size": (training or {}).get("train_batch_size"),
+    }
+    return {key: str(value) for key, value in known.items() if isinstance(value, (str, int, float)) and value}
+
+
+def steps_per_epoch(
+    points: Iterable[Point], training: Mapping[str, Any] | None = None
+) -> StepsPerEpoch | None:
+    """The steps of an epoch; None where no point has both a step and an epoch above 0.
+
+    ``training`` may have ``max_steps`` and ``num_train_epochs``, which say it. Else it follows from the points. An
+    epoch lies within half a unit of the last decimal that any point of the series has, so every point allows a range;
+    the whole numbers in all of the ranges are left. Where all points give one number it is that.
+    """
+    steps, epochs = (training or {}).get("max_steps"), (training or {}).get("num_train_epochs")
+    if steps and epochs:
+        return StepsPerEpoch(steps / epochs, steps / epochs, f"{steps} steps in {epochs:g} epochs")
+    known = [(point.step, point.epoch) for point in points if point.step and point.epoch]
+    if not known:
+        return None
+    ratios = [step / epoch for step, epoch in known if step and epoch]
+    if max(ratios) - min(ratios) <= 1e-3 * min(ratios):
+        middle = ratios[-1]
+        return StepsPerEpoch(middle, middle, "every checkpoint's step and epoch give it")
+    half = 0.5 * 10.0 ** -max(_decimals(epoch) for _, epoch in known if epoch)
+    lows = [step / (epoch + half) for step, epoch in known if step and epoch]
+    highs = [step / (epoch - half) if epoch > half else math.inf for step, epoch in known if step and epoch]
+    low, high = math.ceil(max(lows) - 1e-9), math.floor(min([*highs, 2.0**53]) + 1e-9)
+    if low <= high < 2**53:
+        return StepsPerEpoch(low, high, "epochs are rounded; these whole numbers are what all of them allow")
+    return StepsPerEpoch(min(ratios), max(ratios), "the checkpoints' steps and epochs contradict each other")
+
+
+def _decimals(value: float) -> int:
+    text = repr(float(value))
+    return 0 if "e" in text else len(text.partition(".")[2].rstrip("0"))
+
+
+# Reading a study
+
 
 _LABELS: Final = {(one.benchmark, one.metric): one.label for one in COLUMNS}
 _SAVED: Final = "saved"
@@ -46,7 +210,7 @@ def study_of(
     composites: Iterable[Composite] = (),
     told: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     every: bool = False,
-    more: Mapping[str, Table] = MappingProxyType({}),
+    more: Mapping[str, ResultTable] = MappingProxyType({}),
 ) -> Study:
     """The study of everything that is named; ``every``: with all metrics, not only those that decide.
 
@@ -59,10 +223,10 @@ def study_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class TablesRead:
     """The tables that were read, with the files that they are of, and notes on what was left out."""
 
-    tables: tuple[tuple[str, Table], ...]
+    tables: tuple[tuple[str, ResultTable], ...]
     notes: tuple[str, ...] = ()
 
 
@@ -70,8 +234,8 @@ def read_tables(
     arguments: Sequence[str],
     output: Path,
     sizes: Mapping[str, int],
-    more: Mapping[str, Table] = MappingProxyType({}),
-) -> Read:
+    more: Mapping[str, ResultTable] = MappingProxyType({}),
+) -> TablesRead:
     """Every file and run that is named, each once, then ``more``. Raises ``DataError``."""
     places: dict[Path, tuple[Path, str]] = {}
     left_out: list[str] = []
@@ -88,7 +252,7 @@ def read_tables(
         )
         raise DataError(bad or why or nothing)
     check_sizes(sizes, dict.fromkeys(n for _, t in tables for one in t.candidates for n in one.entries))
-    return Read(tuple(tables), tuple(left_out))
+    return TablesRead(tuple(tables), tuple(left_out))
 
 
 def _places(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[Path, str]]:
@@ -128,7 +292,7 @@ def _runs_in(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob(f"*/{SUMMARY}") if path.parent.name != _SAVED)
 
 
-def _named(table: Table, name: str, path: Path) -> Table:
+def _named(table: ResultTable, name: str, path: Path) -> ResultTable:
     """The table, or the one checkpoint of it that is meant."""
     if not name:
         return table
@@ -146,7 +310,7 @@ def _named(table: Table, name: str, path: Path) -> Table:
 
 
 def make_study(
-    read: Read,
+    read: TablesRead,
     *,
     composites: Iterable[Composite] = (),
     told: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
@@ -186,7 +350,7 @@ def make_study(
 class _Draft:
     """A point before it has a series and a name."""
 
-    candidate: Candidate
+    candidate: CheckpointResults
     way: str = ""
     began: dict[str, float] = field(default_factory=dict)
 
@@ -221,7 +385,7 @@ class _Draft:
         return any(self.candidate.about.get(name) is not None for name in ("step", "epoch"))
 
 
-def _merged(candidates: Iterable[Candidate]) -> tuple[list[_Draft], list[str]]:
+def _merged(candidates: Iterable[CheckpointResults]) -> tuple[list[_Draft], list[str]]:
     """A draft for each checkpoint, with the newest result of each benchmark; and notes on older ones."""
     found: dict[Any, _Draft] = {}
     older: Counter[str] = Counter()
@@ -249,7 +413,7 @@ def _merged(candidates: Iterable[Candidate]) -> tuple[list[_Draft], list[str]]:
 
 
 class _Key(NamedTuple):
-    """The key of a series: what its checkpoints have in common. ``way`` is how they were asked (``ways``)."""
+    """The key of a series: what its checkpoints have in common. ``way`` is how they were asked."""
 
     training: str
     seq_len: int | None

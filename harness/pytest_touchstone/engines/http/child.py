@@ -21,7 +21,7 @@ from typing import Final
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.keys import MARK, masked, values_of_keys
-from pytest_touchstone.core.outside import one_line
+from pytest_touchstone.core.text import one_line
 from pytest_touchstone.engines.http import guard
 from pytest_touchstone.engines.http.keys import NAMES
 

@@ -19,9 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from pytest_touchstone.checkpoints.formats.base import Asked, Lasting
-from pytest_touchstone.checkpoints.formats.gguf import read_gguf
-from pytest_touchstone.checkpoints.formats.gguf_tokenizer import tokenizer_of
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest, Lasting
+from pytest_touchstone.checkpoints.formats.gguf import read_gguf, tokenizer_of
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import resolve
 from pytest_touchstone.core.errors import CheckpointError
@@ -122,7 +121,7 @@ class LocalServers:
         }
     )
 
-    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+    def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
         """Start the server of a model, and describe it. Raises ``CheckpointError`` where it does not start."""
         del path  # in which two slashes are one
         target = next(one for one in COMMANDS if asked.source.startswith(one))
@@ -141,7 +140,7 @@ class LocalServers:
         return replace(info, name=f"{Path(where).name if local is None else local.name}-{target[:-1]}")
 
 
-def _local(name: str, asked: Asked) -> tuple[CheckpointInfo | None, str]:
+def _local(name: str, asked: CheckpointRequest) -> tuple[CheckpointInfo | None, str]:
     """Return the checkpoint that a name means, and what the server is told; a file or folder that is not known here may
     be known to the server."""
     try:
@@ -156,7 +155,7 @@ def _local(name: str, asked: Asked) -> tuple[CheckpointInfo | None, str]:
     return found[0], str(found[0].path.absolute())
 
 
-def _started(command: Command, start: Start, asked: Asked, lasting: Lasting) -> CheckpointInfo:
+def _started(command: Command, start: Start, asked: CheckpointRequest, lasting: Lasting) -> CheckpointInfo:
     from pytest_touchstone.engines.http.child import HOST, Child, free_port
 
     arguments = shlex.split(asked.options.get("args", ""))

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints.fingerprint import WEAK, fingerprint
-from pytest_touchstone.checkpoints.formats.base import Asked
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.checkpoints.info import CheckpointInfo, info_from_plain
 from pytest_touchstone.engines.http.address import TARGETS, Address, parse_address
 from pytest_touchstone.engines.settings import ModelSettings
@@ -55,7 +55,7 @@ class HttpFactory:
         }
     )
 
-    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+    def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
         """Describe a served model. Raises ``CheckpointError`` where it cannot be asked."""
         del path  # in which two slashes are one
         return inspect_server(parse_address(asked.source), asked)
@@ -92,7 +92,7 @@ def planner_of(info: CheckpointInfo, settings: ModelSettings, transport: Transpo
     return Planner(info, settings, tokens)
 
 
-def inspect_server(address: Address, asked: Asked, limit: int | None = None) -> CheckpointInfo:
+def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None = None) -> CheckpointInfo:
     """Describe the model at an address. Raises ``CheckpointError`` where it cannot be asked.
 
     ``limit`` is the most tokens that it takes, for a server that does not say it itself.
@@ -114,7 +114,7 @@ def inspect_server(address: Address, asked: Asked, limit: int | None = None) -> 
     return described(address, found, asked)
 
 
-def described(address: Address, found: Found, asked: Asked) -> CheckpointInfo:
+def described(address: Address, found: Found, asked: CheckpointRequest) -> CheckpointInfo:
     """Return the checkpoint that a probe found."""
     from pytest_touchstone.engines.http.planning import ASSUMED
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.formats.config_files import AdapterConfig, read_json
+from pytest_touchstone.checkpoints.config_files import AdapterConfig, read_json
 from pytest_touchstone.checkpoints.formats.lora import CONFIG, adapter_tensors
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count, listed

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.formats.gguf import GgufHeader, read_gguf
+from pytest_touchstone.checkpoints.formats.gguf import GgufHeader, GgufTokenizer, read_gguf, tokenizer_of
 from pytest_touchstone.checkpoints.formats.gguf_keys import (
     ROPE_FREQUENCIES,
     check_complete,
     config_values,
     refusal,
 )
-from pytest_touchstone.checkpoints.formats.gguf_tokenizer import GgufTokenizer, tokenizer_of
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import listed
 

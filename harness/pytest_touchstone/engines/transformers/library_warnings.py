@@ -15,8 +15,7 @@ from pathlib import Path
 from threading import Lock, get_ident
 from typing import Final
 
-from pytest_touchstone.core.outside import one_line
-from pytest_touchstone.core.text import count
+from pytest_touchstone.core.text import count, one_line
 
 LIBRARIES: Final = ("transformers", "transformers_modules", "tokenizers", "torch", "accelerate", "peft")
 """The loggers that are heard; the second is that of a checkpoint's own code."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.formats.config_files import AdapterConfig, read_json
+from pytest_touchstone.checkpoints.config_files import AdapterConfig, read_json
 from pytest_touchstone.checkpoints.formats.lora import (
     CONFIG,
     PICKLED,

@@ -1,14 +1,13 @@
 """Programs that a checkpoint has written: the part of a text that is run, the tests, and the scores.
 
-``extract`` asks a chat and takes the program out of a text (``sanitize`` out of a chat's). ``rows`` brings the
-published forms of a task into one, ``calling`` makes its tests call the program, and ``pass_at_k`` scores the outcomes.
-``grader`` asks for a program to be run, and is these steps in order, for benchmarks and for ``touchstone grade``.
-``plus`` and ``plus_rules`` compare a program with the canonical solution, as EvalPlus does.
+``extract`` asks a chat and takes the program out of a text. ``rows`` brings the published forms of a task into one, and
+``calling`` makes its tests call the program. ``grader`` asks for a program to be run, scores the outcomes, and is these
+steps in order, for benchmarks and for ``touchstone grade``. ``plus`` and ``plus_rules`` compare a program with the
+canonical solution, as EvalPlus does.
 """
 
 from __future__ import annotations
 
-from pytest_touchstone.metrics.code.contests import STDIO_TASKS
 from pytest_touchstone.metrics.code.extract import (
     APPS_STOPS,
     DOCSTRING_STOPS,
@@ -19,8 +18,14 @@ from pytest_touchstone.metrics.code.extract import (
     evalplus_turns,
     script_program,
 )
-from pytest_touchstone.metrics.code.grader import HUMANEVAL, MBPP, STDIO, ProgramGrader
-from pytest_touchstone.metrics.code.pass_at_k import PROGRAM_METRICS
+from pytest_touchstone.metrics.code.grader import (
+    HUMANEVAL,
+    MBPP,
+    PROGRAM_METRICS,
+    STDIO,
+    STDIO_TASKS,
+    ProgramGrader,
+)
 from pytest_touchstone.metrics.code.plus import (
     PLUS,
     PLUS_DOCSTRING_STOPS,

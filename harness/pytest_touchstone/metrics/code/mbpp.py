@@ -9,8 +9,7 @@ from pytest_touchstone.core.few_shot import FewShot, Shot
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Generate, RunProgram
 from pytest_touchstone.metrics.code.extract import MBPP_STOPS, evalplus_chat, evalplus_turns
-from pytest_touchstone.metrics.code.grader import MBPP
-from pytest_touchstone.metrics.code.pass_at_k import PROGRAM_METRICS
+from pytest_touchstone.metrics.code.grader import MBPP, PROGRAM_METRICS
 from pytest_touchstone.metrics.code.rows import MbppRow, mbpp_row
 
 MBPP_HUB: Final = "google-research-datasets/mbpp"

@@ -24,8 +24,13 @@ from typing import Any, Final, NotRequired
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone.metrics.code.calling import CANDIDATE, base_name, likely_entry_point, script
-from pytest_touchstone.metrics.code.digits import any_digits
+from pytest_touchstone.metrics.code.calling import (
+    CANDIDATE,
+    any_digits,
+    base_name,
+    likely_entry_point,
+    script,
+)
 
 
 class HumanEvalRow(TypedDict):
@@ -52,7 +57,7 @@ class MbppRow(TypedDict):
     instruction: NotRequired[str]
 
 
-class Pair(TypedDict):
+class StdioCase(TypedDict):
     """An input of a program, and the output that it must print."""
 
     input: str
@@ -66,7 +71,7 @@ class StdioRow(TypedDict):
 
     id: str
     description: str
-    tests: list[Pair]
+    tests: list[StdioCase]
     time_limit: float | None
     memory_limit: int | None
     solution: str

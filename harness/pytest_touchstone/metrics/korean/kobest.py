@@ -15,9 +15,8 @@ from pytest_touchstone.core.benchmark import Dataset, LmEval
 from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Loglikelihood, PseudoLoglikelihood
-from pytest_touchstone.metrics.asked_choices import ask_choices
 from pytest_touchstone.metrics.macro_f1 import MACRO_F1
-from pytest_touchstone.metrics.multiple_choice import CHOICE_METRICS, score_choices
+from pytest_touchstone.metrics.multiple_choice import CHOICE_METRICS, ask_choices, score_choices
 
 
 class KobestRow(TypedDict):

@@ -10,11 +10,5 @@ score                what is read out of the output              when it is righ
                      math-verify library can read
 ===================  ==========================================  ===============================================
 
-Never compare one with another. The module of each name has the exact rule.
+Never compare one with another. ``text`` and ``grade`` have the exact rules.
 """
-
-from __future__ import annotations
-
-from pytest_touchstone.metrics.math.grade import grade_math
-
-__all__ = ["grade_math"]

@@ -1,4 +1,4 @@
-"""The three verdicts on an output, and the process that two of them need.
+"""MATH: its rows, Minerva's prompt, the three verdicts on an output, and the process that two of them need.
 
 ``hendrycks_exact`` is a pure function of two texts. The others ask a ``MathJudge``; one that exceeds its time
 is wrong and says ``timed_out``, as in the reference, where a comparison that takes too long is wrong as well.
@@ -12,9 +12,20 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pytest_touchstone.metrics.math import hendrycks, minerva
-from pytest_touchstone.metrics.math.hendrycks import boxed_answer
-from pytest_touchstone.metrics.subprocess_worker import Reply, TimeLimitedWorker
+from typing_extensions import TypedDict
+
+from pytest_touchstone.core.benchmark import Dataset
+from pytest_touchstone.core.few_shot import FewShot, Shot
+from pytest_touchstone.core.grade import Graded, Scores
+from pytest_touchstone.core.requests import Generate
+from pytest_touchstone.metrics.math.text import (
+    boxed_answer,
+    hendrycks_prediction,
+    minerva_normalized,
+    minerva_prediction,
+    same_text,
+)
+from pytest_touchstone.metrics.subprocess_worker import TimeLimitedWorker, WorkerReply
 
 COMMAND: Final = (sys.executable, "-P", "-W", "ignore", "-m", "pytest_touchstone.metrics.math.worker")
 """Modules of the working folder are not found by it."""
@@ -72,7 +83,7 @@ class MathJudge:
         self.limit_s = limit_s
         self.worker = TimeLimitedWorker(COMMAND)
 
-    def ask(self, rule: str, gold: str, output: str) -> Reply:
+    def ask(self, rule: str, gold: str, output: str) -> WorkerReply:
         """The reply of the process, None for its value when it exceeded the limit or failed."""
         return self.worker.ask([rule, gold, output], self.limit_s)
 
@@ -91,21 +102,19 @@ def shared_judge() -> MathJudge:
 
 def hendrycks_exact(solution: str, output: str) -> MathVerdict:
     """Hendrycks's verdict; an output is always an answer, but a blank one counts as none."""
-    gold, answer = boxed_answer(solution), hendrycks.prediction(output)
-    return MathVerdict(
-        gold is not None and hendrycks.same_text(answer, gold), answer if answer.strip() else None
-    )
+    gold, answer = boxed_answer(solution), hendrycks_prediction(output)
+    return MathVerdict(gold is not None and same_text(answer, gold), answer if answer.strip() else None)
 
 
 def minerva_exact(solution: str, output: str, judge: MathJudge) -> MathVerdict:
     """Minerva's verdict; ``answer`` is the normalised one. The judge is asked only if the texts differ."""
-    gold, found = boxed_answer(solution), minerva.prediction(output)
+    gold, found = boxed_answer(solution), minerva_prediction(output)
     if found is None:
         return MathVerdict(False, None)
-    answer = minerva.normalized(found)
+    answer = minerva_normalized(found)
     if gold is None:
         return MathVerdict(False, answer)
-    wanted = minerva.normalized(gold)
+    wanted = minerva_normalized(gold)
     if not answer or not wanted or answer == wanted:
         return MathVerdict(bool(answer) and answer == wanted, answer)
     reply = judge.ask("minerva", answer, wanted)
@@ -132,3 +141,67 @@ def grade_math(solution: str, output: str, judge: MathJudge | None = None) -> Ma
         minerva_exact=minerva_exact(solution, output, judge),
         math_verify=math_verify(solution, output, judge),
     )
+
+
+# Rows and prompts
+
+
+class MathRow(TypedDict):
+    """A problem with its solution, in which the answer is boxed."""
+
+    problem: str
+    solution: str
+    subject: str
+    level: int
+
+
+_METRICS: Final = tuple(
+    f"{score}{level}"
+    for score in ("math_verify", "minerva_exact", "hendrycks_exact")
+    for level in ("", *(f"_level_{level}" for level in range(6)))
+)
+
+
+def _as_used(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with ``subject`` and a whole ``level``; the authors' files say ``type`` and "Level 3".
+
+    Few-shot examples have neither.
+    """
+    if "subject" not in row and "type" not in row:
+        return {**row, "subject": "", "level": 0}
+    level = str(row["level"]).removeprefix("Level ").replace("?", "0")
+    return {**row, "subject": row["subject"] if "subject" in row else row["type"], "level": int(level)}
+
+
+def _prompt(row: MathRow) -> str:
+    """The problem."""
+    return f"Problem:\n{row['problem']}\n\nSolution:"
+
+
+MATH_SHOTS: Final = Dataset(local="minerva/shots")
+
+MATH: Final[dict[str, Any]] = {
+    "version": 1,
+    "row": MathRow,
+    "prepare": _as_used,
+    "asks": Generate,
+    "primary": "math_verify",
+    "metrics": _METRICS,
+    "tags": ("mathematics",),
+    "num_fewshot": 4,
+    "shots_pick": "first",
+    "shots_for_all": True,
+    "shots_fixed": True,
+    "shot": lambda row: Shot(_prompt(row), row["solution"]),
+    "group": "subject",
+    "needs": dict.fromkeys(("sympy", "math_verify", "antlr4"), "pip install 'pytest-touchstone[math]'"),
+    "source": "lm-evaluation-harness 0.4.13, tasks minerva_math (version 3.1) and hendrycks_math; Math-Verify 0.9",
+}
+
+
+def math_solution(row: MathRow, fewshot: FewShot) -> Scores:
+    """Ask for a solution, and score it by the three rules."""
+    answer = yield fewshot.generate(_prompt(row), stop=("Problem:",), max_new_tokens=512)
+    grade = grade_math(row["solution"], answer.text)
+    by_level = {f"{name}_level_{row['level']}": score for name, score in grade.scores.items()}
+    return Graded({**grade.scores, **by_level}, grade.no_answer, grade.extracted, grade.gold)

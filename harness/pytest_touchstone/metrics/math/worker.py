@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_touchstone.metrics.math.minerva import difference_is_zero
+from pytest_touchstone.metrics.math.text import difference_is_zero
 from pytest_touchstone.metrics.subprocess_worker import serve
 
 

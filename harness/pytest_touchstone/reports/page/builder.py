@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.files import write_atomic
-from pytest_touchstone.core.outside import visible
+from pytest_touchstone.core.text import visible
 from pytest_touchstone.reports import formatting, gate, notes
 from pytest_touchstone.reports.charts import line_charts
 from pytest_touchstone.reports.page import comparison, payload

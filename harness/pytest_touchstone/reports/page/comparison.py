@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_touchstone.compare.pair import Pair
+from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.reports import comparison
 from pytest_touchstone.reports.page.payload import Judged, Read, opposite
 from pytest_touchstone.results.run_directory import command_words
@@ -27,7 +27,7 @@ def content(runs: Sequence[Read], judged: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
+def _pair(pair: PairComparison) -> dict[str, Any]:
     header = comparison.header(pair.lines[0].comparison.level)
     lines = [*map(comparison.cells, pair.lines), *map(comparison.composite_cells, pair.composites)]
     return {

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pytest_touchstone.core.json_pieces import json_pieces
+from pytest_touchstone.core.files import json_pieces
 
 LEVEL: Final = 6
 """The level of compression; 9 takes three times as long for a hundredth of the size."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pytest_touchstone.checkpoints.training_state import step_of_row
-from pytest_touchstone.compare.candidate import Candidate
+from pytest_touchstone.checkpoints.config_files import step_of_row
+from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.run import candidates_of
-from pytest_touchstone.compare.pair import Pair, compare_pair
+from pytest_touchstone.compare.pair import PairComparison, compare_pair
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports.comparison import pair_facts
@@ -44,7 +44,7 @@ class Read:
 
     summary: Summary
     parts: tuple[Part, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CheckpointResults, ...]
 
 
 def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell | None = None) -> Read:
@@ -79,7 +79,11 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell |
     known = (
         {one.name: one for one in candidates_of(summary, latest(light).values(), folder)} if compared else {}
     )
-    found = [known.get(name, Candidate(name, f"run {summary.run_id}")) for name in names] if compared else []
+    found = (
+        [known.get(name, CheckpointResults(name, f"run {summary.run_id}")) for name in names]
+        if compared
+        else []
+    )
     return Read(summary, tuple(parts.values()), tuple(found))
 
 
@@ -179,7 +183,7 @@ class Judged(NamedTuple):
 
     a: tuple[int, int]
     b: tuple[int, int]
-    pair: Pair
+    pair: PairComparison
 
 
 def judged(runs: Sequence[Read]) -> list[Judged]:
@@ -196,7 +200,7 @@ def judged(runs: Sequence[Read]) -> list[Judged]:
     return found
 
 
-def _named(run: Read, *, several: bool) -> list[Candidate]:
+def _named(run: Read, *, several: bool) -> list[CheckpointResults]:
     """Return a run's checkpoints, each with the run's id where there are several runs."""
     if not several:
         return list(run.candidates)

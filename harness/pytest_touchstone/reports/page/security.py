@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.keys import has_key, keys_in, masked, without_keys
-from pytest_touchstone.core.outside import without_home
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, listed, without_home
 
 
 class KeyFoundError(HarnessError):

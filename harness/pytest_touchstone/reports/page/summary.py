@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.checkpoints.training_state import step_of_row
+from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.compare.gate.result import shown_lines
 from pytest_touchstone.compare.study.points import Axis

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from pytest_touchstone.compare.judge import Compared
-from pytest_touchstone.compare.study.curves import Change, Curve, JudgedCurve, judged_curves
+from pytest_touchstone.compare.study.curves import Curve, CurveChange, JudgedCurve, judged_curves
 from pytest_touchstone.compare.study.differences import MORE
 from pytest_touchstone.compare.study.points import Measure, Study
 from pytest_touchstone.core.text import count, place_text
@@ -75,7 +75,7 @@ def moved(value: float | None, measure: Measure) -> str:
     return f"{100 * value:+.2f}" if measure.share else f"{value:+.4g}"
 
 
-def limits(one: Change, measure: Measure) -> str:
+def limits(one: CurveChange, measure: Measure) -> str:
     """Return the limits of a change: ``[-4.06, +1.32]``; ``-`` where there are none."""
     if one.low is None or one.high is None:
         return NOTHING
@@ -184,7 +184,7 @@ def _value_row(curve: Curve) -> tuple[str, ...]:
     return (curve.series.name, *cells)
 
 
-def _per(one: JudgedCurve) -> Change:
+def _per(one: JudgedCurve) -> CurveChange:
     """Return the trend, per thousand steps where its axis has steps."""
     if one.curve.series.axis != "step" or one.trend.value is None:
         return one.trend
@@ -194,7 +194,7 @@ def _per(one: JudgedCurve) -> Change:
     return one.trend._replace(value=scaled[0], low=scaled[1], high=scaled[2])
 
 
-def _cell(one: Change, measure: Measure) -> str:
+def _cell(one: CurveChange, measure: Measure) -> str:
     if one.value is None:
         return NOTHING
     return f"{moved(one.value, measure)} {limits(one, measure)}\n{one.verdict}"
@@ -253,7 +253,7 @@ def curve_facts(one: JudgedCurve) -> dict[str, Any]:
     }
 
 
-def _test_facts(one: Change) -> dict[str, Any]:
+def _test_facts(one: CurveChange) -> dict[str, Any]:
     return {**one._asdict(), "verdict": one.verdict if one.value is not None else None}
 
 

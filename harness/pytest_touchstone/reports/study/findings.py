@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_touchstone.compare.study.findings import find
+from pytest_touchstone.compare.study.advice import find
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.reports.study.advice import advice_section
 from pytest_touchstone.reports.study.forgetting import forgotten

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from pytest_touchstone.compare.study.forgetting import Example, Forgetting, Step
+from pytest_touchstone.compare.study.forgetting import Forgetting, ForgettingStep, ForgottenItem
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports.formatting import NOTHING, p_short
 from pytest_touchstone.reports.study.section import Facts, Part, Section, Table, found_among
@@ -99,7 +99,7 @@ def _losses(found: Sequence[Forgetting]) -> Iterable[Part]:
         )
 
 
-def _lost(found: Sequence[Forgetting]) -> list[tuple[Forgetting, Step]]:
+def _lost(found: Sequence[Forgetting]) -> list[tuple[Forgetting, ForgettingStep]]:
     return [
         (one, step)
         for one in found
@@ -116,12 +116,12 @@ def _steps(one: Forgetting) -> Iterable[Part]:
     )
 
 
-def _cells(one: Forgetting, step: Step) -> tuple[str, ...]:
+def _cells(one: Forgetting, step: ForgettingStep) -> tuple[str, ...]:
     chance = NOTHING if step.by_chance is None else f"{step.by_chance:.0f}"
     return (_between(one, step), str(step.forgotten), str(step.learned), chance, p_short(step.p))
 
 
-def _between(one: Forgetting, step: Step) -> str:
+def _between(one: Forgetting, step: ForgettingStep) -> str:
     after = one.series.where(step.after).removeprefix(f"{one.series.axis} ")
     return f"{one.series.where(step.before)} to {after}"
 
@@ -140,7 +140,7 @@ def _examples(found: Sequence[Forgetting]) -> Iterable[Part]:
             yield Facts(tuple(told))
 
 
-def _told(example: Example) -> Iterable[tuple[str, str]]:
+def _told(example: ForgottenItem) -> Iterable[tuple[str, str]]:
     if not example.question and not example.answer_before:
         yield "answers", "not kept"
         return
@@ -181,7 +181,7 @@ def _facts(one: Forgetting) -> dict[str, Any]:
     }
 
 
-def _example_facts(one: Example) -> dict[str, Any]:
+def _example_facts(one: ForgottenItem) -> dict[str, Any]:
     return {
         "item": one.item,
         "before": one.before.name,

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from pytest_touchstone.compare.study.bests import Duel, Told
-from pytest_touchstone.compare.study.between import Between
+from pytest_touchstone.compare.study.between import Between, Duel, Told
 from pytest_touchstone.reports.study.section import Part, Section, Table
 from pytest_touchstone.reports.study.versus import UNTOLD, main_of, shown_first
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from pytest_touchstone.compare.study.noise import Noise
+from pytest_touchstone.compare.study.pool import MeasureNoise
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.reports.formatting import NOTHING, number
 from pytest_touchstone.reports.study.section import MOST_IN_LINE, Facts, Section, Table
 from pytest_touchstone.reports.study.versus import contrast_facts
-from pytest_touchstone.statistics.signal_noise import LAST
+from pytest_touchstone.statistics.curves import LAST
 
 LEGEND: Final = (
     ("signal", f"the largest difference of two series, each at the mean of its last {LAST} checkpoints"),
@@ -28,7 +28,7 @@ WORDS: Final = {
 }
 
 
-def noise_section(found: Sequence[Noise]) -> Section | None:
+def noise_section(found: Sequence[MeasureNoise]) -> Section | None:
     """Return the section; None without measures."""
     if not found:
         return None
@@ -49,7 +49,7 @@ def noise_section(found: Sequence[Noise]) -> Section | None:
     )
 
 
-def _line(found: Sequence[Noise]) -> str:
+def _line(found: Sequence[MeasureNoise]) -> str:
     """Return the measures by what they can do: ``none can decide; too few items: Real@1``."""
     by: dict[str, list[str]] = {"can decide": []}
     for one in found:
@@ -61,7 +61,7 @@ def _line(found: Sequence[Noise]) -> str:
     )
 
 
-def _row(one: Noise) -> tuple[str, ...]:
+def _row(one: MeasureNoise) -> tuple[str, ...]:
     share, own = one.measure.share, one.found
     if own is None:
         return (one.measure.label, *[NOTHING] * 5, _size(one.items, share=share), one.verdict)
@@ -84,7 +84,7 @@ def _size(value: float | None, *, share: bool) -> str:
     return f"{100 * value:.2f}" if share else number(value)
 
 
-def _facts(one: Noise) -> dict[str, Any]:
+def _facts(one: MeasureNoise) -> dict[str, Any]:
     return {
         "measure": one.measure.key,
         "series": [series.name for series in one.series],

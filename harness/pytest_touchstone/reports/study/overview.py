@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pytest_touchstone.compare.study.curves import judged_curves
 from pytest_touchstone.compare.study.points import UNKNOWN, Measure, Point, Series, Study, Value
-from pytest_touchstone.compare.study.series import SHOWN
+from pytest_touchstone.compare.study.reading import SHOWN
 from pytest_touchstone.core.text import count, listed, place_text
 from pytest_touchstone.reports.formatting import NOTHING, number, points
 from pytest_touchstone.reports.study.section import Facts, Part, Section, Table, range_text, share_text

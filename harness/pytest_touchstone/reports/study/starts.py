@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from pytest_touchstone.compare.study.between import StartComparison, starts_of
 from pytest_touchstone.compare.study.curves import NO_CHANGE
 from pytest_touchstone.compare.study.differences import MORE, verdict_on
 from pytest_touchstone.compare.study.points import Measure, Series, Study
-from pytest_touchstone.compare.study.starts import Start, starts_of
 from pytest_touchstone.core.text import count, place_text
 from pytest_touchstone.reports.formatting import NOTHING
 from pytest_touchstone.reports.study.curves import MOST, amount, limits, moved
@@ -25,7 +25,7 @@ MOST_REASONS: Final = 3
 class Judged(NamedTuple):
     """A pair of beginnings and its verdict."""
 
-    start: Start
+    start: StartComparison
     adjusted: float | None
     verdict: str
 

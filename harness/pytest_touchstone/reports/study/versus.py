@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from pytest_touchstone.compare.study.bests import Duel, Told
-from pytest_touchstone.compare.study.between import Between, Lengths
+from pytest_touchstone.compare.study.between import AtEpochs, Between, Duel, Lengths, Told
 from pytest_touchstone.compare.study.curves import judged_curves
-from pytest_touchstone.compare.study.epochs import AtEpochs
 from pytest_touchstone.compare.study.points import Measure, Study
 from pytest_touchstone.core.text import count, place_text
 from pytest_touchstone.reports.formatting import NOTHING

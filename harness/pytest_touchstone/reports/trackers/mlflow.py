@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.compare.tracked.client import TrackerError, client, missing, place_of, search
-from pytest_touchstone.compare.tracked.names import IDENTITY, KEY
+from pytest_touchstone.compare.mlflow import IDENTITY, KEY, TrackerError, client, missing, place_of, search
 from pytest_touchstone.reports.trackers.base import Pictures, Sent, place_name
 from pytest_touchstone.reports.trackers.payload import Point, TrackedRun, texts
 

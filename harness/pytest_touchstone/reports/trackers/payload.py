@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from pytest_touchstone.compare.tracked.names import METRICS, tracker_name
+from pytest_touchstone.compare.mlflow import METRICS, tracker_name
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.rows import result_rows
 from pytest_touchstone.results.store_entry import StoredResult, saved_of

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.compare.tracked.client import TrackerError, reason, without_password
+from pytest_touchstone.compare.mlflow import TrackerError, reason, without_password
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.reports.trackers.base import Pictures, Sent, place_name

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pytest_touchstone.checkpoints import Asked, CheckpointInfo
+from pytest_touchstone.checkpoints import CheckpointInfo, CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Answer, Generate, GenerateAnswer, Generated, Refusal, Request
 from pytest_touchstone.engines.base import Done
@@ -19,7 +19,7 @@ class DictFactory:
     targets = ("dict:",)
     options: ClassVar = {"default": "the text where the table has none"}
 
-    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+    def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
         file = Path(str(path).removeprefix("dict:"))
         if not file.is_file():
             raise CheckpointError(f"{asked.source}: no such file; give dict:FILE.json")

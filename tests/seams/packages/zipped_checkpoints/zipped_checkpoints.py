@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_touchstone.checkpoints import Asked, CheckpointInfo, resolve
+from pytest_touchstone.checkpoints import CheckpointInfo, CheckpointRequest, resolve
 from pytest_touchstone.checkpoints.formats.content import file_lines
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.loading import Loaded, load_model
@@ -21,7 +21,7 @@ class Zipped:
     def detect(self, path: Path) -> bool:
         return path.suffix == ".zip" and path.is_file()
 
-    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+    def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
         with unpacked(path) as folder:
             (info,) = resolve(str(folder), seq_len=asked.seq_len)
         return replace(

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import AliasChoices, ConfigDict, Field
 
-from pytest_touchstone.checkpoints.formats.config_files import LlamaParams, check_table
+from pytest_touchstone.checkpoints.config_files import LlamaParams, check_table
 from pytest_touchstone.core.errors import CheckpointError
 
 _UNKNOWN: Final = ("use_scaled_rope", "rope_scaling")

@@ -1,0 +1,272 @@
+"""The JSON files of a checkpoint folder, and what they tell of its training.
+
+Only the fields that matter here are declared; all others are allowed and left alone.
+
+The files of a checkpoint folder must really be in it. A link out of the folder would let a checkpoint name any file of
+the machine as its own. The Hub's cache is the one place where links may lead out: from ``snapshots/REVISION`` into
+``blobs`` beside ``snapshots``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from pytest_touchstone.core.errors import CheckpointError
+
+
+def check_inside(folder: Path) -> None:
+    """Raises ``CheckpointError`` for a file of the folder that is a link out of it, or to nothing."""
+    allowed = [real := folder.resolve()]
+    if real.parent.name == "snapshots":
+        allowed.append(real.parent.parent / "blobs")
+    for path in sorted(folder.iterdir()):
+        if not path.is_symlink() or path.is_dir():
+            continue
+        target = path.resolve()
+        if not any(target.is_relative_to(root) for root in allowed):
+            raise CheckpointError(
+                f"{path}: a link out of the checkpoint's folder (to {target}); copy the file into the folder"
+            )
+        if not target.exists():
+            raise CheckpointError(f"{path}: a link to nothing; copy the file into the folder")
+
+
+def shard_path(index: Path, shard: str) -> Path:
+    """The file of a shard that an index names; one elsewhere, or not there, is a ``CheckpointError``."""
+    if Path(shard).name != shard or shard in ("", ".", ".."):
+        raise CheckpointError(
+            f"{index}: names the shard {shard!r}, which is not in its folder; save the checkpoint again"
+        )
+    path = index.parent / shard
+    if not path.is_file():
+        raise CheckpointError(f"{path}: missing, though {index.name} names it; copy the checkpoint again")
+    return path
+
+
+@contextmanager
+def readable(path: Path | str) -> Iterator[None]:
+    """Raise ``CheckpointError`` where the system does not let us read the file within the block."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: cannot be read ({error.strerror}); check the file's permissions"
+        ) from error
+
+
+# JSON files
+
+
+class _Lenient(BaseModel):
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+
+class ModelConfig(_Lenient):
+    """``config.json``: the kind of model, and the sizes that are checked against the weights."""
+
+    model_type: str
+    architectures: list[str] | None = None
+    auto_map: dict[str, Any] | None = None
+    attn_implementation: str | dict[str, Any] | None = None
+    is_encoder_decoder: bool = False
+    vocab_size: int | None = None
+    pad_token_id: int | None = None
+    max_position_embeddings: int | None = None
+    n_positions: int | None = None
+    n_ctx: int | None = None
+    max_seq_len: int | None = None
+    position_buckets: int | None = None
+    max_relative_positions: int | None = None
+
+
+class TrainerState(_Lenient):
+    """``trainer_state.json``, which transformers' Trainer leaves in every checkpoint."""
+
+    global_step: int
+    epoch: float | None = None
+    max_steps: int | None = None
+    num_train_epochs: float | None = None
+    train_batch_size: int | None = None
+    best_metric: float | None = None
+    log_history: list[dict[str, Any]] = []
+
+
+class AdapterConfig(_Lenient):
+    """``adapter_config.json`` of the PEFT library, as far as plain LoRA goes; the PEFT library reads the rest."""
+
+    peft_type: str
+    base_model_name_or_path: str | None = None
+    r: int | None = Field(8, le=1 << 16)
+    lora_alpha: float | None = 8
+    use_rslora: bool = False
+    target_modules: list[str] | str | None = None
+    exclude_modules: list[str] | str | None = None
+    layers_to_transform: list[int] | int | None = None
+    rank_pattern: dict[str, int] | None = None
+    alpha_pattern: dict[str, float] | None = None
+    bias: str = "none"
+
+
+class ShardIndex(_Lenient):
+    """``model.safetensors.index.json``: the shard that holds each tensor. Transformers needs ``metadata`` there
+    too."""
+
+    weight_map: dict[str, str]
+    metadata: dict[str, Any]
+
+
+class TokenizerConfig(_Lenient):
+    """``tokenizer_config.json``: only the length, which is a huge number when nobody set it."""
+
+    model_max_length: float | None = None
+    auto_map: Any = None
+
+
+class GenerationConfig(_Lenient):
+    """``generation_config.json``: the tokens that end a text. Transformers would silently go on without a broken
+    one."""
+
+    eos_token_id: int | list[int] | None = None
+
+
+class LlamaParams(_Lenient):
+    """``params.json`` of Llama's reference code, and the names that Transformers has for the same sizes."""
+
+    dim: int = Field(validation_alias=AliasChoices("dim", "hidden_size"), gt=0)
+    n_heads: int = Field(validation_alias=AliasChoices("n_heads", "num_attention_heads"), gt=0)
+    n_layers: int | None = Field(None, validation_alias=AliasChoices("n_layers", "num_hidden_layers"))
+    n_kv_heads: int | None = Field(None, validation_alias=AliasChoices("n_kv_heads", "num_key_value_heads"))
+    norm_eps: float | None = Field(None, validation_alias=AliasChoices("norm_eps", "rms_norm_eps"))
+    max_seq_len: int | None = Field(
+        None, validation_alias=AliasChoices("max_seq_len", "max_position_embeddings")
+    )
+    vocab_size: int | None = None
+    n_future_tokens: int | None = None
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_json(path: Path, model: type[Model]) -> Model:
+    """The file's content, checked; a ``CheckpointError`` names the file and the first fault."""
+    with readable(path):
+        text = path.read_bytes()
+    with _valid(path):
+        return model.model_validate_json(text)
+
+
+def _first_fault(faults: list[Any]) -> str:
+    """The first fault of a pydantic report in one line."""
+    fault = faults[0]
+    if fault["type"] == "json_invalid":
+        return f"not valid JSON ({fault['ctx']['error']})"
+    where = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "missing":
+        return f"the field {where!r} is missing"
+    message = fault["msg"][:1].lower() + fault["msg"][1:]
+    shown = repr(fault["input"])
+    shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
+    return f"{where}={shown}: {message}" if where else message
+
+
+def check_table(path: Path, table: Any, model: type[Model]) -> Model:
+    """The same for a table that was read already, from within a file."""
+    with _valid(path):
+        return model.model_validate(table)
+
+
+@contextmanager
+def _valid(path: Path) -> Iterator[None]:
+    """The checked content; a ``CheckpointError`` names the file and the first fault."""
+    try:
+        yield
+    except ValidationError as error:
+        raise CheckpointError(f"{path}: {_first_fault(error.errors())}; save the checkpoint again") from error
+
+
+# Training
+
+
+_DEEPEST: Final = 6
+_LONGEST: Final = 400
+_MOST_VALUES: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """Step, epoch, the last validation loss, and the settings of the training as plain values."""
+
+    global_step: int | None = None
+    epoch: float | None = None
+    val_loss: float | None = None
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+def progress_of(folder: Path) -> TrainingState:
+    """The state in ``trainer_state.json``; the step else from the folder's name."""
+    path = folder / "trainer_state.json"
+    if not path.is_file():
+        return TrainingState(step_in(folder.resolve().name))
+    state = read_json(path, TrainerState)
+    losses = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
+    settings = {
+        "max_steps": state.max_steps,
+        "num_train_epochs": state.num_train_epochs,
+        "train_batch_size": state.train_batch_size,
+        "best_metric": state.best_metric,
+    }
+    known = {name: value for name, value in settings.items() if value is not None}
+    return TrainingState(state.global_step, state.epoch, number(losses[-1]) if losses else None, known)
+
+
+def step_of_row(row: Mapping[str, Any]) -> int | None:
+    """The step of a checkpoint as a manifest, a result file or a table has it: the trainer's, by either name. A place
+    in the series that only its name or its epoch gives is no step: ``gpt2`` is not step 2."""
+    return row["global_step"] if "global_step" in row else row.get("step")
+
+
+def step_in(name: str) -> int | None:
+    """The step in the name of a folder or file, None where the name has none."""
+    named = re.fullmatch(r"(?:checkpoint|step|global_step)[-_]?(?:step[-_]?)?(\d+)", name)
+    return int(named[1]) if named else None
+
+
+def number(value: object) -> float | None:
+    """A finite number as a float, None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def plain(value: object) -> Any:
+    """The value with nothing in it but tables, lists, text and finite numbers, cut where it is deep or long."""
+    return _plain(value, _DEEPEST, [_MOST_VALUES])
+
+
+def _plain(value: object, deeper: int, left: list[int]) -> Any:
+    """The same of a part; ``left`` counts the values that may still come, as a few bytes of a pickle can name one
+    value many times."""
+    left[0] -= 1
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float)):
+        return value if number(value) is not None and abs(value) < 1 << 63 else None
+    if isinstance(value, str):
+        return value[:_LONGEST]
+    if deeper and left[0] > 0 and isinstance(value, dict):
+        names = [key for key in value if isinstance(key, (str, int)) and left[0] > 0]
+        return {str(key)[:_LONGEST]: _plain(value[key], deeper - 1, left) for key in names[: max(0, left[0])]}
+    if deeper and left[0] > 0 and isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return [_plain(one, deeper - 1, left) for one in value[: left[0]]]
+    return str(getattr(value, "shown", "…"))

@@ -1,0 +1,238 @@
+r"""``hendrycks_exact``: the texts are the same once both are rewritten in one way.
+
+The prediction is the text between the first and the last ``$`` of the output, the whole output if there are fewer
+than two. Both answers are rewritten by the same steps in this order. They are those of Hendrycks et al. (2021,
+``math_equivalence.py``), as lm-evaluation-harness 0.4.13 runs them in ``tasks/hendrycks_math``.
+
+1. Newlines, ``\!``, one of two backslashes, ``\left`` and ``\right``, degrees, ``\$`` go; ``tfrac`` and
+   ``dfrac`` become ``frac``.
+2. What follows ``\text{ `` is a unit and goes; ``\%`` goes (a bare percent sign stays).
+3. A decimal point without a digit before it gets its zero. "k = " goes if at most two characters stand left
+   of the only equals sign.
+4. ``\sqrt3`` gets its braces; spaces go; ``\frac12`` gets its braces. A whole text ``0.5`` becomes one half,
+   and a whole text a/b of two integers becomes a fraction.
+
+A step may be impossible for one of the two: two units, a root of nothing, a/b of which one is not an integer. Then
+the reference compares both as they came, and so do we: "x/2" and "x/2 " differ.
+
+The gold answer of a MATH solution is the content of its last box.
+
+``minerva_exact``: the answer after Minerva's closing sentence, normalised, compared with SymPy's help.
+
+"I hope it is correct." is appended to the output, then the first "Final Answer: The final answer is (answer).
+I hope it is correct." on one line gives the prediction. Each full stop of that sentence stands for any one
+character. So an output that was cut off right after "answer. " still has an answer, one that ends without
+that space has none.
+
+Normalisation is that of Lewkowycz et al. (2022, appendix D), with the corrections of lm-evaluation-harness 0.4.13
+(``tasks/minerva_math``, version 3). Keep what follows the last equals sign. Remove unit words, whole words first,
+then also parts of words, but never inside a LaTeX command. Unwrap formulas, text, bold, overlines and boxes. Give
+``\frac`` and ``\sqrt`` their braces. Delete ``$``, and commas that separate thousands of a number (a tuple keeps
+its commas).
+
+The same text is right, unless it is empty. Else both are parsed as LaTeX, and the difference has to simplify to zero.
+Tuples, intervals, sets and matrices cannot be parsed, so those must be the same text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+REWRITTEN: Final = (
+    ("\n", ""),
+    ("\\!", ""),
+    ("\\\\", "\\"),
+    ("tfrac", "frac"),
+    ("dfrac", "frac"),
+    ("\\left", ""),
+    ("\\right", ""),
+    ("^{\\circ}", ""),
+    ("^\\circ", ""),
+    ("\\$", ""),
+)
+UNIT: Final = "\\text{ "
+
+
+class _CannotBeDoneError(Exception):
+    """A step of the rewriting does not apply to the text."""
+
+
+def hendrycks_prediction(output: str) -> str:
+    """The text between the first and the last dollar sign; all of it where there are fewer than two."""
+    first, last = output.find("$"), output.rfind("$")
+    return output[first + 1 : last] if first < last else output
+
+
+def same_text(left: str | None, right: str | None) -> bool:
+    """Return whether two answers are the same text once rewritten; two missing ones are, by the reference's rule."""
+    if left is None or right is None:
+        return left is right
+    try:
+        return rewritten(left) == rewritten(right)
+    except _CannotBeDoneError:
+        return left == right
+
+
+def rewritten(text: str) -> str:
+    """The answer after all steps; raises where the reference gives up."""
+    for before, after in REWRITTEN:
+        text = text.replace(before, after)
+    text, *units = text.split(UNIT)
+    if len(units) > 1:
+        raise _CannotBeDoneError
+    text = text.replace("\\%", "").replace(" .", " 0.").replace("{.", "{0.")
+    if not text:
+        return text
+    if text.startswith("."):
+        text = f"0{text}"
+    name, equals, value = text.partition("=")
+    if equals and "=" not in value and len(name) <= 2:
+        text = value
+    text = _braced_fractions(_braced_roots(text).replace(" ", ""))
+    return _slash_as_fraction("\\frac{1}{2}" if text == "0.5" else text)
+
+
+def _braced_roots(text: str) -> str:
+    head, *parts = text.split("\\sqrt")
+    if not all(parts):
+        raise _CannotBeDoneError
+    braced = (part if part[0] == "{" else f"{{{part[0]}}}{part[1:]}" for part in parts)
+    return "\\sqrt".join((head, *braced))
+
+
+def _braced_fractions(text: str) -> str:
+    head, *parts = text.split("\\frac")
+    braced = [head]
+    for part in parts:
+        if not part:
+            raise _CannotBeDoneError
+        if part[0] == "{":
+            braced.append(part)
+        elif len(part) == 1:
+            return text
+        else:
+            below = part[1] if part[1] == "{" else f"{{{part[1]}}}"
+            braced.append(f"{{{part[0]}}}{below}{part[2:]}")
+    return "\\frac".join(braced)
+
+
+def _slash_as_fraction(text: str) -> str:
+    if text.count("/") != 1:
+        return text
+    above, _, below = text.partition("/")
+    try:
+        top, bottom = str(int(above)), str(int(below))
+    except ValueError as error:
+        raise _CannotBeDoneError from error
+    return f"\\frac{{{top}}}{{{bottom}}}" if (above, below) == (top, bottom) else text
+
+
+BARE: Final = "\\boxed "
+COMMANDS: Final = ("\\boxed", "\\fbox")
+
+
+def boxed_answer(solution: str) -> str | None:
+    """The content of the last ``\\boxed{}`` of the solution, or of the last ``\\fbox{}`` where there is no boxed.
+
+    If ``\\boxed`` is followed by a space anywhere, the answer is what follows the last such place, up to a
+    ``$``. None when there is no box, or its braces are not balanced. As ``last_boxed_only_string`` of
+    lm-evaluation-harness 0.4.13 (after Hendrycks), which fails for an ``\\fbox`` and where there is no box.
+    """
+    if BARE in solution:
+        return solution.rpartition(BARE)[2].partition("$")[0]
+    start = next((at for command in COMMANDS if (at := solution.rfind(command)) >= 0), -1)
+    if start < 0:
+        return None
+    depth, opened = 0, 0
+    for at in range(start, len(solution)):
+        if solution[at] == "{":
+            opened = opened or at + 1
+            depth += 1
+        elif solution[at] == "}":
+            depth -= 1
+            if depth == 0:
+                return solution[opened:at]
+    return None
+
+
+# ``minerva_exact``
+
+
+CLOSING: Final = "I hope it is correct."
+SENTENCE: Final = re.compile(r"Final Answer: The final answer is(.*?). I hope it is correct.")
+
+REPLACED: Final = (
+    ("an ", ""),
+    ("a ", ""),
+    (".$", "$"),
+    (r"\$", ""),
+    (r"\ ", ""),
+    (" ", ""),
+    ("mbox", "text"),
+    (r",\text{and}", ","),
+    (r"\text{and}", ","),
+    (r"\text{m}", r"\text{}"),
+)
+
+REMOVED: Final = (
+    *("square", "ways", "integers", "dollars", "mph", "inches", "ft", "hours", "km", "units"),
+    r"\ldots",
+    *("sue", "points", "feet", "minutes", "digits", "cents", "degrees", "cm", "gm", "pounds", "meters"),
+    *("meals", "edges", "students", "childrentickets", "multiples"),
+    *(r"\text{s}", r"\text{.}", "\\text{\ns}", r"\text{}^2", r"\text{}^3", "\\text{\n}", r"\text{}"),
+    *(r"\mathrm{th}", r"^\circ", r"^{\circ}", r"\;", r",\!", "{,}", '"', r"\dots"),
+)
+"""In the order of removal: removing one can make another."""
+
+UNWRAPPED: Final = (
+    (re.compile(r".*?\$(.*?)\$.*"), r"$\1$"),
+    (re.compile(r"\\text\{(.*?)\}"), r"\1"),
+    (re.compile(r"\\textbf\{(.*?)\}"), r"\1"),
+    (re.compile(r"\\overline\{(.*?)\}"), r"\1"),
+    (re.compile(r"\\boxed\{(.*)\}"), r"\1"),
+    (re.compile(r"frac([^{])(.)"), r"frac{\1}{\2}"),
+    (re.compile(r"sqrt(\[[^\]]*\])(\w)"), r"sqrt\1{\2}"),
+    (re.compile(r"sqrt(?!\[)([^{])"), r"sqrt{\1}"),
+)
+COMMAND: Final = re.compile(r"(\\[a-zA-Z]+)")
+THOUSANDS: Final = re.compile(r"-?\d{1,3}(?:,\d{3})+")
+
+
+def minerva_prediction(output: str) -> str | None:
+    """The answer of the closing sentence; None where there is none."""
+    match = SENTENCE.search(output + CLOSING)
+    return match[1].strip() if match else None
+
+
+def minerva_normalized(answer: str) -> str:
+    """The answer as it is compared."""
+    text = answer.rpartition("=")[2]
+    for word in filter(str.isalpha, REMOVED):
+        text = re.sub(rf"(?<!\\)\b{word}\b", "", text)
+    for before, after in REPLACED:
+        text = text.replace(before, after)
+    for expression in REMOVED:
+        text = _without_word(text, expression) if expression.isalpha() else text.replace(expression, "")
+    for pattern, kept in UNWRAPPED if text.count("$") > 1 else UNWRAPPED[1:]:  # the first would only be slow
+        text = pattern.sub(kept, text)
+    text = text.replace("$", "")
+    return text.replace(",", "") if THOUSANDS.fullmatch(text) else text
+
+
+def difference_is_zero(left: str, right: str) -> bool:
+    """Return whether SymPy reads both as LaTeX and simplifies their difference to zero; that may take for ever.
+
+    Runs in the process that checks answers, never in that of the tests.
+    """
+    import sympy
+    from sympy.parsing.latex import parse_latex
+
+    return bool(sympy.simplify(parse_latex(left) - parse_latex(right)) == 0)
+
+
+def _without_word(text: str, word: str) -> str:
+    """Removes the word wherever it occurs outside the names of LaTeX commands."""
+    pieces = COMMAND.split(text)
+    pieces[::2] = [piece.replace(word, "") for piece in pieces[::2]]
+    return "".join(pieces)

@@ -1,0 +1,104 @@
+"""Values that are written in per cent become shares, and what may be either is left out."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_touchstone.compare.formats.task_metrics import PER_CENT, SHARE, Written, divisor_of, mixed_names
+from pytest_touchstone.compare.load import read_file
+
+
+def read(path: Path, results: dict[str, Any], **more: Any) -> Any:
+    path.write_text(json.dumps({"results": results, **more}), encoding="utf-8")
+    (one,) = read_file(path, {}).candidates
+    return one
+
+
+def values(one: Any) -> dict[str, dict[str, float]]:
+    return {
+        task: {name: metric.value for name, metric in entry.saved.metrics.items()}
+        for task, entry in one.entries.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "divisor"),
+    [
+        (Written("arc_easy", "acc", 0.6), SHARE),
+        (Written("arc_easy", "acc", 60.1), PER_CENT),
+        (Written("wmt16-ro-en", "bleu", 23.4), PER_CENT),
+        (Written("math", "exact_match", 0.8, 0.4, 500), PER_CENT),  # no share has such an error
+        (Written("math", "exact_match", 0.8, 0.018, 500), SHARE),
+        (Written("mt_bench", "judge", 7.8), None),
+        (Written("t", "acc", 515.0), None),
+        (Written("t", "mcc", -0.2), SHARE),
+        (Written("t", "logprob", -120.0), SHARE),
+    ],
+)
+def test_a_value_is_a_share_or_in_per_cent_by_its_size_and_its_error(
+    written: Written, divisor: int | None
+) -> None:
+    assert divisor_of(written) == divisor
+
+
+def test_scores_of_lm_eval_that_are_always_in_per_cent_are_so_below_one_too() -> None:
+    for task, name in (
+        ("squadv2", "HasAns_f1"),
+        ("jsquad", "exact_match"),
+        ("wmt", "bleu"),
+        ("t", "rouge1_max"),
+    ):
+        assert divisor_of(Written(task, name, 0.6), lm_eval=True) == PER_CENT
+    assert divisor_of(Written("truthfulqa_gen", "bleu_acc", 0.3), lm_eval=True) == SHARE
+
+
+def test_a_metric_that_is_in_per_cent_elsewhere_in_a_file_is_told_by_its_error_or_not_at_all() -> None:
+    found = [Written("a", "acc", 60.0), Written("b", "acc", 0.8), Written("squad", "f1", 70.0)]
+    assert mixed_names(found) == {"acc"}
+    assert divisor_of(found[1], mixed=True) is None
+    assert divisor_of(Written("b", "acc", 0.8, math.sqrt(0.16 / 99), 100), mixed=True) == SHARE
+
+
+def test_a_file_in_per_cent_is_compared_as_shares_and_says_so(tmp_path: Path) -> None:
+    results = {
+        "squadv2": {"exact,none": 31.1, "f1,none": 34.1},
+        "arc_easy": {"acc,none": 0.6, "acc_stderr,none": 0.01},
+        "wmt16": {"bleu,none": 23.4, "bleu_stderr,none": 0.5, "ter,none": 60.0},
+    }
+    one = read(tmp_path / "results_x.json", results, config={"model": "hf"})
+    found = values(one)
+    assert found["squadv2"] == pytest.approx({"f1": 0.341, "exact": 0.311})
+    assert found["arc_easy"] == {"acc": 0.6}
+    assert found["wmt16"] == pytest.approx({"bleu": 0.234})  # fewer edits are better, so ter is no score
+    assert one.entries["wmt16"].saved.metrics["bleu"].stderr == pytest.approx(0.005)
+    assert "written in per cent, taken as shares: squadv2 exact f1, wmt16 bleu" in one.notes[0]
+
+
+def test_a_value_of_an_unknown_scale_is_left_out_with_a_note(tmp_path: Path) -> None:
+    one = read(tmp_path / "a_results.json", {"mt": {"judge": 7.8, "acc": 0.5}})
+    assert values(one) == {"mt": {"acc": 0.5}}
+    assert one.notes == ("a_results.json: left out, as neither a share nor surely in per cent: mt judge 7.8",)
+
+
+def test_a_file_of_our_own_is_taken_as_it_is(tmp_path: Path) -> None:
+    one = read(tmp_path / "a_results.json", {"mt": {"judge": 7.8, "num_words": 30}}, schema=1)
+    assert values(one) == {"mt": {"judge": 7.8, "num_words": 30}}
+
+
+def test_counts_and_the_spread_of_repeats_are_no_metrics(tmp_path: Path) -> None:
+    task = {
+        "num_total": 30,
+        "solved_avg": 4.9,
+        "accuracy_avg": 0.163,
+        "accuracy_std_err": 0.017,
+        "num_repeat": 10,
+    }
+    one = read(tmp_path / "results_x.json", {"AIME24": task}, config={"model": "vllm"})
+    saved = one.entries["AIME24"].saved
+    assert (list(saved.metrics), saved.primary, saved.scored) == (["accuracy_avg"], "accuracy_avg", 30)
+    assert saved.metrics["accuracy_avg"].stderr is None
