@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from perf.measure import ROOT, table
-from pytest_touchstone.engines.http.calls import Call, Failure, Limits, Reply, Server
-from pytest_touchstone.engines.http.keys import Key
-from pytest_touchstone.engines.http.transport import Transport
+from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure
+from pytest_touchstone.engines.http.server import Key
+from pytest_touchstone.engines.http.transport import HttpTransport
 
 DELAY = 0.05
 """The seconds after which the stub answers."""
@@ -161,12 +161,12 @@ def _cpu_of(process: int) -> float:
 
 
 def ours(base: str, concurrency: int, count: int) -> dict[str, Any]:
-    """Ask through ``Transport``; the limit has risen to its most before the clock starts."""
-    transport = Transport(Server(base, "stub"), Limits(concurrency_most=concurrency), Key())
+    """Ask through ``HttpTransport``; the limit has risen to its most before the clock starts."""
+    transport = HttpTransport(base, CallLimits(concurrency_most=concurrency), Key())
     asked: list[Call[Any]] = calls(count)
     failed: list[str] = []
 
-    def done(_: int, end: Reply[Any] | Failure) -> None:
+    def done(_: int, end: CallReply[Any] | Failure) -> None:
         if isinstance(end, Failure):
             failed.append(end.reason)
 
@@ -235,7 +235,7 @@ async def with_httpx2(url: str, bodies: list[bytes], concurrency: int) -> None:
 
 def memory(base: str, count: int) -> list[tuple[int, float]]:
     """Return the memory of this process after each tenth of the requests."""
-    transport = Transport(Server(base, "stub"), Limits(concurrency_most=64), Key())
+    transport = HttpTransport(base, CallLimits(concurrency_most=64), Key())
     asked = calls(1000)
     sizes: list[tuple[int, float]] = []
     try:

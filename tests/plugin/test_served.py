@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.engines.http import child, factory
+from pytest_touchstone.engines.http import children, factory
 from tests.support.model_server import ModelServer, serving
 from tests.support.project import Project
 from tests.support.small_server import gone, install, starts
@@ -149,7 +149,7 @@ def notes(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_run_starts_its_server_and_ends_it(
     project: Project, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "SILENT_SECONDS", -1.0)
+    monkeypatch.setattr(children, "SILENT_SECONDS", -1.0)
     (project.path / "model").mkdir()
     done = project.run("--eval-server-args", "--seed 7", checkpoint="vllm:model")
     assert done.ret == 0

@@ -191,8 +191,8 @@ def _tokens(
 ) -> tuple[int, int, float | None, bool]:
     """Return prompt tokens, new tokens at most, the cost where there is a price, and whether they are counted."""
     if info.served:
-        from pytest_touchstone.engines.http.costs import estimate
         from pytest_touchstone.engines.http.factory import planner_of
+        from pytest_touchstone.engines.http.planning import estimate
 
         try:
             found = estimate(requests, planner_of(info, settings.model), settings.model.price)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.engines.http.address import Address, choose_model, parse_address
+from pytest_touchstone.engines.http.server import Address, choose_model, parse_address
 
 HOST = "http://h:8000"
 

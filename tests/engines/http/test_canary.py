@@ -10,7 +10,7 @@ from pytest_touchstone.core.requests import (
     LoglikelihoodAnswer,
     Refusal,
 )
-from pytest_touchstone.engines.http.canary import MOST_PER_TOKEN, canaries, drift
+from pytest_touchstone.engines.http.engine import MOST_PER_TOKEN, canaries, drift
 
 
 def score(logprob: float, tokens: int = 10) -> LoglikelihoodAnswer:

@@ -16,8 +16,8 @@ from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.keys import masked_value
 from pytest_touchstone.core.requests import Generate, Loglikelihood
-from pytest_touchstone.engines.http import child, guard
-from pytest_touchstone.engines.http.child import Child, free_port
+from pytest_touchstone.engines.http import children, guard
+from pytest_touchstone.engines.http.children import Child, free_port
 from pytest_touchstone.engines.registry import identity
 from tests.support.gguf_files import model_keys, write
 from tests.support.small_server import gone, install, starts
@@ -168,7 +168,7 @@ def test_a_server_that_does_not_answer_in_time_is_an_error_and_is_ended(
     notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SMALL_SERVER_FAULT", "hangs")
-    monkeypatch.setattr(child, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(children, "SILENT_SECONDS", 0.1)
     said: list[str] = []
     with Lasting(said.append) as lasting:
         port = free_port()

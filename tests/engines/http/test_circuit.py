@@ -7,7 +7,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.engines.http.circuit import GIVES_UP_AFTER, LONGEST_PAUSE, OPENS_AFTER, Circuit
+from pytest_touchstone.engines.http.pacing import GIVES_UP_AFTER, LONGEST_PROBE_PAUSE, OPENS_AFTER, Circuit
 
 
 def opened(at: float = 10.0) -> Circuit:
@@ -39,7 +39,7 @@ def test_while_it_is_open_one_call_after_the_other_probes_at_growing_pauses() ->
         circuit.sent()
         assert circuit.wait_until() is None
         circuit.failed(now, now, "connection refused")
-    assert pauses == [1, 2, 4, 8, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE]
+    assert pauses == [1, 2, 4, 8, LONGEST_PROBE_PAUSE, LONGEST_PROBE_PAUSE, LONGEST_PROBE_PAUSE]
 
 
 def test_a_failure_of_a_call_sent_before_it_opened_is_no_probe() -> None:

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.errors import ServerError
-from pytest_touchstone.engines.http.calls import Call, Failure, Reply, Server
+from pytest_touchstone.engines.http.calls import Call, CallReply, Failure
 from pytest_touchstone.engines.http.engine import HttpEngine
 from pytest_touchstone.engines.http.factory import planner_of
-from pytest_touchstone.engines.http.transport import Transport
+from pytest_touchstone.engines.http.transport import HttpTransport
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.recorded import TEXTS, RecordedServer, probed
 
 SETTINGS = ModelSettings()
 
 
-class Replayed(Transport):
+class Replayed(HttpTransport):
     """A transport to a recorded server; ``end`` is what comes of every call from then on."""
 
     def __init__(self, server: RecordedServer) -> None:
-        super().__init__(Server("http://h", "m"))
+        super().__init__("http://h")
         self.server = server
         self.end: Failure | ServerError | None = None
 
@@ -31,7 +31,7 @@ class Replayed(Transport):
             if isinstance(self.end, ServerError):
                 raise self.end
             said = self.end or self.server.ask(call.path, call.body)
-            done(number, said if isinstance(said, Failure) else Reply(value=call.read(said), seconds=0.0))
+            done(number, said if isinstance(said, Failure) else CallReply(value=call.read(said), seconds=0.0))
 
 
 @pytest.mark.parametrize(

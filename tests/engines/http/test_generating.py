@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.requests import Generate, Generated, Refusal, Turn
-from pytest_touchstone.engines.http.abilities import Abilities
+from pytest_touchstone.engines.http.abilities import Abilities, ServedModel
 from pytest_touchstone.engines.http.calls import Malformed
-from pytest_touchstone.engines.http.generating import Asking, Prompted, answer_of, prompted, text_calls
-from pytest_touchstone.engines.http.scoring import Asked
+from pytest_touchstone.engines.http.generating import Prompted, TextSettings, answer_of, prompted, text_calls
 from pytest_touchstone.engines.transformers.prompts import ChatMode
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import bytelevel_tokenizer
@@ -27,12 +26,12 @@ def tokenizer() -> TextTokenizer:
     return TextTokenizer(bytelevel_tokenizer())
 
 
-def asking(can: Abilities, tokenizer: TextTokenizer | None = None, **how: Any) -> Asking:
+def asking(can: Abilities, tokenizer: TextTokenizer | None = None, **how: Any) -> TextSettings:
     given: dict[str, Any] = {"mode": ChatMode(), "limit": 64, "cut": False} | how
-    return Asking(asked=Asked("/v1", "m", can), tokenizer=tokenizer, **given)
+    return TextSettings(asked=ServedModel("/v1", "m", can), tokenizer=tokenizer, **given)
 
 
-def bodies(request: Generate, how: Asking) -> list[dict[str, Any]]:
+def bodies(request: Generate, how: TextSettings) -> list[dict[str, Any]]:
     made = prompted(request, how)
     assert isinstance(made, Prompted), made
     return [dict(one.call.body or {}) | {"path": one.call.path} for one in text_calls(made, 0, how)]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.engines.http.keys import NAMES, SHORTEST, Key, key_of
+from pytest_touchstone.engines.http.server import NAMES, SHORTEST, Key, key_of
 
 SECRET = "tk/very+secret=01"
 

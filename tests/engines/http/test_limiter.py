@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.engines.http.limiter import FIRST, LEAST_WINDOW, Limiter, work_of
+from pytest_touchstone.engines.http.pacing import FIRST, LEAST_WINDOW, Limiter, work_of
 
 
 def rounds(limiter: Limiter, count: int, *, at: float = 0.0, seconds: float = 1.0) -> float:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.engines.http.calls import Failure, Limits
-from pytest_touchstone.engines.http.retry import (
+from pytest_touchstone.engines.http.calls import CallLimits, Failure
+from pytest_touchstone.engines.http.pacing import (
     LONGEST_PAUSE,
     LONGEST_WAIT,
     Trouble,
@@ -20,7 +20,7 @@ from pytest_touchstone.engines.http.retry import (
     status_text,
 )
 
-LIMITS = Limits(attempts=4, item_seconds=100)
+LIMITS = CallLimits(attempts=4, item_seconds=100)
 NOW = 1_700_000_000.0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_touchstone.core.requests import Generated
 from pytest_touchstone.engines.http.calls import Malformed
-from pytest_touchstone.engines.http.texts import Wanted, fewest_tokens, read_texts
+from pytest_touchstone.engines.http.generating import WantedTexts, fewest_tokens, read_texts
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import bytelevel_tokenizer
 
@@ -71,7 +71,7 @@ def test_a_missing_text_at_the_limit_is_empty_and_elsewhere_no_answer() -> None:
 )
 def test_what_is_no_text_is_malformed(wrong: Any, said: str) -> None:
     with pytest.raises(Malformed, match=said):
-        read_texts(wrong, Wanted())
+        read_texts(wrong, WantedTexts())
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -135,7 +135,7 @@ def test_the_ends_of_other_apis_are_known_by_their_names(name: str, reason: str)
 def test_where_the_name_of_an_end_says_nothing_the_tokens_tell(said: str | None) -> None:
     data = reply({"text": "a", "finish_reason": said})
     for limit, reason in ((3, "length"), (4, "eos")):
-        wanted = Wanted(limit=limit, ends=(str(said),))
+        wanted = WantedTexts(limit=limit, ends=(str(said),))
         assert read_texts(data, wanted)[0].finish_reason == reason
 
 
@@ -145,7 +145,7 @@ QUESTION = "Question: how many legs have three cats?\nAnswer:"
 @pytest.mark.parametrize("before", ["", "<s> ", "<|begin_of_text|>", " "])
 def test_a_text_that_begins_with_the_prompt_is_no_answer(before: str) -> None:
     choice = {"text": f"{before}{QUESTION} 12"}
-    wanted = Wanted(prompt=QUESTION, limit=64)
+    wanted = WantedTexts(prompt=QUESTION, limit=64)
     for counted in (3, 100):
         with pytest.raises(Malformed, match="begins with the prompt"):
             read_texts(reply(choice, tokens=counted), wanted)
@@ -155,9 +155,11 @@ def test_a_text_that_begins_with_the_prompt_is_no_answer(before: str) -> None:
 
 def test_a_model_may_repeat_its_prompt_where_the_server_counts_that() -> None:
     choice = {"text": f"{QUESTION} 12"}
-    assert read_texts(reply(choice, tokens=20), Wanted(prompt=QUESTION, limit=64))[0].text == choice["text"]
+    assert (
+        read_texts(reply(choice, tokens=20), WantedTexts(prompt=QUESTION, limit=64))[0].text == choice["text"]
+    )
     chat = {"choices": [{"finish_reason": "stop", "message": {"content": choice["text"]}}]}
-    assert read_texts(chat, Wanted(prompt=QUESTION, limit=64, chat=True))[0].text == choice["text"]
+    assert read_texts(chat, WantedTexts(prompt=QUESTION, limit=64, chat=True))[0].text == choice["text"]
 
 
 @pytest.mark.parametrize(
@@ -171,4 +173,4 @@ def test_no_tokenizer_has_fewer_tokens_than_three_for_four_words(text: str, leas
 def texts(
     data: Any, count: int, stops: tuple[str, ...], tokenizer: TextTokenizer | None = None
 ) -> list[Generated]:
-    return read_texts(data, Wanted(count=count, stops=stops, limit=64), tokenizer)
+    return read_texts(data, WantedTexts(count=count, stops=stops, limit=64), tokenizer)

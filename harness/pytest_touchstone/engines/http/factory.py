@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -20,15 +21,16 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_touchstone.checkpoints.fingerprint import WEAK, fingerprint
 from pytest_touchstone.checkpoints.formats.base import Asked
 from pytest_touchstone.checkpoints.info import CheckpointInfo, info_from_plain
-from pytest_touchstone.engines.http.address import TARGETS, Address, parse_address
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.http.server import TARGETS, Address, parse_address
 from pytest_touchstone.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.http.engine import HttpEngine
     from pytest_touchstone.engines.http.planning import Planner
-    from pytest_touchstone.engines.http.probe import Found
+    from pytest_touchstone.engines.http.probe import ProbedServer
     from pytest_touchstone.engines.http.tokens import AskAll
-    from pytest_touchstone.engines.http.transport import Transport
+    from pytest_touchstone.engines.http.transport import HttpTransport
 
 PROBE_ATTEMPTS: Final = 3
 PROBE_SECONDS: Final = 120.0
@@ -72,14 +74,16 @@ class HttpFactory:
 
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> HttpEngine:
         """Return the model, ready to be asked. Raises ``CheckpointError``."""
-        from pytest_touchstone.engines.http.engine import HttpEngine
-
         gone = GONE_HERE_SECONDS if info.served.get("child") else GONE_SECONDS
-        transport = _transport(info.served["base"], info.served["model"], settings, gone)
+        transport = _transport(info.served["base"], settings, gone)
+        from pytest_touchstone.engines.http.engine import HttpEngine  # which imports aiohttp
+
         return HttpEngine(info, transport, planner_of(info, settings, transport), settings)
 
 
-def planner_of(info: CheckpointInfo, settings: ModelSettings, transport: Transport | None = None) -> Planner:
+def planner_of(
+    info: CheckpointInfo, settings: ModelSettings, transport: HttpTransport | None = None
+) -> Planner:
     """Return what plans calls for a model; ``transport`` is needed for a tokenizer at the server."""
     from pytest_touchstone.engines.http.planning import Planner
     from pytest_touchstone.engines.http.tokens import named_tokens
@@ -100,7 +104,7 @@ def inspect_server(address: Address, asked: Asked, limit: int | None = None) -> 
     from pytest_touchstone.engines.http.calls import Call, Failure
     from pytest_touchstone.engines.http.probe import METRICS, Probe
 
-    transport = _transport(address.base, "", ModelSettings(request_timeout=PROBE_SECONDS))
+    transport = _transport(address.base, ModelSettings(request_timeout=PROBE_SECONDS))
 
     def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
         end = transport.one(Call(path, body, lambda found: found, text=path == METRICS), PROBE_ATTEMPTS)
@@ -114,7 +118,7 @@ def inspect_server(address: Address, asked: Asked, limit: int | None = None) -> 
     return described(address, found, asked)
 
 
-def described(address: Address, found: Found, asked: Asked) -> CheckpointInfo:
+def described(address: Address, found: ProbedServer, asked: Asked) -> CheckpointInfo:
     """Return the checkpoint that a probe found."""
     from pytest_touchstone.engines.http.planning import ASSUMED
 
@@ -157,28 +161,32 @@ def described(address: Address, found: Found, asked: Asked) -> CheckpointInfo:
     )
 
 
-def _transport(base: str, model: str, settings: ModelSettings, gone: float = GONE_SECONDS) -> Transport:
-    from pytest_touchstone.engines.http.calls import Limits, Server
-    from pytest_touchstone.engines.http.transport import Transport
+def _transport(base: str, settings: ModelSettings, gone: float = GONE_SECONDS) -> HttpTransport:
+    if find_spec("aiohttp") is None:
+        raise CheckpointError(
+            "a served model needs aiohttp, which is not installed: pip install 'pytest-touchstone[http]'"
+        )
+    from pytest_touchstone.engines.http.calls import CallLimits
+    from pytest_touchstone.engines.http.transport import HttpTransport
 
-    limits = Limits(
+    limits = CallLimits(
         attempt_seconds=settings.request_timeout,
         item_seconds=settings.item_timeout,
         run_seconds=settings.run_timeout,
         gone_seconds=gone,
         concurrency_most=settings.concurrency,
     )
-    return Transport(Server(base, model), limits)
+    return HttpTransport(base, limits)
 
 
-def _remote(transport: Transport) -> AskAll:
-    from pytest_touchstone.engines.http.calls import Call, Failure, Reply
+def _remote(transport: HttpTransport) -> AskAll:
+    from pytest_touchstone.engines.http.calls import Call, CallReply, Failure
 
     def ask_all(path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
         said: list[Any] = [None] * len(bodies)
 
-        def done(number: int, end: Reply[Any] | Failure) -> None:
-            said[number] = end.value if isinstance(end, Reply) else None
+        def done(number: int, end: CallReply[Any] | Failure) -> None:
+            said[number] = end.value if isinstance(end, CallReply) else None
 
         transport.run(
             [Call(path, body, lambda found: found, number) for number, body in enumerate(bodies)], done
