@@ -14,10 +14,9 @@ from pytest_touchstone.engines.http.abilities import (
     Abilities,
     ServedModel,
     abilities_of,
-    in_steps,
-    score_calls,
 )
 from pytest_touchstone.engines.http.calls import Malformed
+from pytest_touchstone.engines.http.scoring import in_steps, score_calls
 from pytest_touchstone.engines.transformers.scoring.plan import Plan, Score, TokenWork
 
 WORK = TokenWork((5, 6, 7), (7, 8))

@@ -182,7 +182,9 @@ def test_what_is_no_http_or_has_a_head_without_end_is_no_reply(reply: bytes) -> 
 @pytest.mark.parametrize("more", [GOOD, b"HTTP/1.1 2", b"\x00"])
 def test_bytes_that_nobody_asked_for_are_no_reply_to_the_next_request(more: bytes) -> None:
     with scripted(GOOD + more, GOOD.replace(b"good", b"next")) as server:
-        assert asked(server, 2) == ["good", "next"]
+        first, second = asked(server, 2)
+    assert first == "good" or isinstance(first, Trouble)  # then it is asked again
+    assert second == "next"
 
 
 def test_a_reply_that_comes_while_the_connection_is_idle_is_none_to_the_next_request() -> None:
