@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.engines.http import children, factory
-from tests.support.model_server import ModelServer, serving
+from tests.support.model_server import ModelServer, gone, install, serving, starts
 from tests.support.project import Project
-from tests.support.small_server import gone, install, starts
 
 KEY = "sk-0123456789abcdef"
 
@@ -142,7 +141,7 @@ def notes(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The notes of a small server called vllm on PATH."""
     found = install(project.path, "vllm")
     monkeypatch.setenv("PATH", f"{project.path}:/usr/bin:/bin")
-    monkeypatch.setenv("SMALL_SERVER_NOTES", str(found))
+    monkeypatch.setenv("MODEL_SERVER_NOTES", str(found))
     return found
 
 

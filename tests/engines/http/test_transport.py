@@ -25,8 +25,7 @@ from pytest_touchstone.engines.http.server import Key, key_of
 from pytest_touchstone.engines.http.transport import HttpTransport
 from pytest_touchstone.engines.http.wire import Clock
 from tests.support.asking import ends_of, generated, mixed
-from tests.support.fault_server import LONG_WAIT, MODEL, FaultServer, text_of
-from tests.support.scripted_server import scripted
+from tests.support.fault_server import LONG_WAIT, MODEL, FaultServer, scripted, text_of
 
 SPEED = 50
 """The seconds of the transport's clock in one of ours."""

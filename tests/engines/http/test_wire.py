@@ -19,8 +19,7 @@ from pytest_touchstone.engines.http.pacing import Trouble
 from pytest_touchstone.engines.http.server import Key, key_of
 from pytest_touchstone.engines.http.wire import Clock, Got, Wire
 from tests.engines.http.test_transport import SECRET, question, transport
-from tests.support.fault_server import FaultServer
-from tests.support.scripted_server import Scripted, scripted
+from tests.support.fault_server import FaultServer, Scripted, scripted
 
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood"
 CUT = b"Content-Length: 100\r\n\r\nonly this"
