@@ -21,7 +21,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.engines.base import AskedEngine, SharedEngine
+from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.plugin.collection import checkpoint_of
 from pytest_touchstone.plugin.dispatch import Answered, ProgramRunner, SharedClock, SharedDispatcher
 from pytest_touchstone.plugin.driver import (
@@ -46,7 +46,7 @@ class BesideBatch:
     def __init__(
         self,
         batch: RunningBatch,
-        engine: AskedEngine,
+        engine: Engine,
         journal: Recorder,
         sandbox: ProgramRunner | None,
         *,
@@ -104,11 +104,11 @@ class LaneTools:
     ``loading`` and ``answering`` stand around what the run waits for.
     """
 
-    open: Callable[[CheckpointInfo], SharedEngine | None]
-    start: Callable[[Sequence[pytest.Item], SharedEngine, SharedClock], BesideBatch | None]
-    ended: Callable[[BesideBatch, SharedEngine], None]
+    open: Callable[[CheckpointInfo], Engine | None]
+    start: Callable[[Sequence[pytest.Item], Engine, SharedClock], BesideBatch | None]
+    ended: Callable[[BesideBatch, Engine], None]
     loading: Callable[[str], AbstractContextManager[None]]
-    answering: Callable[[RunningBatch, SharedEngine], AbstractContextManager[None]]
+    answering: Callable[[RunningBatch, Engine], AbstractContextManager[None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +116,7 @@ class _Lane:
     """A checkpoint: the batches that are yet to begin, and those in work; how many items have begun and are to come."""
 
     info: CheckpointInfo
-    engine: SharedEngine | None = None
+    engine: Engine | None = None
     batches: dict[int, Sequence[pytest.Item]] = field(default_factory=dict)
     running: list[BesideBatch] = field(default_factory=list)
     begun: int = 0
@@ -211,7 +211,7 @@ class Lanes:
             lane.running.clear()
         self._in_work.clear()
 
-    def _loaded(self, lane: _Lane) -> SharedEngine | None:
+    def _loaded(self, lane: _Lane) -> Engine | None:
         """Return a lane's checkpoint when it is loaded, None where that cannot be; others load beside it."""
         self._begin(lane)
         with self._tools.loading(lane.info.name):
@@ -250,7 +250,7 @@ class Lanes:
             while lane.hungry:
                 self._begin_batch(lane, lane.engine)
 
-    def _begin_batch(self, lane: _Lane, engine: SharedEngine) -> None:
+    def _begin_batch(self, lane: _Lane, engine: Engine) -> None:
         items = lane.batches.pop(next(iter(lane.batches)))
         lane.to_come -= len(items)
         batch = self._tools.start(items, engine, self._clock)

@@ -17,7 +17,6 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.requests import Generate, Request
 from pytest_touchstone.core.setting_sources import DEFAULT
 from pytest_touchstone.core.settings import settings_table
-from pytest_touchstone.engines.base import MeasuringEngine
 from pytest_touchstone.plugin.batches import batch_key
 from pytest_touchstone.plugin.collection import Collection, checkpoint_of, given_items, given_of, result_of
 from pytest_touchstone.plugin.execution import Execution, Work
@@ -101,7 +100,7 @@ def _measured(
     row: DryRunRow,
     items: Sequence[pytest.Item],
     execution: Execution,
-    measure: Callable[[Sequence[Request]], list[int]] | None,
+    measure: Callable[[Sequence[Request]], list[int] | None] | None,
     until: float,
 ) -> DryRunRow:
     """Return the row with the items that are too long, as far as there is time to look."""
@@ -119,9 +118,12 @@ def _measured(
             if (longest := _longest(item, execution))
         ]
         try:
-            found += [_example(some[number][0]) for number in measure([longest for _, longest in some])]
+            too_long = measure([longest for _, longest in some])
         except HarnessError:  # a tokenizer that cannot be had here
             return row
+        if too_long is None:
+            return row
+        found += [_example(some[number][0]) for number in too_long]
         looked += len(items[first : first + LOOKED_AT])
     limit, cut = (info.served["limit"], info.served["cut"]) if info.served else (None, True)
     return replace(row, looked_at=looked, too_long=tuple(found), takes=limit or info.seq_len, cut=cut)
@@ -129,7 +131,7 @@ def _measured(
 
 def _measure(
     info: CheckpointInfo, settings: Settings, engine: Callable[[CheckpointInfo], Engine]
-) -> Callable[[Sequence[Request]], list[int]] | None:
+) -> Callable[[Sequence[Request]], list[int] | None] | None:
     """Return what tells the requests that a checkpoint finds too long; None where nothing does."""
     if info.served:
         from pytest_touchstone.engines.http.factory import planner_of
@@ -138,8 +140,7 @@ def _measure(
             return planner_of(info, settings.model).too_long
         except HarnessError:
             return None
-    opened = engine(info)
-    return opened.too_long if isinstance(opened, MeasuringEngine) else None
+    return engine(info).too_long
 
 
 def _longest(item: pytest.Item, execution: Execution) -> Request | None:

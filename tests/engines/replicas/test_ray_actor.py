@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.checkpoints.find import find_checkpoints
-from pytest_touchstone.engines.base import GatheringEngine
 from pytest_touchstone.engines.registry import identity, open_engine
 from pytest_touchstone.engines.replicas.ray_actor import Replica, Wanted
 from pytest_touchstone.engines.settings import ModelSettings
@@ -21,9 +20,7 @@ def test_a_replica_says_how_many_texts_its_engine_continues_together(
     info = find_checkpoints([str(tiny_causal(tmp_path / "model"))]).infos[0]
     settings = ModelSettings(device="cpu", batch=batch)
     assert Replica(settings).load(Wanted(info.plain(), identity(info))).texts == texts
-    engine = open_engine(info, settings)
-    assert isinstance(engine, GatheringEngine)
-    assert engine.texts_together == texts
+    assert open_engine(info, settings).texts_together == texts
 
 
 def test_an_engine_that_does_not_say_leaves_it_open() -> None:

@@ -23,7 +23,7 @@ from pytest_touchstone.core.requests import (
     Request,
     Turn,
 )
-from pytest_touchstone.engines.base import Done, EngineProgress
+from pytest_touchstone.engines.base import Done, Engine, EngineProgress
 from pytest_touchstone.engines.http.calls import CallReply, Failure
 from pytest_touchstone.engines.http.planning import PlannedCalls, Planner, money
 from pytest_touchstone.engines.http.transport import HttpTransport
@@ -86,7 +86,7 @@ def drift(before: Sequence[Answer | Refusal], after: Sequence[Answer | Refusal])
 _LOG: Final = logging.getLogger(__name__)
 
 
-class HttpEngine:
+class HttpEngine(Engine):
     """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``, as far as its server does.
 
     Before the first answer, and when it is told that no more is asked, it asks known questions (``canary``).
@@ -159,9 +159,6 @@ class HttpEngine:
             share=min(1.0, share),
             trouble=self._transport.trouble,
         )
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        """Do nothing: the server computes, and there is time for everything else meanwhile."""
 
     def close(self) -> None:
         """Close the connections."""

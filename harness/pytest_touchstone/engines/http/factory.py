@@ -22,6 +22,7 @@ from pytest_touchstone.checkpoints.fingerprint import WEAK, fingerprint
 from pytest_touchstone.checkpoints.formats.base import Asked
 from pytest_touchstone.checkpoints.info import CheckpointInfo, info_from_plain
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.base import EngineFactory
 from pytest_touchstone.engines.http.server import TARGETS, Address, parse_address
 from pytest_touchstone.engines.settings import ModelSettings
 
@@ -45,7 +46,7 @@ _STARTED: Final = ("server", "version", "arguments")
 """The parts of a weak fingerprint, and those beside the weights, by the names in ``CheckpointInfo.served``."""
 
 
-class HttpFactory:
+class HttpFactory(EngineFactory):
     """Opens models at servers."""
 
     name = "http"

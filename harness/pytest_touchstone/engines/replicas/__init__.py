@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pytest_touchstone.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
+    from pytest_touchstone.engines.registry import EnginePool
     from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
     from pytest_touchstone.engines.sandbox.settings import SandboxSettings
     from pytest_touchstone.engines.sandbox.soundness import Checked
@@ -35,6 +36,17 @@ def open_replicas(settings: ModelSettings) -> ReplicatedSeries:
 
     assert settings.engine is not None
     return ReplicatedSeries(RayReplicas(settings, target_of(settings.engine)))
+
+
+def open_pool(settings: ModelSettings) -> EnginePool:
+    """Return the engines of a session: those of replicas where the settings ask for any, else of this process."""
+    from pytest_touchstone.engines.registry import EnginePool
+
+    if settings.engine is None:
+        return EnginePool(settings)
+    from pytest_touchstone.engines.replicas.engine import ReplicatedPool
+
+    return ReplicatedPool(settings, lambda: open_replicas(settings))
 
 
 def open_programs(settings: SandboxSettings, model: ModelSettings, say: Callable[[str], object]) -> Checked:

@@ -9,17 +9,19 @@ comes for the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError, ServerError
 from pytest_touchstone.core.requests import Answer, Refusal, Request
 from pytest_touchstone.core.text import count
-from pytest_touchstone.engines.base import Done
+from pytest_touchstone.engines.base import Done, Engine
+from pytest_touchstone.engines.registry import EnginePool, identity
 from pytest_touchstone.engines.replicas.driving import Driving, Work
 from pytest_touchstone.engines.replicas.schedule import MOST_DEATHS
 from pytest_touchstone.engines.replicas.transport import Transport, Weights
+from pytest_touchstone.engines.settings import ModelSettings
 
 MOST_AT_ONCE: Final = ("batch_tokens",)
 """Counts of which the replicas have a greatest value together, and no sum."""
@@ -41,7 +43,47 @@ class ReplicatedSeries:
         self._transport.close()
 
 
-class ReplicatedEngine:
+class ReplicatedPool(EnginePool):
+    """Opens checkpoints by replicas, which are started with the first; served ones in this process, since a server has
+    its own replicas."""
+
+    def __init__(self, settings: ModelSettings, start: Callable[[], ReplicatedSeries]) -> None:
+        super().__init__(settings)
+        self._start = start
+        self._series: ReplicatedSeries | None = None
+        self._replicated: dict[CheckpointInfo, ReplicatedEngine] = {}
+
+    def beside(self, info: CheckpointInfo) -> ReplicatedEngine | None:
+        """Return the checkpoint at once, to be loaded beside others; None for a served one.
+
+        Raises ``CheckpointError`` where its files cannot be read.
+        """
+        if info.served:
+            return None
+        if self._series is None:
+            self._series = self._start()
+        if info not in self._replicated:
+            self._replicated[info] = self._series.open(info, identity(info))
+        return self._replicated[info]
+
+    def close(self) -> None:
+        """Close all engines, and end the replicas."""
+        for engine in self._replicated.values():
+            engine.close()
+        self._replicated.clear()
+        if self._series is not None:
+            self._series.close()
+            self._series = None
+        super().close()
+
+    def _loaded(self, info: CheckpointInfo) -> Engine:
+        if (engine := self.beside(info)) is None:
+            return super()._loaded(info)
+        engine.load()
+        return engine
+
+
+class ReplicatedEngine(Engine):
     """Answers requests by the replicas of a series."""
 
     def __init__(self, info: CheckpointInfo, driving: Driving, work: Work) -> None:
@@ -137,9 +179,6 @@ class ReplicatedEngine:
     def look(self) -> None:
         """Take what has happened to any of these checkpoints, and wait for nothing."""
         self._driving.step(block=False)
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        """Do nothing: what comes next is planned when it is asked."""
 
     def close(self) -> None:
         """Free the replicas for others; they end with the last checkpoint."""

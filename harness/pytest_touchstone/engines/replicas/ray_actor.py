@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from pytest_touchstone.checkpoints.info import info_from_plain
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.requests import Request
-from pytest_touchstone.engines.base import Engine, GatheringEngine
-from pytest_touchstone.engines.pool import EnginePool
+from pytest_touchstone.engines.base import Engine
+from pytest_touchstone.engines.registry import EnginePool, identity
 from pytest_touchstone.engines.replicas.weights import Received, are_here
 from pytest_touchstone.engines.settings import ModelSettings
 
@@ -79,8 +79,6 @@ class Replica:
 
         The fingerprint is found here: the path may hold something else on this node.
         """
-        from pytest_touchstone.engines.registry import identity
-
         began = time.monotonic()
         if self._engine is None or self._holds != wanted:
             self._engine, self._holds = None, wanted
@@ -102,9 +100,7 @@ class Replica:
                 self._engine = self._pool.engine(info)
             except HarnessError as error:
                 return Load(f"{os.uname().nodename}: {error}")
-        engine = self._engine
-        texts = engine.texts_together if isinstance(engine, GatheringEngine) else None
-        return Load(seconds=time.monotonic() - began, texts=texts)
+        return Load(seconds=time.monotonic() - began, texts=self._engine.texts_together)
 
     def receive(self, wanted: Wanted, name: str, data: Any) -> None:
         """Write a file of a checkpoint, of which this node lacks a path."""
