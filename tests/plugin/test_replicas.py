@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.requests import Request
-from pytest_touchstone.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
+from pytest_touchstone.engines.replicas.ray_actor import Computed, Load, Replica, WantedCheckpoint
 from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
 from pytest_touchstone.engines.sandbox import open_checked
 from pytest_touchstone.results.journal import latest, read_journal
@@ -83,7 +83,7 @@ class Loads:
         loads = self
 
         class Telling(Replica):
-            def load(self, wanted: Wanted) -> Load:
+            def load(self, wanted: WantedCheckpoint) -> Load:
                 name = str(wanted.row["name"])
                 loads.names.append(name)
                 if name == loads.dies_of:

@@ -98,7 +98,8 @@ class Engine(ABC):
     def check(self) -> None:  # noqa: B027
         """Check that the answers are still those of the beginning; called when nothing more is asked for now.
 
-        This is for engines whose answers may change, as those of a server. Where they are not, ``usage`` says so as ``drift``, and the checkpoint's results are not valid.
+        This is for engines whose answers may change, as those of a server. Where they are not, ``usage`` says so as
+        ``drift``, and the checkpoint's results are not valid.
         """
 
     # Engines that continue several texts together

@@ -22,8 +22,8 @@ from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
 from pytest_touchstone.engines.replicas.ray_actor import Computed, Replica
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-from pytest_touchstone.engines.replicas.target import target_of
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.results.journal import Journal, read_journal

@@ -15,8 +15,8 @@ from pytest_touchstone.core.requests import Generate, Loglikelihood, Loglikeliho
 from pytest_touchstone.engines.registry import identity, open_engine
 from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
 from pytest_touchstone.engines.replicas.ray_actor import Computed, Replica
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-from pytest_touchstone.engines.replicas.target import target_of
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.tiny import tiny_causal
 

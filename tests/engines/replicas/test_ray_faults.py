@@ -15,9 +15,9 @@ from pytest_touchstone.core.requests import Generate, Refusal, Request
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.registry import identity, open_engine
 from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
-from pytest_touchstone.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
+from pytest_touchstone.engines.replicas.ray_actor import Computed, Load, Replica, WantedCheckpoint
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-from pytest_touchstone.engines.replicas.target import target_of
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.engines.replicas.test_schedule import asked, fake
 from tests.support import simulated_ray
@@ -70,7 +70,7 @@ def test_a_replica_that_loads_slowly_after_a_death_is_waited_for(monkeypatch: py
 
 def test_replicas_that_die_whenever_they_load_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Dying(Replica):
-        def load(self, wanted: Wanted) -> Load:
+        def load(self, wanted: WantedCheckpoint) -> Load:
             raise KillsProcessError
 
     with pytest.raises(
@@ -144,7 +144,7 @@ def test_another_model_on_a_node_to_which_a_replica_moves_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Elsewhere(Replica):
-        def load(self, wanted: Wanted) -> Load:
+        def load(self, wanted: WantedCheckpoint) -> Load:
             return (
                 Load("node2: /m has the fingerprint b")
                 if cluster.node_here == "node2"

@@ -13,8 +13,8 @@ from pytest_touchstone.engines.base import Done
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
 from pytest_touchstone.engines.replicas.ray_actor import Computed, Replica
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-from pytest_touchstone.engines.replicas.target import target_of
 from tests.engines.replicas.test_kills import SETTINGS, Plan
 from tests.engines.replicas.test_schedule import asked, fake
 from tests.support.simulated_ray import SimulatedRay

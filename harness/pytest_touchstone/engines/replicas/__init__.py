@@ -1,14 +1,11 @@
 """Replicas: checkpoints in several processes, on one machine or on many.
 
-units        requests -> what is sent at once
-schedule     which unit goes to which replica, and what becomes of those whose replica dies
+schedule     requests -> units, which unit goes to which replica, and what becomes of those whose replica dies
 series       which replica holds which checkpoint, and which it loads next
 transport    what carries units to replicas and back
-driving      the schedules and a transport together
-engine       that as an engine for each checkpoint
+engine       the schedules and a transport together, as an engine for each checkpoint
 programs     the sandboxes of a cluster's nodes
-ray_replicas the transport of Ray; ray_actor its other side, ray_cluster what the cluster has
-target       the option
+ray_replicas the transport of Ray; ray_actor its other side, ray_cluster the option and what the cluster has
 """
 
 from __future__ import annotations
@@ -31,8 +28,8 @@ def open_replicas(settings: ModelSettings) -> ReplicatedSeries:
     Raises ``CheckpointError`` where that cannot be.
     """
     from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
+    from pytest_touchstone.engines.replicas.ray_cluster import target_of
     from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-    from pytest_touchstone.engines.replicas.target import target_of
 
     assert settings.engine is not None
     return ReplicatedSeries(RayReplicas(settings, target_of(settings.engine)))
@@ -59,6 +56,6 @@ def open_programs(settings: SandboxSettings, model: ModelSettings, say: Callable
 
         return open_checked(settings)
     from pytest_touchstone.engines.replicas.programs import open_on_nodes
-    from pytest_touchstone.engines.replicas.target import target_of
+    from pytest_touchstone.engines.replicas.ray_cluster import target_of
 
     return open_on_nodes(settings, target_of(model.engine), say)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.core.errors import CheckpointError, SandboxError
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
-from pytest_touchstone.engines.replicas.ray_cluster import start
-from pytest_touchstone.engines.replicas.target import RayTarget
+from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, start
 from pytest_touchstone.engines.sandbox.settings import SandboxSettings
 from pytest_touchstone.engines.sandbox.soundness import Checked, Runner, judging_code
 

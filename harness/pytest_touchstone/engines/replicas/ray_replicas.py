@@ -16,21 +16,26 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.errors import ServerError
 from pytest_touchstone.core.requests import Request
-from pytest_touchstone.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
-from pytest_touchstone.engines.replicas.ray_cluster import has_room, lives, share_of, start
-from pytest_touchstone.engines.replicas.target import RayTarget
+from pytest_touchstone.engines.replicas.ray_actor import (
+    Computed,
+    Load,
+    Replica,
+    SentFile,
+    WantedCheckpoint,
+    files_of,
+)
+from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, has_room, lives, share_of, start
 from pytest_touchstone.engines.replicas.transport import (
     Answered,
+    CheckpointLoaded,
     Died,
     Event,
     Failed,
     Gone,
-    Loaded,
     Lost,
     Refused,
-    Weights,
+    WantedWeights,
 )
-from pytest_touchstone.engines.replicas.weights import SentFile, files_of
 from pytest_touchstone.engines.settings import ModelSettings
 
 LOOK: Final = 5.0
@@ -52,13 +57,13 @@ class _Call(NamedTuple):
     replica: int
     asked: str
     unit: int = -1
-    wanted: Wanted | None = None
+    wanted: WantedCheckpoint | None = None
 
 
 class _Loading(NamedTuple):
     """A checkpoint that a replica is to hold, and the files to send to a node that lacks them."""
 
-    wanted: Wanted
+    wanted: WantedCheckpoint
     files: Sequence[SentFile]
 
 
@@ -95,11 +100,11 @@ class RayReplicas:
         """The replicas, by number."""
         return range(len(self._actors))
 
-    def load(self, replica: int, weights: Weights) -> None:
+    def load(self, replica: int, weights: WantedWeights) -> None:
         """Let an actor load a checkpoint, once it lives."""
         info = weights.info
         files = files_of(info) if weights.fingerprint else []
-        wanted = Wanted(info.plain(), weights.fingerprint, bool(files))
+        wanted = WantedCheckpoint(info.plain(), weights.fingerprint, bool(files))
         self._wanted[replica] = _Loading(wanted, files)
         if replica in self._lives and not any(
             one.replica == replica and one.asked == "alive" for one in self._calls.values()
@@ -212,7 +217,7 @@ class RayReplicas:
             return []
         if said.fault is not None:
             return [Refused(one.replica, said.fault)]
-        return [Loaded(one.replica, said.seconds, said.texts)]
+        return [CheckpointLoaded(one.replica, said.seconds, said.texts)]
 
     def _failed(self, one: _Call, error: Exception) -> list[Event]:
         errors = self._ray.exceptions
