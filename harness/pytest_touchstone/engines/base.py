@@ -129,7 +129,7 @@ class Engine(ABC):
         return 1
 
     @property
-    def loaded(self) -> bool:
+    def ready(self) -> bool:
         """Return whether the checkpoint is loaded somewhere, or was."""
         return True
 

@@ -130,7 +130,7 @@ class _Lane:
     @property
     def hungry(self) -> bool:
         """Return whether its next batch should begin."""
-        if not self.batches or self.engine is None or not self.engine.loaded or len(self.running) > 1:
+        if not self.batches or self.engine is None or not self.engine.ready or len(self.running) > 1:
             return False
         return not self.running or self.running[0].open <= NEXT_AT * len(self.running[0].batch.running)
 
@@ -216,7 +216,7 @@ class Lanes:
         self._begin(lane)
         with self._tools.loading(lane.info.name):
             while lane.engine is not None and not lane.engine.failed:
-                if lane.engine.loaded:
+                if lane.engine.ready:
                     return lane.engine
                 lane.engine.wait()
                 self._go_on(lane)

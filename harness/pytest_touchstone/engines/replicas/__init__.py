@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_touchstone.engines.registry import EnginePool
     from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
     from pytest_touchstone.engines.sandbox.settings import SandboxSettings
-    from pytest_touchstone.engines.sandbox.soundness import Checked
+    from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
 
 
 def open_replicas(settings: ModelSettings) -> ReplicatedSeries:
@@ -46,7 +46,9 @@ def open_pool(settings: ModelSettings) -> EnginePool:
     return ReplicatedPool(settings, lambda: open_replicas(settings))
 
 
-def open_programs(settings: SandboxSettings, model: ModelSettings, say: Callable[[str], object]) -> Checked:
+def open_programs(
+    settings: SandboxSettings, model: ModelSettings, say: Callable[[str], object]
+) -> CheckedSandbox:
     """Return the sandbox that programs run in: those of the cluster's nodes where replicas answer, else this machine's.
 
     ``say`` is told of nodes that are not used. Raises ``SandboxError`` where programs cannot be run safely.

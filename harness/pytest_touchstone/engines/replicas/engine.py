@@ -326,7 +326,7 @@ class ReplicatedEngine(Engine):
         return max(1, self._driving.able)
 
     @property
-    def loaded(self) -> bool:
+    def ready(self) -> bool:
         """Return whether the checkpoint is loaded by a replica, or was."""
         return self._work.loaded
 

@@ -18,7 +18,7 @@ from pytest_touchstone.core.errors import CheckpointError, SandboxError
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, start
 from pytest_touchstone.engines.sandbox.settings import SandboxSettings
-from pytest_touchstone.engines.sandbox.soundness import Checked, Runner, judging_code
+from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox, SandboxRunner, judging_code
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.sandbox import Sandbox
@@ -74,7 +74,7 @@ class _Host(NamedTuple):
     actor: Any
 
 
-class ClusterPrograms(Runner):
+class ClusterPrograms(SandboxRunner):
     """Runs programs on the nodes that have a sandbox; equal ones run once."""
 
     def __init__(
@@ -175,9 +175,11 @@ class ClusterPrograms(Runner):
         self._hosts[number].actor.run.remote(request).future().add_done_callback(ended)
 
 
-def open_on_nodes(settings: SandboxSettings, target: RayTarget, say: Callable[[str], object]) -> Checked:
+def open_on_nodes(
+    settings: SandboxSettings, target: RayTarget, say: Callable[[str], object]
+) -> CheckedSandbox:
     """Return the cluster's sandboxes, which try the tests of every task before programs are judged by them.
 
     Raises ``SandboxError`` where no node has one.
     """
-    return Checked(ClusterPrograms(settings, target, say), settings.kind)
+    return CheckedSandbox(ClusterPrograms(settings, target, say), settings.kind)

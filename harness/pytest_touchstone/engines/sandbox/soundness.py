@@ -55,7 +55,7 @@ _SCRIPTS: Final = {
 }
 
 
-class Runner(Protocol):
+class SandboxRunner(Protocol):
     """Runs programs, many at a time. Use it in a ``with`` statement, or close it."""
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
@@ -75,24 +75,24 @@ class Runner(Protocol):
         self.close()
 
 
-class Wrong(NamedTuple):
+class WrongProgram(NamedTuple):
     """A wrong program: its description and its text."""
 
     name: str
     text: str
 
 
-def wrong_programs(request: RunProgram) -> list[Wrong]:
+def wrong_programs(request: RunProgram) -> list[WrongProgram]:
     """Programs that are wrong whatever the task: they define the names that its tests ask for."""
     if not isinstance(request.tests, CallTests):
-        return [Wrong(EMPTY, ""), *(Wrong(*one) for one in _SCRIPTS.items())]
+        return [WrongProgram(EMPTY, ""), *(WrongProgram(*one) for one in _SCRIPTS.items())]
     tests = request.tests
     names = dict.fromkeys([*tests.names, *asked_names(tests.code, tests.trusted)])
     classes = defined_classes(request.reference or "")
     return [
-        Wrong(EMPTY, ""),
+        WrongProgram(EMPTY, ""),
         *(
-            Wrong(name, "\n".join(_definition(one, does, one in classes) for one in names))
+            WrongProgram(name, "\n".join(_definition(one, does, one in classes) for one in names))
             for name, does in _FUNCTIONS.items()
         ),
     ]
@@ -111,7 +111,7 @@ def _definition(name: str, does: str, a_class: bool) -> str:
     return f"def {name}(*given, **named):\n    {does}\n"
 
 
-class Checked(Runner):
+class CheckedSandbox(SandboxRunner):
     """A sandbox that tries a task's tests before it judges programs by them.
 
     Programs of a task whose tests are unsound have no verdict: their outcome is ``fault``. Every answer says in
@@ -119,7 +119,7 @@ class Checked(Runner):
     """
 
     def __init__(
-        self, sandbox: Runner, kind: str, folder: Path | None = None, judged_by: str | None = None
+        self, sandbox: SandboxRunner, kind: str, folder: Path | None = None, judged_by: str | None = None
     ) -> None:
         """``kind`` is the sandbox's.
 
@@ -173,12 +173,12 @@ class Checked(Runner):
 class _Trial:
     """Wrong programs under way; the last one to end settles the future."""
 
-    def __init__(self, wrong: Sequence[Wrong], future: Future[tuple[str, ...]], keep: _Keep) -> None:
+    def __init__(self, wrong: Sequence[WrongProgram], future: Future[tuple[str, ...]], keep: _Keep) -> None:
         self._wrong, self._future, self._keep = wrong, future, keep
         self._lock = threading.Lock()
         self._outcomes: dict[str, str] = {}
 
-    def begin(self, sandbox: Runner, task: RunProgram) -> None:
+    def begin(self, sandbox: SandboxRunner, task: RunProgram) -> None:
         for one in self._wrong:
             asked = replace(task, program=one.text, reference=None)
             sandbox.submit(asked).add_done_callback(functools.partial(self._take, one.name))
@@ -261,7 +261,7 @@ def _with(answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ..
     return replace(answer, outcome="fault", detail=detail)
 
 
-def _key(request: RunProgram, wrong: Sequence[Wrong], kind: str, judged_by: str) -> str:
+def _key(request: RunProgram, wrong: Sequence[WrongProgram], kind: str, judged_by: str) -> str:
     whole = (judged_by, kind, request.task, request.tests, request.seconds, request.memory, wrong)
     return hashlib.sha256(repr(whole).encode("utf-8", "backslashreplace")).hexdigest()
 
