@@ -355,9 +355,8 @@ def waiting(count: str, requests: str) -> dict[str, Any]:
     from pytest_touchstone.checkpoints.find import find_checkpoints
     from pytest_touchstone.engines.registry import identity
     from pytest_touchstone.engines.replicas.engine import open_alone
-    from pytest_touchstone.engines.replicas.ray_actor import Computed, Replica
     from pytest_touchstone.engines.replicas.ray_cluster import target_of
-    from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
+    from pytest_touchstone.engines.replicas.ray_replicas import Computed, RayReplicas, Replica
     from pytest_touchstone.engines.replicas.schedule import cost_of
     from pytest_touchstone.engines.settings import ModelSettings
 

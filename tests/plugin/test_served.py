@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.engines.http import children, factory
+from pytest_touchstone.engines.http import children, engine
 from tests.support.model_server import ModelServer, gone, install, serving, starts
 from tests.support.project import Project
 
@@ -119,7 +119,7 @@ def test_workers_ask_with_what_the_controller_has_found(project: Project, whole:
 def test_a_server_that_goes_away_ends_the_run_and_the_same_command_goes_on(
     project: Project, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(factory, "GONE_SECONDS", 0.5)
+    monkeypatch.setattr(engine, "GONE_SECONDS", 0.5)
     how = ("--eval-concurrency", "1", "--eval-batch-items", "4")
     with serving(whole, dies=30) as server:
         done = run(project, server, *how)

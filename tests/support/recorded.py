@@ -18,8 +18,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import Asked
 from pytest_touchstone.core.requests import Answer, Generate, Loglikelihood, Refusal, Request, Turn
 from pytest_touchstone.engines.http.calls import CallReply, Failure, Malformed
-from pytest_touchstone.engines.http.engine import canaries
-from pytest_touchstone.engines.http.factory import described
+from pytest_touchstone.engines.http.engine import canaries, described
 from pytest_touchstone.engines.http.planning import Planner
 from pytest_touchstone.engines.http.probe import METRICS, Probe
 from pytest_touchstone.engines.http.server import parse_address

@@ -12,7 +12,7 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.plugins import plugins
 from pytest_touchstone.engines.base import Engine, EngineFactory
 from pytest_touchstone.engines.fake import FakeFactory
-from pytest_touchstone.engines.http.factory import HttpFactory
+from pytest_touchstone.engines.http.engine import HttpFactory
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.factory import TransformersFactory
 

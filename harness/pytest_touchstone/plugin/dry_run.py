@@ -134,7 +134,7 @@ def _measure(
 ) -> Callable[[Sequence[Request]], list[int] | None] | None:
     """Return what tells the requests that a checkpoint finds too long; None where nothing does."""
     if info.served:
-        from pytest_touchstone.engines.http.factory import planner_of
+        from pytest_touchstone.engines.http.engine import planner_of
 
         try:
             return planner_of(info, settings.model).too_long
@@ -192,7 +192,7 @@ def _tokens(
 ) -> tuple[int, int, float | None, bool]:
     """Return prompt tokens, new tokens at most, the cost where there is a price, and whether they are counted."""
     if info.served:
-        from pytest_touchstone.engines.http.factory import planner_of
+        from pytest_touchstone.engines.http.engine import planner_of
         from pytest_touchstone.engines.http.planning import estimate
 
         try:

@@ -17,8 +17,7 @@ from pytest_touchstone.core.requests import (
     Refusal,
 )
 from pytest_touchstone.engines.http.calls import Call, CallReply, Failure
-from pytest_touchstone.engines.http.engine import MOST_PER_TOKEN, HttpEngine, canaries, drift
-from pytest_touchstone.engines.http.factory import planner_of
+from pytest_touchstone.engines.http.engine import MOST_PER_TOKEN, HttpEngine, canaries, drift, planner_of
 from pytest_touchstone.engines.http.transport import HttpTransport
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.recorded import TEXTS, RecordedServer, probed

@@ -20,7 +20,7 @@ from pytest_touchstone.checkpoints import Asked
 from pytest_touchstone.core.errors import CheckpointError, ServerError
 from pytest_touchstone.engines.http import wire
 from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure, Malformed
-from pytest_touchstone.engines.http.factory import HttpFactory
+from pytest_touchstone.engines.http.engine import HttpFactory
 from pytest_touchstone.engines.http.server import Key, key_of
 from pytest_touchstone.engines.http.transport import HttpTransport
 from pytest_touchstone.engines.http.wire import Clock

@@ -17,9 +17,14 @@ from pytest_touchstone.checkpoints.find import find_checkpoints
 from pytest_touchstone.core.requests import Request
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
-from pytest_touchstone.engines.replicas.ray_actor import Computed, Load, Replica, WantedCheckpoint
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
-from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
+from pytest_touchstone.engines.replicas.ray_replicas import (
+    Computed,
+    Load,
+    RayReplicas,
+    Replica,
+    WantedCheckpoint,
+)
 from tests.engines.replicas.test_kills import SETTINGS, records_of, run_items, unkilled
 
 pytestmark = pytest.mark.slow

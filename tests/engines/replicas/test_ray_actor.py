@@ -8,7 +8,7 @@ import pytest
 
 from pytest_touchstone.checkpoints.find import find_checkpoints
 from pytest_touchstone.engines.registry import identity, open_engine
-from pytest_touchstone.engines.replicas.ray_actor import Replica, WantedCheckpoint
+from pytest_touchstone.engines.replicas.ray_replicas import Replica, WantedCheckpoint
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.tiny import tiny_causal
 

@@ -37,7 +37,7 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.keys import MARK, masked, masked_value, values_of_keys
 from pytest_touchstone.core.outside import one_line
 from pytest_touchstone.engines.http import guard
-from pytest_touchstone.engines.http.factory import inspect_server
+from pytest_touchstone.engines.http.engine import inspect_server
 from pytest_touchstone.engines.http.server import NAMES, parse_address
 
 HOST: Final = "127.0.0.1"

@@ -5,7 +5,7 @@ series       which replica holds which checkpoint, and which it loads next
 transport    what carries units to replicas and back
 engine       the schedules and a transport together, as an engine for each checkpoint
 programs     the sandboxes of a cluster's nodes
-ray_replicas the transport of Ray; ray_actor its other side, ray_cluster the option and what the cluster has
+ray_replicas the transport of Ray, and its other side; ray_cluster has the option and what the cluster has
 """
 
 from __future__ import annotations
