@@ -29,12 +29,12 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.engines.registry import identity, open_engine
-from pytest_touchstone.engines.replicas.engine import open_alone
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.results.journal import Journal, read_journal
+from tests.support.simulated_ray import open_alone
 from tests.support.tiny import tiny_causal
 
 pytestmark = pytest.mark.slow

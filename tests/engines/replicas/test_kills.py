@@ -20,14 +20,14 @@ from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.registry import identity
-from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
+from pytest_touchstone.engines.replicas.engine import ReplicatedEngine
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.ray_replicas import Computed, RayReplicas, Replica
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.results.journal import Journal, read_journal
 from tests.engines.replicas.test_schedule import fake
-from tests.support.simulated_ray import KillsNodeError, KillsProcessError, SimulatedRay
+from tests.support.simulated_ray import KillsNodeError, KillsProcessError, SimulatedRay, open_alone
 
 SETTINGS = ModelSettings(device="cpu", threads=1, engine="ray")
 

@@ -16,7 +16,7 @@ import pytest
 from pytest_touchstone.checkpoints.find import find_checkpoints
 from pytest_touchstone.core.requests import Request
 from pytest_touchstone.engines.registry import identity
-from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
+from pytest_touchstone.engines.replicas.engine import ReplicatedEngine
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.ray_replicas import (
     Computed,
@@ -26,6 +26,7 @@ from pytest_touchstone.engines.replicas.ray_replicas import (
     WantedCheckpoint,
 )
 from tests.engines.replicas.test_kills import SETTINGS, records_of, run_items, unkilled
+from tests.support.simulated_ray import open_alone
 
 pytestmark = pytest.mark.slow
 

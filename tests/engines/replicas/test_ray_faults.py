@@ -14,7 +14,7 @@ from pytest_touchstone.core.errors import CheckpointError, ServerError
 from pytest_touchstone.core.requests import Generate, Refusal, Request
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.registry import identity, open_engine
-from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
+from pytest_touchstone.engines.replicas.engine import ReplicatedEngine
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.ray_replicas import (
     Computed,
@@ -26,7 +26,7 @@ from pytest_touchstone.engines.replicas.ray_replicas import (
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.engines.replicas.test_schedule import asked, fake
 from tests.support import simulated_ray
-from tests.support.simulated_ray import KillsNodeError, KillsProcessError, SimulatedRay
+from tests.support.simulated_ray import KillsNodeError, KillsProcessError, SimulatedRay, open_alone
 from tests.support.tiny import tiny_causal
 
 SETTINGS = ModelSettings(device="cpu", threads=1, engine="ray:2")

@@ -24,7 +24,6 @@ from pytest_touchstone.core.requests import (
     RollingLoglikelihood,
 )
 from pytest_touchstone.engines.fake import FakeEngine
-from pytest_touchstone.engines.replicas.engine import open_alone
 from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, target_of
 from pytest_touchstone.engines.replicas.schedule import (
     IN_FLIGHT,
@@ -45,6 +44,7 @@ from pytest_touchstone.engines.replicas.transport import (
     Refused,
     WantedWeights,
 )
+from tests.support.simulated_ray import open_alone
 
 
 def fake() -> CheckpointInfo:

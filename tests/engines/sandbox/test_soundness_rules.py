@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from pytest_touchstone.core.requests import (
     RunProgramAnswer,
 )
 from pytest_touchstone.engines.sandbox import soundness
+from pytest_touchstone.engines.sandbox.cache import judging_code
 from pytest_touchstone.engines.sandbox.soundness import (
     ECHOES,
     EMPTY,
@@ -146,7 +148,7 @@ def test_nothing_is_believed_of_another_test_runner_or_sandbox(tmp_path: Path) -
 
 
 def test_the_test_runners_code_is_part_of_what_is_known() -> None:
-    code = soundness.judging_code()
+    code = judging_code()
     folder = Path(soundness.__file__).parent
     assert (folder / "guest" / "test_runner.py").is_file()
     assert len(code) == 64
@@ -158,15 +160,15 @@ def test_a_fault_of_the_sandbox_says_nothing_and_is_not_kept(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"key": "other", "accepted": []}', '{"accepted": 3}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"key": "other", "texts": []}', '{"texts": 3}'])
 def test_a_broken_file_is_as_good_as_none(tmp_path: Path, content: str) -> None:
     answer(tmp_path, Stand("right", "return None"))
-    (file,) = tmp_path.glob("*.json")
-    file.write_text(content)
+    (file,) = tmp_path.glob("*.json.gz")
+    file.write_bytes(gzip.compress(content.encode()) if content else b"no file of ours")
     stand = Stand("right")
     assert answer(tmp_path, stand).weak_tests == ()
     assert len(stand.seen) == 5
-    assert json.loads(file.read_text())["accepted"] == []
+    assert json.loads(gzip.decompress(file.read_bytes()))["texts"] == []
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:

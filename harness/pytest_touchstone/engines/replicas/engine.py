@@ -3,9 +3,9 @@
 The driver asks it like any other engine. Units of requests go to the replicas, and each answer is handed on as it
 comes. Records and the journal stay with the driver, the only process that writes.
 
-``ReplicatedSeries`` has the replicas that several such engines share. Whoever waits for one of them also takes what
-comes for the others. ``Driving`` puts the schedules and the transport together: orders go out, and what happens is told
-to the schedules.
+``ReplicatedSeries`` has the replicas that several such engines share, and puts their schedules and the transport
+together: orders go out, and what happens is told to the schedules. Whoever waits for one of the engines also takes what
+comes for the others.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ from pytest_touchstone.engines.replicas.transport import (
     WantedWeights,
 )
 from pytest_touchstone.engines.settings import ModelSettings
-
-COUNTS: Final = ("units", "resent", "deaths", "doubles")
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +76,12 @@ class CheckpointWork:
     def counts(self) -> dict[str, int]:
         """The counts of units and deaths."""
         schedule = self.held.schedule
-        return dict(zip(COUNTS, (self.units, schedule.resent, self.deaths, schedule.doubles), strict=True))
+        return {
+            "units": self.units,
+            "resent": schedule.resent,
+            "deaths": self.deaths,
+            "doubles": schedule.doubles,
+        }
 
 
 @dataclass(slots=True)
@@ -91,8 +94,8 @@ class _Sending:
     asked: AskedRequests
 
 
-class Driving:
-    """Sends what the schedule orders, and tells it what happens."""
+class ReplicatedSeries:
+    """Checkpoints that share the replicas of a transport: sends what the schedule orders, and tells it what happens."""
 
     def __init__(self, transport: ReplicaTransport) -> None:
         self._transport = transport
@@ -108,20 +111,24 @@ class Driving:
         """The number of replicas that may answer."""
         return len(self._series.holds) - len(self._series.gone)
 
-    def open(self, weights: WantedWeights) -> CheckpointWork:
-        """Take another checkpoint."""
-        work = CheckpointWork(weights)
+    def open(self, info: CheckpointInfo, fingerprint: str | None) -> ReplicatedEngine:
+        """Return another checkpoint at once; it is loaded when a replica is free."""
+        work = CheckpointWork(WantedWeights(info, fingerprint))
         self._works.append(work)
         self._series.open(work, work.held)
-        return work
+        return ReplicatedEngine(info, self, work)
 
-    def close(self, work: CheckpointWork) -> None:
+    def release(self, work: CheckpointWork) -> None:
         """Let go of a checkpoint; the replicas end with the last one."""
         if work in self._works:
             self._works.remove(work)
             self._series.close(work)
             if not self._works:
-                self._transport.close()
+                self.close()
+
+    def close(self) -> None:
+        """End the replicas."""
+        self._transport.close()
 
     def stuck(self, work: CheckpointWork) -> bool:
         """Return whether no replica is left for a checkpoint."""
@@ -257,22 +264,6 @@ MOST_AT_ONCE: Final = ("batch_tokens",)
 """Counts of which the replicas have a greatest value together, and no sum."""
 
 
-class ReplicatedSeries:
-    """Opens checkpoints that share the replicas of a transport."""
-
-    def __init__(self, transport: ReplicaTransport) -> None:
-        self._transport = transport
-        self._driving = Driving(transport)
-
-    def open(self, info: CheckpointInfo, fingerprint: str | None) -> ReplicatedEngine:
-        """Return a checkpoint at once; it is loaded when a replica is free."""
-        return ReplicatedEngine(info, self._driving, self._driving.open(WantedWeights(info, fingerprint)))
-
-    def close(self) -> None:
-        """End the replicas."""
-        self._transport.close()
-
-
 class ReplicatedPool(EnginePool):
     """Opens checkpoints by replicas, which are started with the first; served ones in this process, since a server has
     its own replicas."""
@@ -316,14 +307,14 @@ class ReplicatedPool(EnginePool):
 class ReplicatedEngine(Engine):
     """Answers requests by the replicas of a series."""
 
-    def __init__(self, info: CheckpointInfo, driving: Driving, work: CheckpointWork) -> None:
+    def __init__(self, info: CheckpointInfo, series: ReplicatedSeries, work: CheckpointWork) -> None:
         self.info = info
-        self._driving, self._work = driving, work
+        self._series, self._work = series, work
 
     @property
     def places(self) -> int:
         """The number of checkpoints that can be held at once."""
-        return max(1, self._driving.able)
+        return max(1, self._series.able)
 
     @property
     def ready(self) -> bool:
@@ -333,7 +324,7 @@ class ReplicatedEngine(Engine):
     @property
     def failed(self) -> bool:
         """Return whether it cannot be loaded, or not any more; ``load`` and ``answer`` then say why."""
-        return self._work.fault is not None or self._driving.stuck(self._work)
+        return self._work.fault is not None or self._series.stuck(self._work)
 
     @property
     def usage(self) -> dict[str, Any]:
@@ -359,7 +350,7 @@ class ReplicatedEngine(Engine):
         Raises ``CheckpointError`` where a replica finds another one, or none can load it, and ``ServerError`` where
         there is no place for any.
         """
-        with self._driving.waiting_for(self._work):
+        with self._series.waiting_for(self._work):
             while not self._work.loaded:
                 self._step()
 
@@ -376,24 +367,24 @@ class ReplicatedEngine(Engine):
             if done is not None:
                 done(number, answer)
 
-        asked = self._driving.ask(self._work, requests, take)
+        asked = self._series.ask(self._work, requests, take)
         try:
-            with self._driving.waiting_for(self._work):
+            with self._series.waiting_for(self._work):
                 while len(found) < len(requests):
                     self._step()
         except CheckpointError as error:
             raise _ended(error) from None
         finally:
-            self._driving.leave(self._work, asked)
+            self._series.leave(self._work, asked)
         return [found[number] for number in range(len(requests))]
 
     def ask(self, requests: Sequence[Request], done: Done) -> None:
         """Take requests; ``done`` is called with each answer, by whoever waits."""
-        self._driving.ask(self._work, requests, done)
+        self._series.ask(self._work, requests, done)
 
     def expect(self, items: int, to_come: int) -> None:
         """Take note that so many items have asked, and how many are yet to come."""
-        self._driving.expect(self._work, items, to_come)
+        self._series.expect(self._work, items, to_come)
 
     def wait(self) -> None:
         """Take what happens next to any checkpoint that shares the replicas, and wait for it as for this one's.
@@ -401,45 +392,28 @@ class ReplicatedEngine(Engine):
         Raises ``ServerError`` where this one cannot be answered any more.
         """
         try:
-            with self._driving.waiting_for(self._work):
+            with self._series.waiting_for(self._work):
                 self._step()
         except CheckpointError as error:
             raise _ended(error) from None
 
     def look(self) -> None:
         """Take what has happened to any of these checkpoints, and wait for nothing."""
-        self._driving.step(block=False)
+        self._series.step(block=False)
 
     def close(self) -> None:
         """Free the replicas for others; they end with the last checkpoint."""
-        self._driving.close(self._work)
+        self._series.release(self._work)
 
     def _step(self) -> None:
         """Take what happens next. Raises ``CheckpointError`` where no replica is left, or one holds another model."""
         work = self._work
         if work.fault is not None:
             raise CheckpointError(f"{self.info.name}: {work.fault}")
-        if self._driving.stuck(work):
-            why = self._driving.gone or f"each has died {MOST_DEATHS} times while it loaded"
+        if self._series.stuck(work):
+            why = self._series.gone or f"each has died {MOST_DEATHS} times while it loaded"
             raise CheckpointError(f"{self.info.name}: no replica is left; {why}")
-        self._driving.step()
-
-
-def open_alone(
-    info: CheckpointInfo, transport: ReplicaTransport, fingerprint: str | None = None
-) -> ReplicatedEngine:
-    """Return the only checkpoint of a transport's replicas, when the first of them has loaded it.
-
-    Raises ``CheckpointError`` where a replica finds another checkpoint, or none can load it, and ``ServerError``
-    where there is no place for any.
-    """
-    found = ReplicatedSeries(transport).open(info, fingerprint)
-    try:
-        found.load()
-    except BaseException:
-        transport.close()
-        raise
-    return found
+        self._series.step()
 
 
 def _ended(error: CheckpointError) -> ServerError:

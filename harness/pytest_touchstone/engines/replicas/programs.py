@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_touchstone.core.errors import CheckpointError, SandboxError
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, start
+from pytest_touchstone.engines.sandbox.cache import OnceByKey, judging_code
 from pytest_touchstone.engines.sandbox.settings import SandboxSettings
-from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox, SandboxRunner, judging_code
+from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox, SandboxRunner
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.sandbox import Sandbox
@@ -93,7 +94,7 @@ class ClusterPrograms(SandboxRunner):
         except CheckpointError as error:
             raise SandboxError(str(error)) from error
         self._lock = threading.Lock()
-        self._known: dict[RunProgram, Future[RunProgramAnswer]] = {}
+        self._known: OnceByKey[RunProgram, RunProgramAnswer] = OnceByKey()
         self._hosts, left_out = self._usable([self._host(node, settings, kind) for node in self._nodes()])
         self._load = [0.0] * len(self._hosts)
         if not self._hosts:
@@ -104,12 +105,9 @@ class ClusterPrograms(SandboxRunner):
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Return a future that will hold the answer."""
-        with self._lock:
-            if (known := self._known.get(request)) is not None:
-                return known
-            future = self._known[request] = Future()
-        future.set_running_or_notify_cancel()
-        self._send(request, future)
+        future, new = self._known.future(request)
+        if new:
+            self._send(request, future)
         return future
 
     def close(self) -> None:

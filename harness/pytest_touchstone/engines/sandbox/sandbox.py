@@ -11,9 +11,6 @@ without isolation, nothing is read from it or kept in it.
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
 import os
 import subprocess
 import tempfile
@@ -27,13 +24,13 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.core.errors import SandboxError
-from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
+from pytest_touchstone.engines.sandbox.cache import OnceByKey, TextFiles, judging_code, key_of
 from pytest_touchstone.engines.sandbox.guest import framing
 from pytest_touchstone.engines.sandbox.isolation import Isolation, check_isolation, isolation_here
 from pytest_touchstone.engines.sandbox.seccomp import system_calls
 from pytest_touchstone.engines.sandbox.settings import Grader, SandboxSettings
-from pytest_touchstone.engines.sandbox.soundness import SandboxRunner, judging_code
+from pytest_touchstone.engines.sandbox.soundness import SandboxRunner
 
 _LONGEST: Final = 2**30
 _TRIES: Final = 2
@@ -201,62 +198,31 @@ class PreparedValues:
     """The messages of a task's values, or the reason why there are none; ``folder`` keeps them, None for no files."""
 
     def __init__(self, client: WorkerClient, folder: Path | None) -> None:
-        self._client, self._folder = client, folder
-        self._lock = threading.Lock()
-        self._known: dict[str, Future[dict[str, Any]]] = {}
+        self._client, self._files = client, TextFiles(folder, _MOST_PREPARED)
+        self._known: OnceByKey[str, dict[str, Any]] = OnceByKey()
 
     def of(self, tests: CallTests, done: Callable[[dict[str, Any]], None]) -> None:
         """Call ``done`` with ``texts``, the messages, or with ``detail``, the reason why they cannot be had."""
-        key = _values_key(tests)
-        with self._lock:
-            known = self._known.get(key)
-            future = known or self._known.setdefault(key, Future())
+        key = key_of(judging_code(), tests.trusted, tests.prepared)
+        future, new = self._known.future(key)
         future.add_done_callback(lambda one: done(one.result()))
-        if known is not None:
+        if not new:
             return
-        future.set_running_or_notify_cancel()
-        if (texts := self._read(key)) is not None:
+        if (texts := self._files.find(key)) is not None:
             future.set_result({"texts": texts})
             return
 
         def computed(found: dict[str, Any]) -> None:
             if "texts" in found:
-                self._keep(key, found["texts"])
+                self._files.keep(key, found["texts"])
             future.set_result(found)
 
         limits = {"cpu": _PREPARED_SECONDS, "wall": _PREPARED_SECONDS, "memory": 0}
         self._client.submit({"compute": tests.prepared, "trusted": tests.trusted, "limits": limits}, computed)
 
-    def _read(self, key: str) -> list[str] | None:
-        if self._folder is None:
-            return None
-        try:
-            found = json.loads(gzip.decompress(self._path(key).read_bytes()))
-        except (OSError, ValueError, EOFError):
-            return None
-        whole = isinstance(found, dict) and found.get("key") == key and isinstance(found.get("texts"), list)
-        return found["texts"] if whole else None
-
-    def _keep(self, key: str, texts: list[str]) -> None:
-        if self._folder is None:
-            return
-        with suppress(OSError):  # a full disk costs time, no verdict
-            self._folder.mkdir(parents=True, exist_ok=True)
-            if len(entries := list(self._folder.glob("*.json.gz"))) >= _MOST_PREPARED:
-                entries.sort(key=lambda path: path.stat().st_mtime_ns)
-                for path in entries[: len(entries) - _MOST_PREPARED + 1]:
-                    path.unlink(missing_ok=True)
-            data = json.dumps({"key": key, "texts": texts}).encode()
-            write_atomic(self._path(key), gzip.compress(data, 1))
-
-    def _path(self, key: str) -> Path:
-        assert self._folder is not None
-        return self._folder / f"{key[:40]}.json.gz"
-
-
-def _values_key(tests: CallTests) -> str:
-    whole = (judging_code(), tests.trusted, tests.prepared)
-    return hashlib.sha256(repr(whole).encode("utf-8", "backslashreplace")).hexdigest()
+    def prune(self) -> None:
+        """Remove the oldest files when there are too many."""
+        self._files.prune()
 
 
 SLOTS_PER_WORKER: Final = 2
@@ -295,27 +261,24 @@ class Sandbox(SandboxRunner):
         self._program_seconds = program_seconds
         self._isolated = isolated
         self._grader = grader
-        self._lock = threading.Lock()
-        self._known: dict[bytes, Future[RunProgramAnswer]] = {}
-        self._references: dict[bytes, Future[float | None]] = {}
+        self._known: OnceByKey[str, RunProgramAnswer] = OnceByKey()
+        self._references: OnceByKey[str, float | None] = OnceByKey()
         self._values = PreparedValues(client, cache_folder("outputs") if isolated else None)
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Return a future that will hold the answer."""
         if self._program_seconds is not None:
             request = replace(request, seconds=self._program_seconds)
-        key = _key(request, request.program)
-        with self._lock:
-            if (known := self._known.get(key)) is not None:
-                return known
-            future = self._known[key] = Future()
-        future.set_running_or_notify_cancel()
+        future, new = self._known.future(_key(request, request.program))
+        if not new:
+            return future
         self._judge(request, request.seconds, lambda found: self._second_chance(request, found, future))
         return future
 
     def close(self) -> None:
         """End the programs that are still running; nothing is left of them."""
         self._client.close()
+        self._values.prune()
 
     # One program
 
@@ -380,12 +343,9 @@ class Sandbox(SandboxRunner):
     def _reference_seconds(self, request: RunProgram) -> Future[float | None]:
         """Return the CPU time of the reference program, None where it does not pass either."""
         assert request.reference is not None
-        key = _key(request, request.reference)
-        with self._lock:
-            if (known := self._references.get(key)) is not None:
-                return known
-            future = self._references[key] = Future()
-        future.set_running_or_notify_cancel()
+        future, new = self._references.future(_key(request, request.reference))
+        if not new:
+            return future
 
         def done(found: dict[str, Any]) -> None:
             future.set_result(found["seconds"] if found["outcome"] == "passed" else None)
@@ -430,10 +390,9 @@ def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
     return {"program": program, "limits": limits, **tests}
 
 
-def _key(request: RunProgram, program: str) -> bytes:
+def _key(request: RunProgram, program: str) -> str:
     """Return a key that is equal where two requests have the same answer."""
-    whole = (request.task, program, request.tests, request.seconds, request.memory)
-    return hashlib.sha256(repr(whole).encode("utf-8", "backslashreplace")).digest()
+    return key_of(request.task, program, request.tests, request.seconds, request.memory)
 
 
 def printable(text: str) -> str:
