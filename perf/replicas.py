@@ -354,11 +354,10 @@ def waiting(count: str, requests: str) -> dict[str, Any]:
     """Actors that wait as long as their units cost."""
     from pytest_touchstone.checkpoints.resolve import find_checkpoints
     from pytest_touchstone.engines.registry import identity
-    from pytest_touchstone.engines.replicas.engine import open_alone
-    from pytest_touchstone.engines.replicas.ray_actor import Computed, Replica
-    from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-    from pytest_touchstone.engines.replicas.target import target_of
-    from pytest_touchstone.engines.replicas.units import cost_of
+    from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
+    from pytest_touchstone.engines.replicas.ray_cluster import target_of
+    from pytest_touchstone.engines.replicas.ray_replicas import Computed, RayReplicas, Replica
+    from pytest_touchstone.engines.replicas.schedule import cost_of
     from pytest_touchstone.engines.settings import ModelSettings
 
     class Waiting(Replica):
@@ -370,7 +369,8 @@ def waiting(count: str, requests: str) -> dict[str, Any]:
     settings = ModelSettings(device="cpu", threads=1, engine=f"ray:{count}")
     info = find_checkpoints(["fake:causal"]).infos[0]
     target = target_of(f"ray:{count}")
-    engine = open_alone(info, RayReplicas(settings, target, Waiting), identity(info))
+    engine = ReplicatedSeries(RayReplicas(settings, target, Waiting)).open(info, identity(info))
+    engine.load()
     engine.answer(_requests("scoring", 64))
     _wait_for_all(engine, int(count), _requests("scoring", 64))
     asked = _requests("scoring", int(requests))

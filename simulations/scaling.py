@@ -6,7 +6,7 @@ Two workloads. *items*: one checkpoint, ten million items that are scored. *seri
 2,000 items each. Five of a hundred replicas compute at a third of the speed. Each replica dies once in 48 hours on
 average, at random, and is back after its process has started and the checkpoint is loaded.
 
-The units are those that ``pytest_touchstone.engines.replicas.units`` plans: longest first, at least 2,000 tokens, a
+The units are those that ``pytest_touchstone.engines.replicas.schedule`` plans: longest first, at least 2,000 tokens, a
 fourth of each replica's share of what is left. A replica has two at most. Who holds which checkpoint is decided by the
 product's own schedule (``simulations.scaling_series``). The driver is one thread: it sends units, takes answers, writes
 the journal and reports items, one after the other.
@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from pytest_touchstone.engines.replicas.units import LEAST, SHARE
+from pytest_touchstone.engines.replicas.schedule import LEAST, SHARE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A series of checkpoints played on replicas that the product's own ``Series`` shares out.
+"""A series of checkpoints played on replicas that the product's own ``ReplicaSeries`` shares out.
 
 Checkpoints are lanes, as in ``pytest_touchstone.plugin.beside``: as many are in work as there are replicas, and the
 next batch of each begins when half of the former is done. The driver is one thread. It takes answers and sends units;
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pytest_touchstone.engines.replicas.series import UNKNOWN, Held, LoadOrder, Series, UnitOrder
-from pytest_touchstone.engines.replicas.units import Unit
+from pytest_touchstone.engines.replicas.schedule import Unit
+from pytest_touchstone.engines.replicas.series import UNKNOWN, Held, LoadOrder, ReplicaSeries, UnitOrder
 from pytest_touchstone.plugin.beside import LOOK_EVERY, NEXT_AT
 from simulations.scaling import Costs, Played, Replicas, unit_sizes
 
@@ -64,7 +64,7 @@ class SeriesPlayer:
             _Replica(replicas.speed * (replicas.slow if one else 1.0), self._life(0.0)) for one in slow
         ]
         self._lanes = [_Lane(one) for one in checkpoints]
-        self._series: Series[int] = Series(range(replicas.count))
+        self._series: ReplicaSeries[int] = ReplicaSeries(range(replicas.count))
         self._events: list[tuple[float, int, int, int, bool]] = []
         self._order = itertools.count()
         self._reported = (0, 0)

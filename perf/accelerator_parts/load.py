@@ -27,7 +27,7 @@ from perf.accelerator_parts.timing import begin_peak, peak_mebibytes, timed
 from perf.measure import mebibytes
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood, Refusal, Request
-from pytest_touchstone.engines.pool import EnginePool
+from pytest_touchstone.engines.registry import EnginePool
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.compat import quiet
 

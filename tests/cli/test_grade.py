@@ -27,7 +27,7 @@ from pytest_touchstone.cli.grading import (
 from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.requests import ProgramOutcome, RunProgram, RunProgramAnswer
-from pytest_touchstone.engines.sandbox.soundness import Runner
+from pytest_touchstone.engines.sandbox.soundness import SandboxRunner
 from tests.support.code_runs import functions
 from tests.support.rows import write_jsonl
 
@@ -44,7 +44,7 @@ PROBLEMS = [
 OUTCOMES: dict[str, ProgramOutcome] = {"return 1": "passed", "sleep": "timeout", "boom": "error"}
 
 
-class Stand(Runner):
+class Stand(SandboxRunner):
     """Judges a program by a word in it; ``seen`` are the programs."""
 
     def __init__(self, reference: ProgramOutcome | None = None, fault: bool = False) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.core.requests import CallTests, RunProgram
-from pytest_touchstone.engines.sandbox.client import WorkerClient
-from pytest_touchstone.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.engines.sandbox.sandbox import Sandbox, WorkerClient
 from pytest_touchstone.metrics.code.grader import mbpp_request
 
 REQUEST = RunProgram("x = 1", CallTests("assert x == 1"), task="t/1", seconds=3.0, reference="x = 1\n")

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Request
+from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.plugin.asked_once import Remembering
+from tests.plugin.test_dispatch import Scripted
 
 Project = Any
 
@@ -51,7 +53,9 @@ def test_a_row_of_two_benchmarks_is_asked_once(project: Project, asked: list[Req
 
 
 def test_only_sound_log_probabilities_are_remembered() -> None:
-    class Odd:
+    class Odd(Engine):
+        info = Scripted.info
+
         def __init__(self) -> None:
             self.asked: list[Request] = []
 
@@ -64,7 +68,7 @@ def test_only_sound_log_probabilities_are_remembered() -> None:
             return found
 
     odd = Odd()
-    engine = Remembering(odd, {})  # type: ignore[arg-type]
+    engine = Remembering(odd, {})
     requests: list[Request] = [
         Loglikelihood("a", "b"),
         Loglikelihood("a", "nan"),

@@ -28,7 +28,7 @@ from pytest_touchstone.core.requests import (
     RunProgramAnswer,
     to_plain,
 )
-from pytest_touchstone.engines.base import Done
+from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.plugin.dispatch import ProgramRunner
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.plugin.kept_requests import journalled
@@ -49,12 +49,11 @@ def program(text: str) -> RunProgram:
     return RunProgram(text, TESTS, task="t")
 
 
-class Scripted:
+class Scripted(Engine):
     """Answers with the length of the continuation; ``script`` does so with the texts it is asked and a way to
     tell the answer to one of them."""
 
     info = CheckpointInfo("c", "c", Path(), "causal", "folder", "fake", "Fake", 100, SERVES["causal"])
-    usage: dict[str, Any] = {}  # noqa: RUF012 -- as the Protocol has it
 
     def __init__(self, script: Callable[[list[str], Callable[[int], None]], None] | None = None) -> None:
         self.script = script
@@ -69,12 +68,6 @@ class Scripted:
         if self.script is not None:
             self.script(texts, lambda number: done(number, answers[number]))
         return answers
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        return None
-
-    def close(self) -> None:
-        return None
 
 
 class Sandbox:

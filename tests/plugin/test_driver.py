@@ -22,7 +22,7 @@ from pytest_touchstone.core.requests import (
     Refusal,
     Request,
 )
-from pytest_touchstone.engines.base import Done
+from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.results.journal import Journal, read_journal
 
@@ -37,7 +37,7 @@ SPEC = Benchmark(
 )
 
 
-class CountingEngine:
+class CountingEngine(Engine):
     """Answers with the length of the continuation; notes each batch; breaks on the words 'break' and
     'refuse'.
     """
@@ -45,7 +45,6 @@ class CountingEngine:
     info = CheckpointInfo("c", "c", Path(), "causal", "folder", "fake", "Fake", 100, SERVES["causal"])
 
     def __init__(self) -> None:
-        self.usage: dict[str, Any] = {}
         self.batches: list[int] = []
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
@@ -62,12 +61,6 @@ class CountingEngine:
             else:
                 answers.append(LoglikelihoodAnswer(-float(len(request.continuation)), True, 1))
         return answers
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        return None
-
-    def close(self) -> None:
-        return None
 
 
 def run(tmp_path: Path, *functions: Callable[[Any], Any]) -> tuple[dict[str, Any], CountingEngine]:

@@ -12,8 +12,13 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.requests import Request
-from pytest_touchstone.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
-from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
+from pytest_touchstone.engines.replicas.ray_replicas import (
+    Computed,
+    Load,
+    RayReplicas,
+    Replica,
+    WantedCheckpoint,
+)
 from pytest_touchstone.engines.sandbox import open_checked
 from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.project import Project
@@ -83,7 +88,7 @@ class Loads:
         loads = self
 
         class Telling(Replica):
-            def load(self, wanted: Wanted) -> Load:
+            def load(self, wanted: WantedCheckpoint) -> Load:
                 name = str(wanted.row["name"])
                 loads.names.append(name)
                 if name == loads.dies_of:
@@ -97,7 +102,7 @@ class Loads:
             "pytest_touchstone.engines.replicas.ray_replicas.start", lambda target: self.cluster
         )
         monkeypatch.setattr(
-            "pytest_touchstone.engines.replicas.ray_actor.node_here", lambda: self.cluster.node_here
+            "pytest_touchstone.engines.replicas.ray_replicas.node_here", lambda: self.cluster.node_here
         )
         kind = functools.partial(RayReplicas, kind=Telling)
         monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_replicas.RayReplicas", kind)

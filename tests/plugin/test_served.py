@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.engines.http import child, factory
-from tests.support.model_server import ModelServer, serving
+from pytest_touchstone.engines.http import children, engine
+from tests.support.model_server import ModelServer, gone, install, serving, starts
 from tests.support.project import Project
-from tests.support.small_server import gone, install, starts
 
 KEY = "sk-0123456789abcdef"
 
@@ -120,7 +119,7 @@ def test_workers_ask_with_what_the_controller_has_found(project: Project, whole:
 def test_a_server_that_goes_away_ends_the_run_and_the_same_command_goes_on(
     project: Project, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(factory, "GONE_SECONDS", 0.5)
+    monkeypatch.setattr(engine, "GONE_SECONDS", 0.5)
     how = ("--eval-concurrency", "1", "--eval-batch-items", "4")
     with serving(whole, dies=30) as server:
         done = run(project, server, *how)
@@ -142,14 +141,14 @@ def notes(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The notes of a small server called vllm on PATH."""
     found = install(project.path, "vllm")
     monkeypatch.setenv("PATH", f"{project.path}:/usr/bin:/bin")
-    monkeypatch.setenv("SMALL_SERVER_NOTES", str(found))
+    monkeypatch.setenv("MODEL_SERVER_NOTES", str(found))
     return found
 
 
 def test_a_run_starts_its_server_and_ends_it(
     project: Project, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "SILENT_SECONDS", -1.0)
+    monkeypatch.setattr(children, "SILENT_SECONDS", -1.0)
     (project.path / "model").mkdir()
     done = project.run("--eval-server-args", "--seed 7", checkpoint="vllm:model")
     assert done.ret == 0

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.core.shard import parse_shard
-from pytest_touchstone.engines.replicas.target import target_of
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from tests.support.places import ROOT
 
 FOLDER = ROOT / "docs" / "scaling"

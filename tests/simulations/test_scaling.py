@@ -9,7 +9,7 @@ import pytest
 
 from pytest_touchstone.core.requests import RollingLoglikelihood
 from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
-from pytest_touchstone.engines.replicas.units import plan_units
+from pytest_touchstone.engines.replicas.schedule import plan_units
 from simulations.scaling import COSTS, Replicas, lengths, play_items, play_series, unit_sizes
 from simulations.scaling_series import SeriesPlayer
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from pytest_touchstone.engines.http.calls import Call, Failure, Malformed, Reply
-from pytest_touchstone.engines.http.transport import Transport
+from pytest_touchstone.engines.http.calls import Call, CallReply, Failure, Malformed
+from pytest_touchstone.engines.http.transport import HttpTransport
 from tests.support.fault_server import MODEL, logprob, text_of
 
 
@@ -63,11 +63,11 @@ def mixed(count: int) -> tuple[list[Call[Any]], list[Any]]:
     return [call for call, _ in pairs], [right for _, right in pairs]
 
 
-def ends_of(transport: Transport, calls: Sequence[Call[Any]]) -> list[Reply[Any] | Failure]:
+def ends_of(transport: HttpTransport, calls: Sequence[Call[Any]]) -> list[CallReply[Any] | Failure]:
     """Ask the calls; return their ends in order. None may be missing or come twice."""
-    ends: dict[int, Reply[Any] | Failure] = {}
+    ends: dict[int, CallReply[Any] | Failure] = {}
 
-    def done(number: int, end: Reply[Any] | Failure) -> None:
+    def done(number: int, end: CallReply[Any] | Failure) -> None:
         assert number not in ends, "an end came twice"
         ends[number] = end
 

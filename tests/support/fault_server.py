@@ -3,6 +3,8 @@
 Its model is arithmetic: ``logprob`` and ``text_of`` say what a right answer is. It speaks the completions and the
 chat of OpenAI. Each attempt at a question draws a fault, or none, by the seed, the question and the number of the
 attempt, so that faults do not depend on the order in which questions come.
+
+``scripted`` is a server without a model: it sends the bytes that it is told to.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ import hashlib
 import json
 import math
 import socket
+import socketserver
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
@@ -344,3 +347,46 @@ def spoil(found: dict[str, Any], fault: str | None) -> None:
         told["token_logprobs"] = [None, math.log(0.5), *values[1:]]
         told["tokens"] = [told["tokens"][0], *told["tokens"]]
         found["usage"]["prompt_tokens"] += 1
+
+
+@dataclass(slots=True)
+class Scripted:
+    """A server that sends the next of its replies to each request; an empty one after a reply ends the connection."""
+
+    replies: list[bytes]
+    base: str = ""
+    connections: int = 0
+    asked: list[bytes] = field(default_factory=list)
+
+    def serve(self, request: socketserver.StreamRequestHandler) -> None:
+        self.connections += 1
+        while head := request.rfile.readline():
+            lines = [head]
+            while (line := request.rfile.readline()) not in (b"\r\n", b""):
+                lines.append(line)
+            told = dict(line.lower().rstrip().split(b": ", 1) for line in lines[1:])
+            self.asked.append(b"".join(lines) + request.rfile.read(int(told.get(b"content-length", 0))))
+            request.wfile.write(self.replies.pop(0))
+            if self.replies and not self.replies[0]:
+                self.replies.pop(0)
+                return
+
+
+@contextmanager
+def scripted(*replies: bytes) -> Iterator[Scripted]:
+    found = Scripted(list(replies))
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            found.serve(self)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        found.base = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield found
+        finally:
+            server.shutdown()
+            thread.join()

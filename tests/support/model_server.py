@@ -1,21 +1,33 @@
-"""A server with an API like OpenAI's on loopback, with a tiny model behind it.
+"""Servers with an API like OpenAI's on loopback, with a tiny model behind them.
 
-Replies have the fields that vLLM 0.32 and llama.cpp document. The model computes each sequence by itself, with nothing
-of ours in between, so that scores through the server can be held against those of this process.
+``ModelServer`` has replies with the fields that vLLM 0.32 and llama.cpp document. Its model computes each sequence by
+itself, with nothing of ours in between, so that scores through the server can be held against those of this process.
+
+``model_server.py serve MODEL --port N`` is a program like ``vllm`` that starts at once, by the standard library alone.
+Its model gives every token the same probability wherever it stands. It has a helper, which sleeps, as servers have.
+What it was told goes to the file ``MODEL_SERVER_NOTES``. ``MODEL_SERVER_FAULT`` is what is wrong with it: ``dies`` and
+``hangs`` at the start, ``stubborn`` against being ended.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import stat
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_touchstone.engines.http.calls import Failure
+if TYPE_CHECKING:
+    from pytest_touchstone.engines.http.calls import Failure
 
 Style = Literal["vllm", "openai", "llama.cpp"]
 
@@ -244,6 +256,8 @@ class ModelServer:
 
     def ask(self, path: str, body: Mapping[str, Any] | None) -> Any | Failure:
         """Answer as to a probe, without a connection."""
+        from pytest_touchstone.engines.http.calls import Failure
+
         try:
             return self.get(path) if body is None else self.post(path, dict(body))
         except ApiError as error:
@@ -252,40 +266,51 @@ class ModelServer:
             )
 
 
+class JsonHandler(BaseHTTPRequestHandler):
+    """Sends the status and the content that ``answer`` gives; ends the connection where it gives none."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else the body waits 40 ms for the client to acknowledge the headers
+
+    def answer(self, body: Any) -> tuple[int, Any] | None:
+        raise NotImplementedError
+
+    def do_GET(self) -> None:
+        self._reply(self.answer(None))
+
+    def do_POST(self) -> None:
+        self._reply(self.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+
+    def _reply(self, answer: tuple[int, Any] | None) -> None:
+        if answer is None:
+            self.close_connection = True
+            return
+        status, found = answer
+        data = (found if isinstance(found, str) else json.dumps(found)).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
 @contextmanager
 def serving(folder: Path, **how: Any) -> Iterator[ModelServer]:
     """A server of a checkpoint, at a free port of this machine."""
     server = ModelServer(folder, **how)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # else the body waits 40 ms for the client to acknowledge the headers
-
-        def do_GET(self) -> None:
-            self._reply(lambda: server.get(self.path))
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self._reply(lambda: server.post(self.path, body))
-
-        def _reply(self, answer: Any) -> None:
+    class Handler(JsonHandler):
+        def answer(self, body: Any) -> tuple[int, Any] | None:
             server.headers.append(dict(self.headers))
             if server.dies is not None and len(server.bodies) >= server.dies:
-                self.close_connection = True
-                return
+                return None
             try:
-                status, found = 200, answer()
+                return 200, server.get(self.path) if body is None else server.post(self.path, body)
             except ApiError as error:
-                status, found = error.status, {"error": {"message": str(error), "code": error.status}}
-            data = (found if isinstance(found, str) else json.dumps(found)).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *args: Any) -> None:
-            pass
+                return error.status, {"error": {"message": str(error), "code": error.status}}
 
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     listening.daemon_threads = True
@@ -298,3 +323,109 @@ def serving(folder: Path, **how: Any) -> Iterator[ModelServer]:
         listening.shutdown()
         listening.server_close()
         thread.join()
+
+
+# The program
+
+
+def logprob(token: int) -> float:
+    return -1.0 - token % 7
+
+
+def completed(body: dict[str, Any]) -> dict[str, Any]:
+    prompt = list(body["prompt"].encode()) if isinstance(body["prompt"], str) else body["prompt"]
+    new = [7] * body["max_tokens"]
+    names = [f"token_id:{token}" for token in new]
+    wanted = body.get("logprob_token_ids", [])
+    tops = [{f"token_id:{token}": logprob(token) for token in (7, *wanted)} for _ in new]
+    choice = {
+        "text": "." * len(new),
+        "finish_reason": "length",
+        "stop_reason": None,
+        "token_ids": new,
+        "logprobs": {"tokens": names, "token_logprobs": [logprob(7)] * len(new), "top_logprobs": tops},
+        "prompt_logprobs": [
+            None,
+            *({str(token): {"logprob": logprob(token), "rank": 1 + token % 7}} for token in prompt[1:]),
+        ],
+    }
+    return {
+        "model": body["model"],
+        "choices": [{"index": number, **choice} for number in range(body.get("n", 1))],
+        "usage": {"prompt_tokens": len(prompt), "completion_tokens": len(new)},
+    }
+
+
+class ProgramHandler(JsonHandler):
+    model = ""
+
+    def answer(self, body: Any) -> tuple[int, Any]:
+        if body is None:
+            known = {
+                "/v1/models": {"data": [{"id": self.model, "owned_by": "vllm", "max_model_len": 4096}]},
+                "/version": {"version": "0.1"},
+                "/health": {},
+            }
+            return (200, known[self.path]) if self.path in known else (404, None)
+        if self.path == "/tokenize":
+            return 200, {"tokens": list(body["prompt"].encode())}
+        return (200, completed(body)) if self.path == "/v1/completions" else (404, None)
+
+
+def main(arguments: list[str]) -> None:
+    fault = os.environ.get("MODEL_SERVER_FAULT")
+    print("loading the model", flush=True)
+    if fault == "dies":
+        print("\x1b[31mRuntimeError: not enough memory\x1b[0m")
+        sys.exit(3)
+    if fault == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    helper = subprocess.Popen(["sleep", "600"], start_new_session=fault == "stubborn")
+    notes = {
+        "pids": [os.getpid(), helper.pid],
+        "arguments": arguments,
+        "keys": os.environ.get("OPENAI_API_KEY"),
+    }
+    with Path(os.environ["MODEL_SERVER_NOTES"]).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(notes) + "\n")
+    if fault == "hangs":
+        time.sleep(600)
+    ProgramHandler.model = arguments[arguments.index("serve") + 1]
+    port = int(arguments[arguments.index("--port") + 1])
+    ThreadingHTTPServer(("127.0.0.1", port), ProgramHandler).serve_forever(0.05)
+
+
+def install(folder: Path, name: str) -> Path:
+    """Put the server into a folder of programs under a name; return the file with its notes."""
+    program = folder / name
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {__file__} "$@"\n', encoding="utf-8")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return folder / "notes.jsonl"
+
+
+def starts(notes: Path) -> list[dict[str, Any]]:
+    """Return the notes of each start."""
+    if not notes.exists():
+        return []
+    return [json.loads(line) for line in notes.read_text(encoding="utf-8").splitlines()]
+
+
+def gone(pids: list[int], seconds: float = 30.0) -> bool:
+    """Return whether processes end within some seconds."""
+    end = time.monotonic() + seconds
+    while any(_runs(pid) for pid in pids):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -17,12 +17,11 @@ from typing import Any
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.requests import Answer, Generate, Loglikelihood, Refusal, Request, Turn
-from pytest_touchstone.engines.http.address import parse_address
-from pytest_touchstone.engines.http.calls import Failure, Malformed, Reply
-from pytest_touchstone.engines.http.canary import canaries
-from pytest_touchstone.engines.http.factory import described
+from pytest_touchstone.engines.http.calls import CallReply, Failure, Malformed
+from pytest_touchstone.engines.http.engine import canaries, described
 from pytest_touchstone.engines.http.planning import Planner
 from pytest_touchstone.engines.http.probe import METRICS, Probe
+from pytest_touchstone.engines.http.server import parse_address
 from pytest_touchstone.engines.http.tokens import named_tokens
 from pytest_touchstone.engines.settings import ModelSettings
 
@@ -65,8 +64,8 @@ def answers(info: CheckpointInfo, ask: Ask, requests: tuple[Request, ...]) -> li
     found: dict[int, Answer | Refusal] = dict(planned.ready())
     for number, call in enumerate(planned.calls):
         said = ask(call.path, call.body)
-        end: Reply[Any] | Failure = (
-            said if isinstance(said, Failure) else Reply(value=call.read(said), seconds=0.0)
+        end: CallReply[Any] | Failure = (
+            said if isinstance(said, Failure) else CallReply(value=call.read(said), seconds=0.0)
         )
         found.update(planned.take(number, end))
     return [found[number] for number in range(len(requests))]

@@ -16,6 +16,10 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, ReplicatedSeries
+from pytest_touchstone.engines.replicas.transport import ReplicaTransport
+
 
 class KillsProcessError(BaseException):
     """Raised by an actor's method whose process dies of it."""
@@ -360,3 +364,20 @@ class SimulatedRay:
                 call.ended, call.value, call.error, call.lies_on = True, value, error, lies_on
 
         self.later(after, end)
+
+
+def open_alone(
+    info: CheckpointInfo, transport: ReplicaTransport, fingerprint: str | None = None
+) -> ReplicatedEngine:
+    """Return the only checkpoint of a transport's replicas, when the first of them has loaded it.
+
+    Raises ``CheckpointError`` where a replica finds another checkpoint, or none can load it, and ``ServerError``
+    where there is no place for any.
+    """
+    found = ReplicatedSeries(transport).open(info, fingerprint)
+    try:
+        found.load()
+    except BaseException:
+        transport.close()
+        raise
+    return found

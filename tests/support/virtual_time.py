@@ -7,7 +7,7 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from pytest_touchstone.engines.http.clock import Clock
+from pytest_touchstone.engines.http.wire import Clock
 
 T = TypeVar("T")
 

@@ -53,7 +53,7 @@ class CheckpointInfo:
     checkpoints of one training. ``step`` is the place of this one in it: the trainer's step, else the number at the
     end of its name, else its epoch. ``checkpoints.resolve`` sets both for a run.
 
-    ``served`` is what is known of the server of a served model (``engines.http.factory``), plain values; empty for all
+    ``served`` is what is known of the server of a served model (``engines.http.engine``), plain values; empty for all
     others.
     """
 

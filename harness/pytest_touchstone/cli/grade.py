@@ -27,7 +27,7 @@ from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.core.settings import integer, read_as, settings_table, word
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.sandbox import open_sandbox
-from pytest_touchstone.engines.sandbox.soundness import UNSOUND, Checked
+from pytest_touchstone.engines.sandbox.soundness import UNSOUND, CheckedSandbox
 
 SHOWN: Final = 5
 """The number of task names that are listed before "and N more"."""
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> Output:
     if not os.access(output.parent, os.W_OK):
         raise HarnessError(f"cannot write {output}: give --output FILE, in a folder that can be written to")
     opened = open_sandbox(options.sandbox, workers=workers, grader=options.grader, program_seconds=limit)
-    with Checked(opened, options.sandbox) as sandbox:
+    with CheckedSandbox(opened, options.sandbox) as sandbox:
         say = _progress(len(samples))
         graded = grade(options.benchmark, samples, problems, sandbox, workers=workers, say=say)
     try:

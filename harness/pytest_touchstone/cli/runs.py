@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output, add_output, add_run, run_folder, terminal
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.outside import one_line
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, listed, one_line
 from pytest_touchstone.results.rows import results_csv
 from pytest_touchstone.results.summary import SUMMARY, Summary, summary_json, totals, wholes
 from pytest_touchstone.results.unfinished import COLLECTED, ended, summary_so_far

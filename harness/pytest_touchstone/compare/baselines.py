@@ -124,9 +124,9 @@ def _held(
             f"it again, or allow it with --eval-baseline-allow {_allowing([PROMPTS], allowed)}"
         )
         return BaselineChoice(state="refused", reason=reason)
-    others = [origin(one.saved) for one in entries if changed.get(id(one))]
+    left_out = [origin(one.saved) for one in entries if changed.get(id(one))]
     found = _same_items(new, alike, metric, allowed)
-    return replace(found, notes=(*found.notes, f"{OTHERS}: {listed(others)}")) if others else found
+    return replace(found, notes=(*found.notes, f"{OTHERS}: {listed(left_out)}")) if left_out else found
 
 
 def _by_items(results: Iterable[StoredResult]) -> dict[str, list[StoredResult]]:

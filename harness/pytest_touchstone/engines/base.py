@@ -1,18 +1,20 @@
 """The seam of engines: the code that answers requests, and the factories that open it.
 
-A package adds an engine by an entry point in the group ``touchstone.engines``: an ``EngineFactory``, either the class
-or an instance. A factory with targets of its own (``dict:answers.json``) is a ``checkpoints.TargetOwner`` too,
-which says what it can answer and which options it takes. Any other opens the checkpoints whose format names it.
+A package adds an engine by an entry point in the group ``touchstone.engines``: a subclass of ``EngineFactory``, or an
+instance of one. A factory with targets of its own (``dict:answers.json``) is a ``checkpoints.TargetOwner`` too, which
+says what it can answer and which options it takes. Any other opens the checkpoints whose format names it.
 
-``Engine.answer`` is called by the driver (``plugin.dispatch``) with the requests of many items at once;
+An engine has to have ``info`` and ``answer``. All other methods have defaults, and are there for engines that can do
+more. ``answer`` is called by the driver (``plugin.dispatch``) with the requests of many items at once;
 ``plugin.execution`` calls ``prepare`` with those of the next batch.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.requests import Answer, Refusal, Request
@@ -28,37 +30,6 @@ SLOW_WAYS: Final = {
 
 Done: TypeAlias = Callable[[int, Answer | Refusal], None]
 """Called with the number of a request and its answer."""
-
-
-class Engine(Protocol):
-    """Answers requests for one loaded checkpoint."""
-
-    @property
-    def info(self) -> CheckpointInfo:
-        """The facts about the checkpoint."""
-
-    @property
-    def usage(self) -> dict[str, Any]:
-        """Plain counts of what answering has cost so far, for the run's report (see ``results.usage``)."""
-
-    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """Return one answer per request, in the order asked; a request that cannot be answered gets a ``Refusal``.
-
-        An engine that has some answers before the others may pass them to ``done`` as soon as they are final, in any
-        order, but in this thread. The caller takes the other answers from the list.
-
-        An exception raised by ``done`` is passed on, and leaves the engine able to answer. ``done`` may not ask the
-        engine, and no answer may depend on it.
-        """
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        """Prepare for requests that will probably come after the present ones; return at once.
-
-        Work that does not need the model may be done in the meantime; no answer may depend on it.
-        """
-
-    def close(self) -> None:
-        """Frees the checkpoint's memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,113 +55,128 @@ class EngineProgress:
     trouble: str = ""
 
 
-@runtime_checkable
-class ReportingEngine(Protocol):
-    """An engine that says how far it is while it answers."""
+class Engine(ABC):
+    """Answers requests for one loaded checkpoint; ``info`` has the facts about it."""
+
+    info: CheckpointInfo
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Plain counts of what answering has cost so far, for the run's report (see ``results.usage``)."""
+        return {}
+
+    @abstractmethod
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
+        """Return one answer per request, in the order asked; a request that cannot be answered gets a ``Refusal``.
+
+        An engine that has some answers before the others may pass them to ``done`` as soon as they are final, in any
+        order, but in this thread. The caller takes the other answers from the list.
+
+        An exception raised by ``done`` is passed on, and leaves the engine able to answer. ``done`` may not ask the
+        engine, and no answer may depend on it.
+        """
+
+    def prepare(self, requests: Sequence[Request]) -> None:  # noqa: B027 -- a default
+        """Prepare for requests that will probably come after the present ones; return at once.
+
+        Work that does not need the model may be done in the meantime; no answer may depend on it.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Free the checkpoint's memory."""
 
     def progress(self) -> EngineProgress:
         """The work so far. Called by another thread, a few times a second: returns at once, and waits for nothing."""
+        return EngineProgress()
 
+    def too_long(self, requests: Sequence[Request]) -> list[int] | None:
+        """Return the numbers of the requests that are longer than the checkpoint takes, without asking its model; None
+        where the engine cannot tell."""
+        del requests
+        return None
 
-@runtime_checkable
-class ContinuingEngine(Protocol):
-    """An engine that may be left while texts are at work."""
+    def check(self) -> None:  # noqa: B027
+        """Check that the answers are still those of the beginning; called when nothing more is asked for now.
+
+        This is for engines whose answers may change, as those of a server. Where they are not, ``usage`` says so as
+        ``drift``, and the checkpoint's results are not valid.
+        """
+
+    # Engines that continue several texts together
+
+    @property
+    def texts_together(self) -> int | None:
+        """The most texts that a step of the model continues; None where the engine does not say."""
+        return None
 
     @property
     def continues(self) -> bool:
         """True where texts that are at work when ``done`` raises go on once their requests are asked again."""
+        return False
 
     def answer_first(self, count: int, requests: Sequence[Request], done: Done) -> list[Answer | Refusal]:
-        """Return the same as ``answer``; texts of the first ``count`` requests begin before the others."""
+        """Return the same as ``answer``; where the engine ``continues``, texts of the first ``count`` requests begin
+        before the others."""
+        del count
+        return self.answer(requests, done)
 
-
-@runtime_checkable
-class CheckingEngine(Protocol):
-    """An engine whose answers may change while it is asked, as those of a server."""
-
-    def check(self) -> None:
-        """Check that the answers are still those of the beginning; called when nothing more is asked for now.
-
-        Where they are not, ``usage`` says so as ``drift``, and the checkpoint's results are not valid.
-        """
-
-
-@runtime_checkable
-class MeasuringEngine(Protocol):
-    """An engine that can tell the requests that are too long, and asks its model nothing for that."""
-
-    def too_long(self, requests: Sequence[Request]) -> list[int]:
-        """Return the numbers of the requests that are longer than the checkpoint takes."""
-
-
-@runtime_checkable
-class GatheringEngine(Protocol):
-    """An engine that continues several texts together."""
-
-    @property
-    def texts_together(self) -> int:
-        """The most texts that a step of the model continues."""
-
-
-class AskedEngine(Engine, Protocol):
-    """An engine that can be asked without waiting for its answers."""
-
-    def ask(self, requests: Sequence[Request], done: Done) -> None:
-        """Take requests and return at once; ``done`` is called with each answer, now or while somebody waits."""
-
-
-class SharedEngine(AskedEngine, Protocol):
-    """An engine that shares the processes that compute with engines of other checkpoints: all are asked side by side.
-
-    Whoever waits for one of them also takes what comes for the others.
-    """
+    # Engines that share the processes that compute with those of other checkpoints: all are asked side by side, and
+    # whoever waits for one of them also takes what comes for the others.
 
     @property
     def places(self) -> int:
         """The number of checkpoints that may be in work at once."""
+        return 1
 
     @property
-    def loaded(self) -> bool:
+    def ready(self) -> bool:
         """Return whether the checkpoint is loaded somewhere, or was."""
+        return True
 
     @property
     def failed(self) -> bool:
         """Return whether it cannot be loaded, or not any more; ``load`` and ``answer`` then say why."""
+        return False
 
-    def load(self) -> None:
+    def load(self) -> None:  # noqa: B027
         """Return when it is loaded. Raises ``CheckpointError`` where it cannot be."""
 
-    def expect(self, items: int, to_come: int) -> None:
+    def ask(self, requests: Sequence[Request], done: Done) -> None:
+        """Take requests; ``done`` is called with each answer, now or while somebody waits."""
+        for number, answer in enumerate(self.answer(requests)):
+            done(number, answer)
+
+    def expect(self, items: int, to_come: int) -> None:  # noqa: B027
         """Take note that so many items have asked, and how many are yet to ask, by which processes are shared out."""
 
-    def wait(self) -> None:
+    def wait(self) -> None:  # noqa: B027
         """Take what happens next to any of these engines. Raises ``ServerError`` where this one answers no more."""
 
-    def look(self) -> None:
+    def look(self) -> None:  # noqa: B027
         """Take what has happened to any of these engines, and wait for nothing."""
 
 
-class EngineFactory(Protocol):
-    """Opens the engines of one kind; nothing heavy is imported before ``open``."""
+class EngineFactory(ABC):
+    """Opens the engines of one kind; nothing heavy is imported before ``open``.
 
-    @property
-    def name(self) -> str:
-        """The value of ``CheckpointInfo.engine`` in the checkpoints that it opens."""
+    ``name`` is the value of ``CheckpointInfo.engine`` in the checkpoints that it opens.
+    """
+
+    name: str
 
     def fingerprint(self, info: CheckpointInfo, /) -> str | None:
         """Return the identity of the code and data that answer: equal where all answers are equal.
 
         None where it cannot be known; then no answer is taken from the cache, and the result says so.
         """
+        del info
+        return None
 
+    @abstractmethod
     def open(self, info: CheckpointInfo, settings: ModelSettings, /) -> Engine:
         """Return the checkpoint, ready to answer. Raises ``CheckpointError`` where it cannot be loaded."""
 
-
-@runtime_checkable
-class SharingFactory(Protocol):
-    """A factory that loads weights shared by several checkpoints only once."""
-
     def sharing(self, settings: ModelSettings, /) -> Callable[[CheckpointInfo], Engine]:
-        """Return a function that opens checkpoints of one ``CheckpointInfo.model_key``; what they share is freed with
-        it."""
+        """Return a function that opens checkpoints of one ``CheckpointInfo.model_key``, and loads the weights that they
+        share once; these are freed with it."""
+        return lambda info: self.open(info, settings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from pytest_touchstone.checkpoints import CheckpointInfo, fingerprint
 from pytest_touchstone.core.requests import (
@@ -32,7 +32,7 @@ from pytest_touchstone.core.requests import (
     RunProgram,
     earliest_stop,
 )
-from pytest_touchstone.engines.base import Done
+from pytest_touchstone.engines.base import Done, Engine, EngineFactory
 from pytest_touchstone.engines.settings import ModelSettings
 
 _VOCABULARY: Final = (
@@ -44,7 +44,7 @@ _END, _BREAK, _NUMBER = 0.025, 0.1, 0.8
 """Upper limits of a hash below which a generated word is the end, a line break, or a word; the rest are numbers."""
 
 
-class FakeFactory:
+class FakeFactory(EngineFactory):
     """Opens ``fake:`` checkpoints."""
 
     name = "fake"
@@ -58,16 +58,11 @@ class FakeFactory:
         return FakeEngine(info)
 
 
-class FakeEngine:
+class FakeEngine(Engine):
     """Answers as a model would, with plausible sizes and no meaning; each word counts as one token."""
 
     def __init__(self, info: CheckpointInfo) -> None:
         self.info = info
-
-    @property
-    def usage(self) -> dict[str, Any]:
-        """Nothing: answering costs nothing."""
-        return {}
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """Return one answer per request, in the order asked; kinds that the checkpoint would not serve are
@@ -78,12 +73,6 @@ class FakeEngine:
             if done is not None:
                 done(number, answers[-1])
         return answers
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        """Do nothing: no work can be done ahead."""
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to free."""
 
     def _answer(self, request: Request) -> Answer | Refusal:  # noqa: PLR0911 -- one per kind
         if not isinstance(request, self.info.serves):

@@ -28,7 +28,7 @@ class ModelSettings:
     ``item_timeout`` and ``run_timeout`` are seconds. ``price`` is that of a million prompt tokens and of a million new
     ones.
 
-    ``engine``: where replicas of the model answer (``replicas.target``), None for this process.
+    ``engine``: where replicas of the model answer (``replicas.ray_cluster``), None for this process.
     """
 
     dtype: Dtype = "auto"

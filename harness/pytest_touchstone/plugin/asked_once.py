@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.requests import Answer, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
-from pytest_touchstone.engines.base import AskedEngine, Done, Engine
+from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.plugin.collection import checkpoint_of, given_items, result_of
 
 Later: TypeAlias = Callable[[Answer | Refusal], None]
@@ -43,7 +42,7 @@ class SharedRows:
             return engine
         return Remembering(engine, self._answers.setdefault(checkpoint, {}))
 
-    def beside(self, engine: AskedEngine, checkpoint: str, items: Iterable[pytest.Item]) -> AskedEngine:
+    def beside(self, engine: Engine, checkpoint: str, items: Iterable[pytest.Item]) -> Engine:
         """Return the same for an engine that is asked beside others."""
         if not self._has(checkpoint, items):
             return engine
@@ -56,16 +55,12 @@ class SharedRows:
         return any((checkpoint, given.example.sha256) in self._shared for _, given in given_items(items))
 
 
-class Remembering:
+class Remembering(Engine):
     """An engine that is asked only what has no answer yet."""
 
     def __init__(self, engine: Engine, answers: dict[bytes, LoglikelihoodAnswer]) -> None:
+        self.info = engine.info
         self._engine, self._answers = engine, answers
-
-    @property
-    def info(self) -> CheckpointInfo:
-        """The facts about the checkpoint."""
-        return self._engine.info
 
     @property
     def usage(self) -> dict[str, Any]:
@@ -119,12 +114,12 @@ class RememberingBeside(Remembering):
 
     def __init__(
         self,
-        engine: AskedEngine,
+        engine: Engine,
         answers: dict[bytes, LoglikelihoodAnswer],
         pending: dict[bytes, list[Later]],
     ) -> None:
         super().__init__(engine, answers)
-        self._beside, self._pending = engine, pending
+        self._pending = pending
 
     def ask(self, requests: Sequence[Request], done: Done) -> None:
         """Take requests; ``done`` is called with each answer, at once with those that are known."""
@@ -148,7 +143,7 @@ class RememberingBeside(Remembering):
                     later(answer)
 
         if rest:
-            self._beside.ask([requests[number] for number in rest], take)
+            self._engine.ask([requests[number] for number in rest], take)
         for number, answer in known.items():
             done(number, answer)
 

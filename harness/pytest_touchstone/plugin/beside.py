@@ -21,7 +21,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.engines.base import AskedEngine, SharedEngine
+from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.plugin.collection import checkpoint_of
 from pytest_touchstone.plugin.dispatch import Answered, ProgramRunner, SharedClock, SharedDispatcher
 from pytest_touchstone.plugin.driver import (
@@ -46,7 +46,7 @@ class BesideBatch:
     def __init__(
         self,
         batch: RunningBatch,
-        engine: AskedEngine,
+        engine: Engine,
         journal: Recorder,
         sandbox: ProgramRunner | None,
         *,
@@ -104,11 +104,11 @@ class LaneTools:
     ``loading`` and ``answering`` stand around what the run waits for.
     """
 
-    open: Callable[[CheckpointInfo], SharedEngine | None]
-    start: Callable[[Sequence[pytest.Item], SharedEngine, SharedClock], BesideBatch | None]
-    ended: Callable[[BesideBatch, SharedEngine], None]
+    open: Callable[[CheckpointInfo], Engine | None]
+    start: Callable[[Sequence[pytest.Item], Engine, SharedClock], BesideBatch | None]
+    ended: Callable[[BesideBatch, Engine], None]
     loading: Callable[[str], AbstractContextManager[None]]
-    answering: Callable[[RunningBatch, SharedEngine], AbstractContextManager[None]]
+    answering: Callable[[RunningBatch, Engine], AbstractContextManager[None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +116,7 @@ class _Lane:
     """A checkpoint: the batches that are yet to begin, and those in work; how many items have begun and are to come."""
 
     info: CheckpointInfo
-    engine: SharedEngine | None = None
+    engine: Engine | None = None
     batches: dict[int, Sequence[pytest.Item]] = field(default_factory=dict)
     running: list[BesideBatch] = field(default_factory=list)
     begun: int = 0
@@ -130,7 +130,7 @@ class _Lane:
     @property
     def hungry(self) -> bool:
         """Return whether its next batch should begin."""
-        if not self.batches or self.engine is None or not self.engine.loaded or len(self.running) > 1:
+        if not self.batches or self.engine is None or not self.engine.ready or len(self.running) > 1:
             return False
         return not self.running or self.running[0].open <= NEXT_AT * len(self.running[0].batch.running)
 
@@ -211,12 +211,12 @@ class Lanes:
             lane.running.clear()
         self._in_work.clear()
 
-    def _loaded(self, lane: _Lane) -> SharedEngine | None:
+    def _loaded(self, lane: _Lane) -> Engine | None:
         """Return a lane's checkpoint when it is loaded, None where that cannot be; others load beside it."""
         self._begin(lane)
         with self._tools.loading(lane.info.name):
             while lane.engine is not None and not lane.engine.failed:
-                if lane.engine.loaded:
+                if lane.engine.ready:
                     return lane.engine
                 lane.engine.wait()
                 self._go_on(lane)
@@ -250,7 +250,7 @@ class Lanes:
             while lane.hungry:
                 self._begin_batch(lane, lane.engine)
 
-    def _begin_batch(self, lane: _Lane, engine: SharedEngine) -> None:
+    def _begin_batch(self, lane: _Lane, engine: Engine) -> None:
         items = lane.batches.pop(next(iter(lane.batches)))
         lane.to_come -= len(items)
         batch = self._tools.start(items, engine, self._clock)

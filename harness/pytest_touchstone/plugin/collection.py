@@ -49,7 +49,7 @@ from pytest_touchstone.plugin.options import Settings, device_kind
 from pytest_touchstone.plugin.source_hash import code_of
 
 if TYPE_CHECKING:
-    from pytest_touchstone.engines.sandbox.soundness import Checked
+    from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Collection:
     selected: bool = False
     fault: str | None = None
     nothing: str | None = None
-    sandbox: Checked | None = None
+    sandbox: CheckedSandbox | None = None
     lasting: Lasting | None = None
 
     @property

@@ -23,7 +23,7 @@ import pytest
 
 from pytest_touchstone.core.errors import ServerError
 from pytest_touchstone.core.requests import Answer, Refusal, Request, RunProgram, RunProgramAnswer
-from pytest_touchstone.engines.base import AskedEngine, ContinuingEngine, Done, Engine
+from pytest_touchstone.engines.base import Done, Engine
 
 STOPPING: Final = (KeyboardInterrupt, SystemExit, pytest.exit.Exception, ServerError)
 CAUGHT: Final = (Exception, pytest.skip.Exception, pytest.fail.Exception)
@@ -78,8 +78,6 @@ class RequestDispatcher(Generic[Owner]):
         It is always called in the thread that called ``run``.
         """
         self._engine, self._sandbox, self._take = engine, sandbox, take
-        # Asking a protocol is slow.
-        self._continuing = engine if isinstance(engine, ContinuingEngine) else None
         self._waiting: list[_Open[Owner]] = []
         self._later: list[_Open[Owner]] = []
         self._under_way: Sequence[_Open[Owner]] = ()
@@ -98,7 +96,7 @@ class RequestDispatcher(Generic[Owner]):
 
     def ask_later(self, owner: Owner, requests: Sequence[Request]) -> None:
         """Let the model answer requests where others leave room, if it can be left; ``run`` does not wait for them."""
-        if self._continuing is not None and self._continuing.continues:
+        if self._engine.continues:
             self._later += [_Open(owner, number, request) for number, request in enumerate(requests)]
 
     def run(self) -> None:
@@ -186,13 +184,13 @@ class RequestDispatcher(Generic[Owner]):
                 self._ask_model(part, shares)
 
     def _answers(self, requests: Sequence[Request], now: int, done: Done) -> Sequence[Answered]:
-        if now < len(requests) and self._continuing is not None:
-            return self._continuing.answer_first(now, requests, done)
+        if now < len(requests):
+            return self._engine.answer_first(now, requests, done)
         return self._engine.answer(requests, done)
 
     def _leaves(self, due: int) -> bool:
         """Return whether to leave an engine that has so many requests to answer for which somebody waits."""
-        if self._continuing is None or not self._continuing.continues:
+        if not self._engine.continues:
             return False
         return not due or AGAIN * len(self._waiting) > due
 
@@ -230,14 +228,14 @@ class SharedDispatcher(RequestDispatcher[Owner]):
 
     def __init__(
         self,
-        engine: AskedEngine,
+        engine: Engine,
         sandbox: ProgramRunner | None,
         take: Callable[[Owner, int, Answered, float], None],
         clock: SharedClock,
     ) -> None:
         """``take`` is called as ``RequestDispatcher`` calls it, in the thread that waits or looks."""
         super().__init__(engine, sandbox, take)
-        self._asked_engine, self._clock = engine, clock
+        self._clock = clock
         self._open = 0
 
     @property
@@ -255,7 +253,7 @@ class SharedDispatcher(RequestDispatcher[Owner]):
             asked, self._waiting = self._waiting, []
             self._open += len(asked)
             done = functools.partial(self._answered, asked, self._clock.begin(len(asked)))
-            self._asked_engine.ask([one.request for one in asked], done)
+            self._engine.ask([one.request for one in asked], done)
 
     def _answered(self, asked: Sequence[_Open[Owner]], begun: float, number: int, answer: Answered) -> None:
         one = asked[number]

@@ -16,7 +16,6 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.requests import Generate, Request
 from pytest_touchstone.core.settings import DEFAULT, settings_table
-from pytest_touchstone.engines.base import MeasuringEngine
 from pytest_touchstone.plugin.batches import batch_key
 from pytest_touchstone.plugin.collection import Collection, checkpoint_of, given_items, given_of, result_of
 from pytest_touchstone.plugin.execution import Execution, Work
@@ -100,7 +99,7 @@ def _measured(
     row: DryRunRow,
     items: Sequence[pytest.Item],
     execution: Execution,
-    measure: Callable[[Sequence[Request]], list[int]] | None,
+    measure: Callable[[Sequence[Request]], list[int] | None] | None,
     until: float,
 ) -> DryRunRow:
     """Return the row with the items that are too long, as far as there is time to look."""
@@ -118,9 +117,12 @@ def _measured(
             if (longest := _longest(item, execution))
         ]
         try:
-            found += [_example(some[number][0]) for number in measure([longest for _, longest in some])]
+            too_long = measure([longest for _, longest in some])
         except HarnessError:  # a tokenizer that cannot be had here
             return row
+        if too_long is None:
+            return row
+        found += [_example(some[number][0]) for number in too_long]
         looked += len(items[first : first + LOOKED_AT])
     limit, cut = (info.served["limit"], info.served["cut"]) if info.served else (None, True)
     return replace(row, looked_at=looked, too_long=tuple(found), takes=limit or info.seq_len, cut=cut)
@@ -128,17 +130,16 @@ def _measured(
 
 def _measure(
     info: CheckpointInfo, settings: Settings, engine: Callable[[CheckpointInfo], Engine]
-) -> Callable[[Sequence[Request]], list[int]] | None:
+) -> Callable[[Sequence[Request]], list[int] | None] | None:
     """Return what tells the requests that a checkpoint finds too long; None where nothing does."""
     if info.served:
-        from pytest_touchstone.engines.http.factory import planner_of
+        from pytest_touchstone.engines.http.engine import planner_of
 
         try:
             return planner_of(info, settings.model).too_long
         except HarnessError:
             return None
-    opened = engine(info)
-    return opened.too_long if isinstance(opened, MeasuringEngine) else None
+    return engine(info).too_long
 
 
 def _longest(item: pytest.Item, execution: Execution) -> Request | None:
@@ -190,8 +191,8 @@ def _tokens(
 ) -> tuple[int, int, float | None, bool]:
     """Return prompt tokens, new tokens at most, the cost where there is a price, and whether they are counted."""
     if info.served:
-        from pytest_touchstone.engines.http.costs import estimate
-        from pytest_touchstone.engines.http.factory import planner_of
+        from pytest_touchstone.engines.http.engine import planner_of
+        from pytest_touchstone.engines.http.planning import estimate
 
         try:
             found = estimate(requests, planner_of(info, settings.model), settings.model.price)

@@ -19,7 +19,6 @@ from pytest_touchstone.core.errors import RequestError, ServerError
 from pytest_touchstone.core.eval_config import Asking
 from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.requests import to_plain
-from pytest_touchstone.engines.base import CheckingEngine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.asked_once import SharedRows
 from pytest_touchstone.plugin.beside import BesideBatch, Lanes, LaneTools
@@ -55,7 +54,7 @@ from pytest_touchstone.results.usage import Usage, UsageMeter
 
 if TYPE_CHECKING:
     from pytest_touchstone.checkpoints import CheckpointInfo
-    from pytest_touchstone.engines.base import Engine, SharedEngine
+    from pytest_touchstone.engines.base import Engine
     from pytest_touchstone.plugin.sequential import Sequential
 
 
@@ -81,7 +80,7 @@ class Work:
     quarantine: Quarantine
     engine: Callable[[CheckpointInfo], Engine]
     note_usage: Callable[[Sequence[Usage]], None]
-    beside: Callable[[CheckpointInfo], SharedEngine | None] | None = None
+    beside: Callable[[CheckpointInfo], Engine | None] | None = None
     sandbox: ProgramRunner | None = None
     sequential: Sequential | None = None
     reuse: Reuse | None = None
@@ -198,7 +197,7 @@ class Execution:
         return progress.answering(batch, engine, engine.info.name)
 
     def _start_beside(
-        self, items: Sequence[pytest.Item], engine: SharedEngine, clock: SharedClock
+        self, items: Sequence[pytest.Item], engine: Engine, clock: SharedClock
     ) -> BesideBatch | None:
         """Return a batch of those items that may run at any time and have not run yet."""
         members = [
@@ -226,7 +225,7 @@ class Execution:
             return False
         return not runs_alone(item)
 
-    def _ended_beside(self, batch: BesideBatch, engine: SharedEngine) -> None:
+    def _ended_beside(self, batch: BesideBatch, engine: Engine) -> None:
         outcomes = batch.batch.outcomes
         settled = self._settled
         self._outcomes.add(
@@ -261,10 +260,9 @@ class Execution:
         if self._asked is None:
             return
         (engine, name), self._asked = self._asked, None
-        if isinstance(engine, CheckingEngine):
-            with suppress(ServerError):  # the items that it has not answered are lost, and say so
-                engine.check()
-            self._meter.count(engine, name, to_plain(engine.usage))
+        with suppress(ServerError):  # the items that it has not answered are lost, and say so
+            engine.check()
+        self._meter.count(engine, name, to_plain(engine.usage))
 
     def sync(self) -> None:
         """Put the records on disk, and write down what this process's answers have cost so far."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from pytest_touchstone.engines.base import Engine, EngineProgress, ReportingEngine
+from pytest_touchstone.engines.base import Engine, EngineProgress
 from pytest_touchstone.plugin.driver import RunningBatch
 from pytest_touchstone.plugin.so_far import BatchSoFar, ItemSoFar
 from pytest_touchstone.results.live import (
@@ -93,7 +93,7 @@ class ProgressWriter:
         self.look(doing="answering", checkpoint=checkpoint)
         with self._lock:
             self._batch, self._engine = batch, engine
-            self._asked_at = _progress(engine).tokens
+            self._asked_at = engine.progress().tokens
         try:
             yield
         finally:
@@ -152,7 +152,7 @@ class ProgressWriter:
                 state.doing, state.checkpoint = doing, checkpoint or state.checkpoint
 
     def _look_at(self, batch: RunningBatch, engine: Engine, seconds: float) -> None:
-        state, progress = self._state, _progress(engine)
+        state, progress = self._state, engine.progress()
         before = self._known.get(engine, NOTHING)
         self._known[engine] = progress
         tokens, steps = progress.tokens - before.tokens, progress.steps - before.steps
@@ -218,10 +218,6 @@ def progress_of(item: ItemSoFar, growing: Sequence[int], share: float) -> PartPr
         tokens=sum(length.tokens for length in item.lengths) + sum(growing),
         programs=item.answered.programs,
     )
-
-
-def _progress(engine: Engine) -> EngineProgress:
-    return engine.progress() if isinstance(engine, ReportingEngine) else NOTHING
 
 
 def _doing(batch: BatchSoFar) -> str:

@@ -32,7 +32,7 @@ from pytest_touchstone.core.requests import (
     answer_from_plain,
     to_plain,
 )
-from pytest_touchstone.engines.base import Done
+from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.plugin.kept_requests import journalled
@@ -95,12 +95,11 @@ class Replay:
         return Replayed(outcome.record, job.example.row, returned[0] if returned else None, engine.requests)
 
 
-class _StoredAnswers:
+class _StoredAnswers(Engine):
     """An engine and a sandbox that give the stored answers, in order, to the same questions."""
 
     def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
         self.info = info
-        self.usage: dict[str, Any] = {}
         self.requests: list[dict[str, Any]] = []
         self._kept = bool(exchanges)
         # Programs are asked for as soon as a generator yields them, everything else a round later.
@@ -118,12 +117,6 @@ class _StoredAnswers:
         assert isinstance(answer, (RunProgramAnswer, Refusal))
         found.set_result(answer)
         return found
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        """Nothing can be done ahead."""
-
-    def close(self) -> None:
-        """Nothing to free."""
 
     def _answer(self, request: Request, left: Iterator[Mapping[str, Any]]) -> Answer | Refusal:
         stored = next(left, None)

@@ -40,8 +40,8 @@ from pytest_touchstone.plugin.selection import settle
 from pytest_touchstone.results.run_directory import RunDirectory, free_run_path
 
 if TYPE_CHECKING:
-    from pytest_touchstone.engines.base import Engine, SharedEngine
-    from pytest_touchstone.engines.pool import EnginePool
+    from pytest_touchstone.engines.base import Engine
+    from pytest_touchstone.engines.registry import EnginePool
     from pytest_touchstone.plugin.controller import Controller
     from pytest_touchstone.plugin.execution import Execution
     from pytest_touchstone.plugin.sequential import Sequential
@@ -342,15 +342,15 @@ class EvalSession:
         """
         return self._opened().engine(info)
 
-    def _beside(self, info: CheckpointInfo) -> SharedEngine | None:
+    def _beside(self, info: CheckpointInfo) -> Engine | None:
         """Return a checkpoint that loads beside others; None where this process holds the model itself."""
         return self._opened().beside(info)
 
     def _opened(self) -> EnginePool:
         if self._pool is None:
-            from pytest_touchstone.engines.pool import EnginePool
+            from pytest_touchstone.engines.replicas import open_pool
 
-            self._pool = EnginePool(self.settings.model)
+            self._pool = open_pool(self.settings.model)
         return self._pool
 
     def call(self, item: pytest.Function) -> bool:

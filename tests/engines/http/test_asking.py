@@ -13,11 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import ServerError
-from pytest_touchstone.engines.http.asking import Asking, Ended, Event, Link, Over
-from pytest_touchstone.engines.http.calls import Call, Failure, Limits, Reply
-from pytest_touchstone.engines.http.circuit import Circuit
-from pytest_touchstone.engines.http.limiter import Limiter
-from pytest_touchstone.engines.http.retry import Trouble, status_text
+from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure
+from pytest_touchstone.engines.http.pacing import Circuit, Limiter, Trouble, status_text
+from pytest_touchstone.engines.http.transport import CallEnded, CallQueue, Event, Link, Over
 from pytest_touchstone.engines.http.wire import Got, Outcome
 from tests.support.virtual_time import VirtualClock, VirtualLoop, run
 
@@ -72,10 +70,10 @@ class Played:
     seconds: float
 
     @property
-    def ends(self) -> dict[int, Reply[Any] | Failure]:
-        counts = Counter(event.number for event in self.events if isinstance(event, Ended))
+    def ends(self) -> dict[int, CallReply[Any] | Failure]:
+        counts = Counter(event.number for event in self.events if isinstance(event, CallEnded))
         assert not counts or max(counts.values()) == 1, "an end is told once"
-        return {event.number: event.end for event in self.events if isinstance(event, Ended)}
+        return {event.number: event.end for event in self.events if isinstance(event, CallEnded)}
 
     @property
     def error(self) -> BaseException | None:
@@ -88,14 +86,14 @@ class Played:
 def play(
     script: Script,
     count: int = 1,
-    limits: Limits | None = None,
+    limits: CallLimits | None = None,
     *,
     owners: Sequence[int] | None = None,
-    during: Callable[[Asking, asyncio.AbstractEventLoop], object] = lambda asking, loop: None,
+    during: Callable[[CallQueue, asyncio.AbstractEventLoop], object] = lambda asking, loop: None,
     reading: bool = True,
 ) -> Played:
     """Ask ``count`` calls in virtual time, each with its own owner unless ``owners`` says otherwise."""
-    limits = limits or Limits()
+    limits = limits or CallLimits()
     loop = VirtualLoop()
     clock = VirtualClock(loop)
     link = Link(
@@ -120,12 +118,12 @@ def play(
         def note(found: list[Event]) -> None:
             events.extend(found)
             for event in found:
-                if isinstance(event, Ended) and reading and asking.take():
+                if isinstance(event, CallEnded) and reading and asking.take():
                     loop.call_soon(asking.pump)
                 if isinstance(event, Over):
                     over.set()
 
-        asking = Asking(calls, link, limits, note)
+        asking = CallQueue(calls, link, limits, note)
         loop.call_soon(asking.pump)
         during(asking, loop)
         await over.wait()
@@ -140,7 +138,7 @@ def kinds(played: Played) -> dict[str, int]:
 
 
 def test_calls_are_answered_side_by_side_up_to_the_most() -> None:
-    played = play(Script(lambda *_: GOOD), 500, Limits(concurrency_most=32))
+    played = play(Script(lambda *_: GOOD), 500, CallLimits(concurrency_most=32))
     assert kinds(played) == {"reply": 500}
     assert played.script.most == played.link.stats.most_under_way == 32
     assert played.seconds < 25
@@ -150,11 +148,11 @@ def test_a_call_that_fails_is_sent_again_later_and_holds_no_place_meanwhile() ->
     played = play(
         Script(lambda place, attempt, _: status(500) if place == 0 and attempt < 3 else GOOD),
         4,
-        Limits(concurrency_most=1),
+        CallLimits(concurrency_most=1),
     )
     assert kinds(played) == {"reply": 4}
     first = played.ends[0]
-    assert isinstance(first, Reply)
+    assert isinstance(first, CallReply)
     assert first.attempts == 4
     order = [place for _, place in played.script.sent]
     assert order[:2] == [0, 1], "the second call does not wait for the first one's pause"
@@ -165,7 +163,7 @@ def test_the_whole_wait_that_a_server_asks_for_is_kept_by_all_calls() -> None:
     played = play(
         Script(lambda place, attempt, _: status(429, wait=60.0) if place == 0 and attempt == 0 else GOOD),
         200,
-        Limits(concurrency_most=4),
+        CallLimits(concurrency_most=4),
     )
     assert kinds(played) == {"reply": 200}
     assert not [at for at, _ in played.script.sent if 1.0 < at < 61.0]
@@ -187,9 +185,11 @@ def test_a_server_that_limits_every_item_to_its_end_is_not_asked_on() -> None:
 
 
 def test_the_deadline_of_an_item_counts_all_its_calls_from_the_first_one_sent() -> None:
-    limits = Limits(item_seconds=5.5, concurrency_most=1)
+    limits = CallLimits(item_seconds=5.5, concurrency_most=1)
     played = play(Script(lambda *_: GOOD), 12, limits, owners=[0] * 8 + [1] * 4)
-    assert [type(played.ends[place]) for place in range(12)] == [Reply] * 5 + [Failure] * 3 + [Reply] * 4
+    assert [type(played.ends[place]) for place in range(12)] == [CallReply] * 5 + [Failure] * 3 + [
+        CallReply
+    ] * 4
     cut, waiting = played.ends[5], played.ends[6]
     assert isinstance(cut, Failure)
     assert isinstance(waiting, Failure)
@@ -200,7 +200,7 @@ def test_the_deadline_of_an_item_counts_all_its_calls_from_the_first_one_sent() 
 
 
 def test_an_attempt_that_takes_too_long_is_given_up_and_tried_again() -> None:
-    played = play(Script(lambda *_: GOOD, after=9.0), 1, Limits(attempt_seconds=2.0, attempts=3))
+    played = play(Script(lambda *_: GOOD, after=9.0), 1, CallLimits(attempt_seconds=2.0, attempts=3))
     assert played.ends[0] == Failure(
         "no reply within 2 s, after 3 attempts (--eval-request-timeout)", "deadline"
     )
@@ -208,7 +208,7 @@ def test_an_attempt_that_takes_too_long_is_given_up_and_tried_again() -> None:
 
 
 def test_when_the_runs_time_is_up_it_stops_with_a_line() -> None:
-    played = play(Script(lambda *_: GOOD), 100, Limits(run_seconds=10.5, concurrency_most=4))
+    played = play(Script(lambda *_: GOOD), 100, CallLimits(run_seconds=10.5, concurrency_most=4))
     assert isinstance(played.error, ServerError)
     assert str(played.error) == (
         "the run's 10 s are over (--eval-run-timeout): 60 calls without an answer; what is done is kept, and the same "
@@ -226,7 +226,7 @@ def test_a_server_that_is_away_for_a_while_costs_no_item() -> None:
 
 
 def test_what_holds_up_the_asking_can_be_seen() -> None:
-    def look(asking: Asking, loop: asyncio.AbstractEventLoop) -> None:
+    def look(asking: CallQueue, loop: asyncio.AbstractEventLoop) -> None:
         for at in (5, 60, 131.5, 160, 200.5):
             loop.call_later(at, lambda: seen.append(asking.trouble()))
         loop.call_later(200.4, asking.drain)
@@ -237,7 +237,7 @@ def test_what_holds_up_the_asking_can_be_seen() -> None:
         return REFUSED if 40 < now < 100 else GOOD
 
     seen: list[str] = []
-    play(Script(ends), 9999, Limits(concurrency_most=4), during=look)
+    play(Script(ends), 9999, CallLimits(concurrency_most=4), during=look)
     assert seen == [
         "the server asks to wait 16 s",
         "no answer for 18 s (of 120)",
@@ -275,7 +275,7 @@ def test_draining_sends_nothing_more_and_waits_for_what_is_under_way() -> None:
     played = play(
         Script(lambda place, *_: status(500) if place == 1 else GOOD),
         100,
-        Limits(concurrency_most=4),
+        CallLimits(concurrency_most=4),
         during=lambda asking, loop: loop.call_later(0.5, asking.drain),
     )
     assert set(played.ends) == {0, 2, 3}, "the second one would have to be sent again"
@@ -284,7 +284,7 @@ def test_draining_sends_nothing_more_and_waits_for_what_is_under_way() -> None:
 
 
 def test_no_more_is_sent_than_the_other_thread_reads() -> None:
-    def read(asking: Asking, loop: asyncio.AbstractEventLoop) -> None:
+    def read(asking: CallQueue, loop: asyncio.AbstractEventLoop) -> None:
         def all_at_once() -> None:
             seen.append(len(script.sent))
             for _ in range(3000):
@@ -325,12 +325,12 @@ def test_whatever_the_server_does_every_call_ends_once_or_the_run_says_why(outco
     played = play(
         Script(lambda place, attempt, _: outcomes[place][min(attempt, len(outcomes[place]) - 1)]),
         len(outcomes),
-        Limits(concurrency_most=most, item_seconds=300),
+        CallLimits(concurrency_most=most, item_seconds=300),
     )
     ends = played.ends
     assert isinstance(played.error, ServerError) or ends.keys() == set(range(len(outcomes)))
     for place, end in ends.items():
-        if isinstance(end, Reply):
+        if isinstance(end, CallReply):
             assert outcomes[place][min(end.attempts, len(outcomes[place])) - 1] is GOOD
         else:
             assert end.reason

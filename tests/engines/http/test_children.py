@@ -16,11 +16,11 @@ from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.keys import masked_value
 from pytest_touchstone.core.requests import Generate, Loglikelihood
-from pytest_touchstone.engines.http import child, guard
-from pytest_touchstone.engines.http.child import Child, free_port
+from pytest_touchstone.engines.http import children, guard
+from pytest_touchstone.engines.http.children import Child, free_port
 from pytest_touchstone.engines.registry import identity
 from tests.support.gguf_files import model_keys, write
-from tests.support.small_server import gone, install, starts
+from tests.support.model_server import gone, install, starts
 
 STARTS = """
 import sys, time
@@ -41,7 +41,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     found = install(folder, "vllm")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setenv("SMALL_SERVER_NOTES", str(found))
+    monkeypatch.setenv("MODEL_SERVER_NOTES", str(found))
     monkeypatch.setenv("TMPDIR", str(folder))  # for the logs of processes that are killed
     return found
 
@@ -122,7 +122,7 @@ def test_a_server_loads_a_file_that_this_process_refuses_and_its_fingerprint_is_
 def test_a_server_that_ends_at_its_start_is_an_error_with_its_last_words(
     notes: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SMALL_SERVER_FAULT", "dies")
+    monkeypatch.setenv("MODEL_SERVER_FAULT", "dies")
     with Lasting() as lasting, pytest.raises(CheckpointError) as raised:
         started(f"vllm:{model}", lasting)
     before, _, log = str(raised.value).rpartition(" (all of them: ")
@@ -167,8 +167,8 @@ def test_the_key_in_a_servers_arguments_is_not_described(args: str, notes: Path,
 def test_a_server_that_does_not_answer_in_time_is_an_error_and_is_ended(
     notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SMALL_SERVER_FAULT", "hangs")
-    monkeypatch.setattr(child, "SILENT_SECONDS", 0.1)
+    monkeypatch.setenv("MODEL_SERVER_FAULT", "hangs")
+    monkeypatch.setattr(children, "SILENT_SECONDS", 0.1)
     said: list[str] = []
     with Lasting(said.append) as lasting:
         port = free_port()
@@ -185,7 +185,7 @@ def test_a_server_that_does_not_answer_in_time_is_an_error_and_is_ended(
 def test_a_server_that_does_not_want_to_end_is_killed_with_helpers_that_have_left_it(
     notes: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SMALL_SERVER_FAULT", "stubborn")
+    monkeypatch.setenv("MODEL_SERVER_FAULT", "stubborn")
     source = Path(guard.__file__).read_text(encoding="utf-8")
     quick = notes.parent / "guard.py"
     quick.write_text(source.replace("GRACE: Final = 10.0", "GRACE: Final = 0.3"), encoding="utf-8")

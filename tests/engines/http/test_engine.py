@@ -1,4 +1,4 @@
-"""The known questions at both ends of what an engine is asked."""
+"""The engine of served models, and the questions by which it knows its server again."""
 
 from __future__ import annotations
 
@@ -8,21 +8,63 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.errors import ServerError
-from pytest_touchstone.engines.http.calls import Call, Failure, Reply, Server
-from pytest_touchstone.engines.http.engine import HttpEngine
-from pytest_touchstone.engines.http.factory import planner_of
-from pytest_touchstone.engines.http.transport import Transport
+from pytest_touchstone.core.requests import (
+    Generate,
+    GenerateAnswer,
+    Generated,
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    Refusal,
+)
+from pytest_touchstone.engines.http.calls import Call, CallReply, Failure
+from pytest_touchstone.engines.http.engine import MOST_PER_TOKEN, HttpEngine, canaries, drift, planner_of
+from pytest_touchstone.engines.http.transport import HttpTransport
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.recorded import TEXTS, RecordedServer, probed
+
+
+def score(logprob: float, tokens: int = 10) -> LoglikelihoodAnswer:
+    return LoglikelihoodAnswer(logprob, False, tokens)
+
+
+def text(words: str) -> GenerateAnswer:
+    return GenerateAnswer((Generated(words, "length", 8),), 4)
+
+
+def test_scores_are_asked_where_a_server_gives_them_and_texts_elsewhere() -> None:
+    assert {type(one) for one in canaries((Loglikelihood, Generate))} == {Loglikelihood}
+    assert {type(one) for one in canaries((Generate,))} == {Generate}
+
+
+def test_rounding_is_no_drift_and_another_model_is() -> None:
+    near = 10 * MOST_PER_TOKEN * 0.9
+    assert drift([score(-20.0)], [score(-20.0 - near)]) is None
+    found = drift([score(-20.0), score(-5.0)], [score(-20.0), score(-9.0)])
+    assert found is not None
+    assert "-5.00 then and -9.00 at the end" in found
+    assert drift([score(-20.0)], [score(-20.0, tokens=11)]) is not None
+
+
+def test_most_of_the_texts_must_differ() -> None:
+    before = [text("a"), text("b"), text("c"), text("d")]
+    assert drift(before, [text("a"), text("b"), text("x"), text("y")]) is None
+    found = drift(before, [text("a"), text("x"), text("x"), text("y")])
+    assert found is not None
+    assert "3 of 4 known prompts" in found
+
+
+def test_a_question_without_an_answer_says_nothing() -> None:
+    assert drift([score(-1.0)], [Refusal("gone")]) is None
+
 
 SETTINGS = ModelSettings()
 
 
-class Replayed(Transport):
+class Replayed(HttpTransport):
     """A transport to a recorded server; ``end`` is what comes of every call from then on."""
 
     def __init__(self, server: RecordedServer) -> None:
-        super().__init__(Server("http://h", "m"))
+        super().__init__("http://h")
         self.server = server
         self.end: Failure | ServerError | None = None
 
@@ -31,7 +73,7 @@ class Replayed(Transport):
             if isinstance(self.end, ServerError):
                 raise self.end
             said = self.end or self.server.ask(call.path, call.body)
-            done(number, said if isinstance(said, Failure) else Reply(value=call.read(said), seconds=0.0))
+            done(number, said if isinstance(said, Failure) else CallReply(value=call.read(said), seconds=0.0))
 
 
 @pytest.mark.parametrize(

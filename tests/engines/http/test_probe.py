@@ -13,9 +13,9 @@ from transformers import AutoTokenizer
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Loglikelihood, RollingLoglikelihood
 from pytest_touchstone.engines.http.abilities import abilities_of
-from pytest_touchstone.engines.http.address import parse_address
 from pytest_touchstone.engines.http.calls import Failure
-from pytest_touchstone.engines.http.probe import Found, Probe
+from pytest_touchstone.engines.http.probe import Probe, ProbedServer
+from pytest_touchstone.engines.http.server import parse_address
 from pytest_touchstone.engines.http.tokens import KNOWN, named_tokens
 from pytest_touchstone.engines.transformers.tokenizer import Pair
 from tests.support.model_server import ModelServer
@@ -25,7 +25,7 @@ BOTH = (Loglikelihood, RollingLoglikelihood, Generate)
 
 def probed(
     server: ModelServer, place: str = "", model: str | None = None, tokenizer: str | None = ""
-) -> Found:
+) -> ProbedServer:
     """What is found; the tokenizer is the model's own unless another is given."""
     probe = Probe(parse_address(f"http://h:8000{place}"), server.ask)
     return probe.run(model, str(server.folder) if tokenizer == "" else tokenizer)
@@ -194,7 +194,7 @@ def test_chats_that_begin_twice_are_refused_and_an_address_of_chats_alone_with_t
         Probe(parse_address("http://h:8000/v1/chat/completions"), ask).run(None, str(tmp_path))
 
 
-def answering(**reply: Any) -> Found:
+def answering(**reply: Any) -> ProbedServer:
     """What is found of a server whose every reply has these parts beside a choice."""
 
     def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:

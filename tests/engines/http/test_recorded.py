@@ -13,7 +13,7 @@ from pytest_touchstone.core.requests import (
     Refusal,
 )
 from pytest_touchstone.engines.http.abilities import abilities_of
-from pytest_touchstone.engines.http.canary import canaries, drift
+from pytest_touchstone.engines.http.engine import canaries, drift
 from tests.support.recorded import FOLDER, SCORES, TEXTS, RecordedServer, answers, probed
 
 

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.requests import LoglikelihoodAnswer
-from pytest_touchstone.engines.http.abilities import Abilities, abilities_of
+from pytest_touchstone.engines.http.abilities import (
+    Abilities,
+    ServedModel,
+    abilities_of,
+)
 from pytest_touchstone.engines.http.calls import Malformed
-from pytest_touchstone.engines.http.scoring import Asked, in_steps, score_calls
+from pytest_touchstone.engines.http.scoring import in_steps, score_calls
 from pytest_touchstone.engines.transformers.scoring.plan import Plan, Score, TokenWork
 
 WORK = TokenWork((5, 6, 7), (7, 8))
@@ -69,7 +73,7 @@ OPENAI: dict[str, Any] = {
 
 
 def scored(can: Abilities, reply: Any, work: TokenWork = WORK) -> Score:
-    (one,) = score_calls([work], [0], Asked("/v1", "m", can))
+    (one,) = score_calls([work], [0], ServedModel("/v1", "m", can))
     return one.call.read(reply)[0]
 
 
@@ -135,7 +139,7 @@ def test_a_reply_that_lacks_something_is_malformed(
 def test_choices_of_one_token_take_one_call_and_equal_works_are_asked_once() -> None:
     can = Abilities(**{**OWN.plain(), "choices": True})
     works = [TokenWork((5, 6), (token,)) for token in (7, 8, 7)] + [WORK, WORK]
-    calls = score_calls(works, [0, 1, 2, 3, 4], Asked("/v1", "m", can))
+    calls = score_calls(works, [0, 1, 2, 3, 4], ServedModel("/v1", "m", can))
     assert [one.works for one in calls] == [(0, 2, 1), (3, 4)]
     assert calls[0].call.body is not None
     assert calls[0].call.body["logprob_token_ids"] == [7, 8]
@@ -177,7 +181,9 @@ def test_choices_go_in_steps_where_a_cache_makes_that_less_work() -> None:
         TokenWork(tuple(range(320)), (900,)),
         TokenWork((*range(320), 900), (901,)),
     )
-    calls = score_calls([work for one in found for work in one.work], [0] * 5, Asked("/v1", "m", STEPPING))
+    calls = score_calls(
+        [work for one in found for work in one.work], [0] * 5, ServedModel("/v1", "m", STEPPING)
+    )
     assert len(calls) == 2, "what follows the same tokens is asked in one call"
     scores = [Score(-1.0, True), Score(-2.0, False)]
     assert found[0].answer(scores) == LoglikelihoodAnswer(-3.0, False, 2, truncated=3)
@@ -195,7 +201,9 @@ def test_a_long_continuation_and_a_short_context_are_asked_for_whole(
 
 def test_no_call_asks_for_more_next_tokens_than_servers_allow() -> None:
     can = Abilities(**{**OWN.plain(), "choices": True})
-    calls = score_calls([TokenWork((5,), (token,)) for token in range(40)], [0] * 40, Asked("/v1", "m", can))
+    calls = score_calls(
+        [TokenWork((5,), (token,)) for token in range(40)], [0] * 40, ServedModel("/v1", "m", can)
+    )
     assert [len(one.works) for one in calls] == [16, 16, 8]
 
 

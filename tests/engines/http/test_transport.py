@@ -10,43 +10,43 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError, ServerError
 from pytest_touchstone.engines.http import wire
-from pytest_touchstone.engines.http.calls import Call, Failure, Limits, Malformed, Reply, Server
-from pytest_touchstone.engines.http.clock import Clock
-from pytest_touchstone.engines.http.keys import Key, key_of
-from pytest_touchstone.engines.http.transport import Transport
+from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure, Malformed
+from pytest_touchstone.engines.http.engine import HttpFactory
+from pytest_touchstone.engines.http.server import Key, key_of
+from pytest_touchstone.engines.http.transport import HttpTransport
+from pytest_touchstone.engines.http.wire import Clock
 from tests.support.asking import ends_of, generated, mixed
-from tests.support.fault_server import LONG_WAIT, MODEL, FaultServer, text_of
-from tests.support.scripted_server import scripted
+from tests.support.fault_server import LONG_WAIT, MODEL, FaultServer, scripted, text_of
 
 SPEED = 50
 """The seconds of the transport's clock in one of ours."""
 
 SECRET = "tk-very-secret-0123456789"
 
-PATIENT = Limits(attempt_seconds=30 * SPEED, item_seconds=600 * SPEED)
+PATIENT = CallLimits(attempt_seconds=30 * SPEED, item_seconds=600 * SPEED)
 """Limits whose time-outs do not depend on how busy this machine is."""
 
 
 @contextmanager
 def transport(
     server: FaultServer | str,
-    limits: Limits = PATIENT,
+    limits: CallLimits = PATIENT,
     key: Key | None = None,
     speed: float = SPEED,
     **options: Any,
-) -> Iterator[Transport]:
+) -> Iterator[HttpTransport]:
     """A transport to a server, in whose time waits are short."""
     base = server if isinstance(server, str) else server.base
-    found = Transport(
-        Server(base, MODEL), limits, key or Key(), clock=Clock(speed), chance=Random(1), **options
-    )
+    found = HttpTransport(base, limits, key or Key(), clock=Clock(speed), chance=Random(1), **options)
     try:
         yield found
     finally:
@@ -57,9 +57,13 @@ def question(text: str = "why") -> Call[str]:
     return generated(0, text, chat=False)[0]
 
 
-def told(end: Reply[Any] | Failure) -> object:
+def read(path: str) -> Call[Any]:
+    return Call(path, None, lambda found: found)
+
+
+def told(end: CallReply[Any] | Failure) -> object:
     """The value of an end, or the kind of its failure."""
-    return end.value if isinstance(end, Reply) else end.kind
+    return end.value if isinstance(end, CallReply) else end.kind
 
 
 def check_story(count: int, at: tuple[int, ...], speed: float) -> None:
@@ -67,7 +71,7 @@ def check_story(count: int, at: tuple[int, ...], speed: float) -> None:
     failure."""
     calls, right = mixed(count)
     found = {}
-    limits = Limits(attempt_seconds=0.25 * speed, item_seconds=600 * speed)
+    limits = CallLimits(attempt_seconds=0.25 * speed, item_seconds=600 * speed)
     for most in at:
         with (
             FaultServer(rate=0.2, seed=16, slow_seconds=5) as server,
@@ -77,7 +81,9 @@ def check_story(count: int, at: tuple[int, ...], speed: float) -> None:
             stats = asking.stats
             assert stats.requests == sum(server.asked.values()) == count + stats.retries
         wrong = [
-            number for number, end in enumerate(ends) if isinstance(end, Reply) and end.value != right[number]
+            number
+            for number, end in enumerate(ends)
+            if isinstance(end, CallReply) and end.value != right[number]
         ]
         assert not wrong
         failures = [end for end in ends if isinstance(end, Failure)]
@@ -100,7 +106,7 @@ def test_ten_thousand_calls_end_right_or_named_while_a_fifth_of_attempts_fails()
 def test_a_reply_brings_its_usage_its_model_and_its_fingerprint() -> None:
     with FaultServer() as server, transport(server) as asking:
         end = asking.one(question())
-    assert isinstance(end, Reply)
+    assert isinstance(end, CallReply)
     assert end.value == text_of("why")
     assert end.usage == {"prompt_tokens": 8, "completion_tokens": 4}
     assert (end.model, end.fingerprint, end.attempts) == (MODEL, f"fp_{MODEL}", 1)
@@ -109,9 +115,9 @@ def test_a_reply_brings_its_usage_its_model_and_its_fingerprint() -> None:
 
 def test_a_path_is_read_with_get() -> None:
     with FaultServer() as server, transport(server) as asking:
-        found = asking.get("/v1/models")
-        missing = asking.get("/version")
-    assert isinstance(found, Reply)
+        found = asking.one(read("/v1/models"))
+        missing = asking.one(read("/version"))
+    assert isinstance(found, CallReply)
     assert found.value["data"][0]["id"] == MODEL
     assert missing == Failure(
         "HTTP 404 (not found); not asked again; the server says: Not Found", "refused", 404, "Not Found"
@@ -119,7 +125,7 @@ def test_a_path_is_read_with_get() -> None:
 
 
 def test_connections_are_kept_for_the_next_calls() -> None:
-    with FaultServer() as server, transport(server, Limits(concurrency_most=4)) as asking:
+    with FaultServer() as server, transport(server, CallLimits(concurrency_most=4)) as asking:
         calls, _ = mixed(60)
         ends_of(asking, calls)
         ends_of(asking, calls)
@@ -194,7 +200,7 @@ def test_retry_after_is_kept_in_full(fault: str) -> None:
 
     with FaultServer(always=once) as server, transport(server) as asking:
         end = asking.one(question())
-    assert isinstance(end, Reply)
+    assert isinstance(end, CallReply)
     assert end.attempts == 2
     assert (times[1] - times[0]) * SPEED >= 1.0
 
@@ -253,7 +259,7 @@ def test_a_compressed_refusal_is_waited_for_as_any_other() -> None:
     ):
         begun = time.monotonic()
         end = asking.one(Call("/v1/completions", {}, lambda found: found["choices"][0]))
-    assert isinstance(end, Reply)
+    assert isinstance(end, CallReply)
     assert (end.value, end.attempts) == (5, 2)
     assert (time.monotonic() - begun) * SPEED >= 60
 
@@ -261,7 +267,7 @@ def test_a_compressed_refusal_is_waited_for_as_any_other() -> None:
 def test_half_a_surrogate_pair_reaches_the_server_as_it_is() -> None:
     with FaultServer() as server, transport(server) as asking:
         end = asking.one(Call("/v1/completions", {"model": MODEL, "prompt": "\ud83d"}, lambda found: True))
-    assert isinstance(end, Reply)
+    assert isinstance(end, CallReply)
     assert [prompt for prompt in server.asked if "\\ud83d" in prompt]
 
 
@@ -287,7 +293,7 @@ def test_a_key_is_in_no_failure_error_log_or_repr(caplog: pytest.LogCaptureFixtu
 def test_an_address_that_is_none_is_a_failure_in_one_line() -> None:
     for base in ("http://a..b", "nothing://h"):
         with transport(base) as asking:
-            end = asking.get("/v1/models", attempts=1)
+            end = asking.one(read("/v1/models"), attempts=1)
         assert isinstance(end, Failure)
         assert "\n" not in end.reason
 
@@ -296,7 +302,7 @@ def test_nothing_that_listens_is_said_at_once_to_who_asks_once() -> None:
     with FaultServer() as server:
         base = server.base
     with transport(base) as asking:
-        end = asking.get("/v1/models", attempts=1)
+        end = asking.one(read("/v1/models"), attempts=1)
     assert end == Failure("connection refused: nothing listens there, after 1 attempt", "gone")
 
 
@@ -306,7 +312,7 @@ def test_nothing_that_listens_is_said_at_once_to_who_asks_once() -> None:
 def test_a_server_on_this_machine_is_not_asked_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with FaultServer() as server, transport(server) as asking:
-        assert isinstance(asking.one(question()), Reply)
+        assert isinstance(asking.one(question()), CallReply)
 
 
 def test_other_servers_are_asked_through_the_proxy_of_the_environment(
@@ -315,7 +321,7 @@ def test_other_servers_are_asked_through_the_proxy_of_the_environment(
     with FaultServer() as server:
         monkeypatch.setenv("http_proxy", server.base)
         with transport("http://models.example:8000") as asking:
-            assert isinstance(asking.one(question()), Reply)
+            assert isinstance(asking.one(question()), CallReply)
         assert server.headers[0]["path"] == "http://models.example:8000/v1/completions"
         monkeypatch.setenv("no_proxy", "example")
         with transport("http://models.example:8000") as asking:
@@ -327,16 +333,13 @@ def test_other_servers_are_asked_through_the_proxy_of_the_environment(
 def test_a_proxy_that_does_not_speak_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
     with pytest.raises(CheckpointError, match="a socks5 proxy, and only http ones can be used"):
-        Transport(Server("http://models.example", MODEL))
+        HttpTransport("http://models.example")
 
 
-@pytest.mark.parametrize(("base", "library"), [("http://h:1", "httptools"), ("https://h:1", "aiohttp")])
-def test_a_library_that_is_missing_is_named_with_how_to_install_it(
-    base: str, library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(CheckpointError, match=rf"needs {library}.*pip install 'pytest-touchstone\[http\]'"):
-        Transport(Server(base, MODEL))
+def test_a_library_that_is_missing_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(CheckpointError, match=r"needs aiohttp.*pip install 'pytest-touchstone\[http\]'"):
+        HttpFactory().inspect(Path(), CheckpointRequest("http://h:1"))
 
 
 # A server that goes and comes
@@ -345,9 +348,9 @@ def test_a_library_that_is_missing_is_named_with_how_to_install_it(
 def test_a_server_that_comes_back_is_asked_on_and_nothing_is_lost() -> None:
     calls, right = mixed(400)
     with FaultServer(delay=0.002) as server, transport(server) as asking:
-        ends: dict[int, Reply[Any] | Failure] = {}
+        ends: dict[int, CallReply[Any] | Failure] = {}
 
-        def done(number: int, end: Reply[Any] | Failure) -> None:
+        def done(number: int, end: CallReply[Any] | Failure) -> None:
             ends[number] = end
             if len(ends) == 100:
                 server.vanish()
@@ -361,9 +364,9 @@ def test_a_server_that_is_gone_stops_the_run_and_another_run_goes_on() -> None:
     calls, right = mixed(300)
     ends: dict[int, object] = {}
     with FaultServer(delay=0.002) as server:
-        with transport(server, Limits(gone_seconds=5)) as asking:
+        with transport(server, CallLimits(gone_seconds=5)) as asking:
 
-            def done(number: int, end: Reply[Any] | Failure) -> None:
+            def done(number: int, end: CallReply[Any] | Failure) -> None:
                 ends[number] = told(end)
                 if len(ends) == 100:
                     server.vanish()
@@ -386,11 +389,11 @@ def test_a_server_that_is_gone_stops_the_run_and_another_run_goes_on() -> None:
 # Ctrl-C
 
 
-def pressing(asking: Transport, calls: list[Call[Any]], presses: dict[int, int]) -> dict[int, object]:
+def pressing(asking: HttpTransport, calls: list[Call[Any]], presses: dict[int, int]) -> dict[int, object]:
     """Ask calls, with Ctrl-C pressed after so many ends; return the ends."""
     ends: dict[int, object] = {}
 
-    def done(number: int, end: Reply[Any] | Failure) -> None:
+    def done(number: int, end: CallReply[Any] | Failure) -> None:
         for _ in range(presses.get(len(ends), 0)):
             signal.raise_signal(signal.SIGINT)
         assert number not in ends
@@ -423,7 +426,7 @@ def test_the_second_interrupt_waits_for_nothing_but_keeps_what_has_come() -> Non
         return "slow" if "question 3" in str(body) else None
 
     with FaultServer(always=late, slow_seconds=30) as server:
-        with transport(server, Limits(), speed=1) as asking:
+        with transport(server, CallLimits(), speed=1) as asking:
             began = time.monotonic()
             ends = pressing(asking, calls, {8: 2})
             assert time.monotonic() - began < 20
@@ -441,7 +444,7 @@ def test_another_handler_of_the_interrupt_gets_it_when_all_is_handed_over() -> N
     calls, right = mixed(300)
     ends: dict[int, object] = {}
 
-    def done(number: int, end: Reply[Any] | Failure) -> None:
+    def done(number: int, end: CallReply[Any] | Failure) -> None:
         if len(ends) == 40:
             signal.raise_signal(signal.SIGINT)
         ends[number] = told(end)

@@ -29,12 +29,12 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.engines.registry import identity, open_engine
-from pytest_touchstone.engines.replicas.engine import open_alone
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-from pytest_touchstone.engines.replicas.target import target_of
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.results.journal import Journal, read_journal
+from tests.support.simulated_ray import open_alone
 from tests.support.tiny import tiny_causal
 
 pytestmark = pytest.mark.slow
@@ -78,12 +78,11 @@ class Noting(RayReplicas):
         super().submit(replica, unit, requests)
 
 
-class Replayed:
+class Replayed(Engine):
     """An engine of this process that has computed a plan, with a model for each replica."""
 
     def __init__(self, info: CheckpointInfo, plan: Iterable[Sequence[Sequence[Request]]]) -> None:
         self.info = info
-        self.usage: dict[str, Any] = {}
         self._answers: dict[Request, Answer | Refusal] = {}
         for units in plan:
             engine = open_engine(info, SETTINGS)
@@ -94,12 +93,6 @@ class Replayed:
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         del done
         return [self._answers[one] for one in requests]
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        del requests
-
-    def close(self) -> None:
-        pass
 
 
 def records_by(engine: Engine, folder: Path) -> dict[str, str]:

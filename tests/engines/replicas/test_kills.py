@@ -20,15 +20,14 @@ from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.registry import identity
-from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
-from pytest_touchstone.engines.replicas.ray_actor import Computed, Replica
-from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-from pytest_touchstone.engines.replicas.target import target_of
+from pytest_touchstone.engines.replicas.engine import ReplicatedEngine
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
+from pytest_touchstone.engines.replicas.ray_replicas import Computed, RayReplicas, Replica
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.results.journal import Journal, read_journal
 from tests.engines.replicas.test_schedule import fake
-from tests.support.simulated_ray import KillsNodeError, KillsProcessError, SimulatedRay
+from tests.support.simulated_ray import KillsNodeError, KillsProcessError, SimulatedRay, open_alone
 
 SETTINGS = ModelSettings(device="cpu", threads=1, engine="ray")
 
@@ -137,7 +136,9 @@ def killed_run(
         seconds=lambda method, _: {"load": 8.0, "alive": 0.1}.get(method, 1.0),
     )
     monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_replicas.start", lambda target: cluster)
-    monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_actor.node_here", lambda: cluster.node_here)
+    monkeypatch.setattr(
+        "pytest_touchstone.engines.replicas.ray_replicas.node_here", lambda: cluster.node_here
+    )
     monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_replicas.AGAIN", 0.0)
     info = fake()
     folders: list[Path] = []
@@ -224,7 +225,9 @@ def test_an_item_among_ten_thousand_that_kills_two_replicas_is_found_and_all_oth
     plan.poison, plan.kills = 6789, kills
     cluster = SimulatedRay([1, 1], seconds=lambda method, _: 0.1)
     monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_replicas.start", lambda target: cluster)
-    monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_actor.node_here", lambda: cluster.node_here)
+    monkeypatch.setattr(
+        "pytest_touchstone.engines.replicas.ray_replicas.node_here", lambda: cluster.node_here
+    )
     info = fake()
     transport = RayReplicas(SETTINGS, target_of("ray:2"), poisoned(plan))
     engine = open_alone(info, transport, identity(info))

@@ -16,11 +16,17 @@ import pytest
 from pytest_touchstone.checkpoints.resolve import find_checkpoints
 from pytest_touchstone.core.requests import Request
 from pytest_touchstone.engines.registry import identity
-from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
-from pytest_touchstone.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
-from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-from pytest_touchstone.engines.replicas.target import target_of
+from pytest_touchstone.engines.replicas.engine import ReplicatedEngine
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
+from pytest_touchstone.engines.replicas.ray_replicas import (
+    Computed,
+    Load,
+    RayReplicas,
+    Replica,
+    WantedCheckpoint,
+)
 from tests.engines.replicas.test_kills import SETTINGS, records_of, run_items, unkilled
+from tests.support.simulated_ray import open_alone
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +76,7 @@ def engine_of(folder: Path, poison: str | None = None) -> ReplicatedEngine:
     """Two replicas that note their processes in a folder, and that a request may kill."""
 
     class Killable(Replica):
-        def load(self, wanted: Wanted) -> Load:
+        def load(self, wanted: WantedCheckpoint) -> Load:
             (folder / f"pid-{os.getpid()}").touch()
             return super().load(wanted)
 

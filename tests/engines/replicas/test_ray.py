@@ -13,11 +13,11 @@ from pytest_touchstone.checkpoints.resolve import find_checkpoints
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
 from pytest_touchstone.engines.registry import identity, open_engine
-from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
-from pytest_touchstone.engines.replicas.ray_actor import Computed, Replica
-from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-from pytest_touchstone.engines.replicas.target import target_of
+from pytest_touchstone.engines.replicas.engine import ReplicatedEngine
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
+from pytest_touchstone.engines.replicas.ray_replicas import Computed, RayReplicas, Replica
 from pytest_touchstone.engines.settings import ModelSettings
+from tests.support.simulated_ray import open_alone
 from tests.support.tiny import tiny_causal
 
 pytestmark = pytest.mark.slow

@@ -14,14 +14,19 @@ from pytest_touchstone.core.errors import CheckpointError, ServerError
 from pytest_touchstone.core.requests import Generate, Refusal, Request
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.registry import identity, open_engine
-from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, open_alone
-from pytest_touchstone.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
-from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-from pytest_touchstone.engines.replicas.target import target_of
+from pytest_touchstone.engines.replicas.engine import ReplicatedEngine
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
+from pytest_touchstone.engines.replicas.ray_replicas import (
+    Computed,
+    Load,
+    RayReplicas,
+    Replica,
+    WantedCheckpoint,
+)
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.engines.replicas.test_schedule import asked, fake
 from tests.support import simulated_ray
-from tests.support.simulated_ray import KillsNodeError, KillsProcessError, SimulatedRay
+from tests.support.simulated_ray import KillsNodeError, KillsProcessError, SimulatedRay, open_alone
 from tests.support.tiny import tiny_causal
 
 SETTINGS = ModelSettings(device="cpu", threads=1, engine="ray:2")
@@ -36,7 +41,9 @@ def opened(
 ) -> ReplicatedEngine:
     """Return a replicated engine whose Ray is the played one."""
     monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_replicas.start", lambda target: cluster)
-    monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_actor.node_here", lambda: cluster.node_here)
+    monkeypatch.setattr(
+        "pytest_touchstone.engines.replicas.ray_replicas.node_here", lambda: cluster.node_here
+    )
     info = info or fake()
     transport = RayReplicas(SETTINGS, target_of(f"ray:{count}"), kind)
     return open_alone(info, transport, identity(info))
@@ -70,7 +77,7 @@ def test_a_replica_that_loads_slowly_after_a_death_is_waited_for(monkeypatch: py
 
 def test_replicas_that_die_whenever_they_load_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Dying(Replica):
-        def load(self, wanted: Wanted) -> Load:
+        def load(self, wanted: WantedCheckpoint) -> Load:
             raise KillsProcessError
 
     with pytest.raises(
@@ -144,7 +151,7 @@ def test_another_model_on_a_node_to_which_a_replica_moves_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Elsewhere(Replica):
-        def load(self, wanted: Wanted) -> Load:
+        def load(self, wanted: WantedCheckpoint) -> Load:
             return (
                 Load("node2: /m has the fingerprint b")
                 if cluster.node_here == "node2"
@@ -163,7 +170,7 @@ def test_files_that_a_node_lacks_are_sent_once_and_checked(
 ) -> None:
     info = find_checkpoints([str(tiny_causal(tmp_path / "model", seed=0))]).infos[0]
     cluster = SimulatedRay([1, 1])
-    monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_actor.are_here", lambda info: False)
+    monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_replicas.are_here", lambda info: False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     engine = opened(cluster, monkeypatch, info=info)
     requests = [Generate(f"{number} and", max_new_tokens=3) for number in range(40)]

@@ -24,19 +24,27 @@ from pytest_touchstone.core.requests import (
     RollingLoglikelihood,
 )
 from pytest_touchstone.engines.fake import FakeEngine
-from pytest_touchstone.engines.replicas.engine import open_alone
-from pytest_touchstone.engines.replicas.schedule import IN_FLIGHT, ReplicaState, Schedule
-from pytest_touchstone.engines.replicas.target import RayTarget, target_of
+from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, target_of
+from pytest_touchstone.engines.replicas.schedule import (
+    IN_FLIGHT,
+    LEAST,
+    TEXTS,
+    ReplicaState,
+    Schedule,
+    Unit,
+    cost_of,
+    plan_units,
+)
 from pytest_touchstone.engines.replicas.transport import (
     Answered,
+    CheckpointLoaded,
     Died,
     Event,
     Failed,
-    Loaded,
     Refused,
-    Weights,
+    WantedWeights,
 )
-from pytest_touchstone.engines.replicas.units import LEAST, TEXTS, Unit, cost_of, plan_units
+from tests.support.simulated_ray import open_alone
 
 
 def fake() -> CheckpointInfo:
@@ -83,7 +91,7 @@ class Cluster:
     def replicas(self) -> range:
         return range(self.count)
 
-    def load(self, replica: int, weights: Weights) -> None:
+    def load(self, replica: int, weights: WantedWeights) -> None:
         assert not self.queues[replica]
         self.loading.add(replica)
 
@@ -104,7 +112,9 @@ class Cluster:
             if self.refuses == replica:
                 return Refused(replica, "node: /m has the fingerprint b, and here a was asked for")
             self.loading.discard(replica)
-            return Died(replica) if replica in self.load_deaths else Loaded(replica, texts=self.texts)
+            return (
+                Died(replica) if replica in self.load_deaths else CheckpointLoaded(replica, texts=self.texts)
+            )
         unit, requests = self.queues[replica][0]
         texts = {one.continuation for one in requests if isinstance(one, Loglikelihood)}
         random_death = self.deaths < self.most_deaths and self.draw(0, 9) == 0

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.engines.replicas.schedule import IN_FLIGHT
-from pytest_touchstone.engines.replicas.series import Held, LoadOrder, Series, UnitOrder
-from pytest_touchstone.engines.replicas.units import Unit
+from pytest_touchstone.engines.replicas.schedule import IN_FLIGHT, Unit
+from pytest_touchstone.engines.replicas.series import Held, LoadOrder, ReplicaSeries, UnitOrder
 
 COST = 1000.0
 """The cost of a unit here."""
@@ -23,7 +22,7 @@ COST = 1000.0
 class Played:
     """Replicas in a time of their own: a unit takes a second, loading ``load`` seconds; some die by the draw."""
 
-    series: Series[str]
+    series: ReplicaSeries[str]
     draw: random.Random
     load: float
     deaths: int = 0
@@ -92,7 +91,7 @@ class Played:
 
 
 def played(sizes: list[int], replicas: int, load: float, deaths: int = 0, seed: int = 0) -> Played:
-    series: Series[str] = Series(range(replicas))
+    series: ReplicaSeries[str] = ReplicaSeries(range(replicas))
     for number, size in enumerate(sizes):
         held = Held(to_come=0.0)
         series.open(f"c{number}", held)
@@ -169,7 +168,7 @@ def test_what_somebody_waits_for_is_loaded_though_others_may_be_asked_more() -> 
 
 
 def test_a_checkpoint_of_which_every_replica_dies_is_left_and_the_others_are_answered() -> None:
-    series: Series[str] = Series(range(2))
+    series: ReplicaSeries[str] = ReplicaSeries(range(2))
     bad, good = Held(to_come=0.0), Held(to_come=0.0)
     for name, held in (("bad", bad), ("good", good)):
         series.open(name, held)

@@ -12,9 +12,8 @@ from pytest_touchstone.core.requests import Answer, Loglikelihood, Loglikelihood
 from pytest_touchstone.engines.base import Done
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
-from pytest_touchstone.engines.replicas.ray_actor import Computed, Replica
-from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-from pytest_touchstone.engines.replicas.target import target_of
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
+from pytest_touchstone.engines.replicas.ray_replicas import Computed, RayReplicas, Replica
 from tests.engines.replicas.test_kills import SETTINGS, Plan
 from tests.engines.replicas.test_schedule import asked, fake
 from tests.support.simulated_ray import SimulatedRay
@@ -50,7 +49,9 @@ def test_each_request_is_answered_once_by_its_own_checkpoint(
         seconds=lambda method, _: {"load": 8.0, "alive": 0.1}.get(method, 1.0),
     )
     monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_replicas.start", lambda target: cluster)
-    monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_actor.node_here", lambda: cluster.node_here)
+    monkeypatch.setattr(
+        "pytest_touchstone.engines.replicas.ray_replicas.node_here", lambda: cluster.node_here
+    )
     monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_replicas.AGAIN", 0.0)
     for _ in range(plan.draw.randint(1, 6)):
         cluster.later(plan.draw.uniform(0.0, 90.0), lambda: plan.kill(cluster))

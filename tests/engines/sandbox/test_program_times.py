@@ -12,7 +12,7 @@ import pytest
 
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram
 from pytest_touchstone.engines.sandbox import open_sandbox
-from pytest_touchstone.engines.sandbox.guest.jail import LEAST_SHARE, Limits
+from pytest_touchstone.engines.sandbox.guest.jail import LEAST_SHARE, ProgramLimits
 from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 from pytest_touchstone.metrics.code.plus import plus_request
 
@@ -120,7 +120,7 @@ def test_a_program_that_has_computed_before_it_waits_is_ended_too(sandbox: Sandb
 @pytest.mark.usefixtures("short")
 def test_no_program_is_still_there_when_one_that_computes_has_used_up_its_time(sandbox: Sandbox) -> None:
     """One that computes just enough, again and again, is ended by its CPU time."""
-    longest = Limits(cpu=0.3, wall=WALL).longest
+    longest = ProgramLimits(cpu=0.3, wall=WALL).longest
     assert longest == pytest.approx(0.3 / LEAST_SHARE)
     program = "def answer():\n    while True:\n        compute(0.03)\n        time.sleep(0.1)"
     began = time.monotonic()

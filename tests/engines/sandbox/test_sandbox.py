@@ -16,8 +16,7 @@ import pytest
 from pytest_touchstone.core.errors import SandboxError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.sandbox import isolation, open_sandbox
-from pytest_touchstone.engines.sandbox.client import WorkerClient
-from pytest_touchstone.engines.sandbox.sandbox import WALL, WALL_EXTRA, Sandbox
+from pytest_touchstone.engines.sandbox.sandbox import WALL, WALL_EXTRA, Sandbox, WorkerClient
 from pytest_touchstone.engines.sandbox.seccomp import system_calls
 from tests.support.places import SOURCE
 from tests.support.sandbox_here import opened_here
@@ -178,7 +177,7 @@ def test_a_supervisor_that_dies_is_started_anew_and_its_programs_judged(
             super().__init__(*arguments, **more)
             started.append(self)
 
-    monkeypatch.setattr("pytest_touchstone.engines.sandbox.client.subprocess.Popen", Noted)
+    monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.subprocess.Popen", Noted)
     client = WorkerClient(isolation.isolation_here("bwrap"), 2, system_calls())
     with Sandbox(client, isolated=True) as sandbox:
         waiting = sandbox.submit(adding(BUSY.format(0.5), task="killed"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from pytest_touchstone.core.requests import (
     RunProgramAnswer,
 )
 from pytest_touchstone.engines.sandbox import soundness
+from pytest_touchstone.engines.sandbox.cache import judging_code
 from pytest_touchstone.engines.sandbox.soundness import (
     ECHOES,
     EMPTY,
@@ -24,13 +26,13 @@ from pytest_touchstone.engines.sandbox.soundness import (
     RAISES,
     RETURNS_FIRST,
     RETURNS_NONE,
-    Checked,
-    Runner,
+    CheckedSandbox,
+    SandboxRunner,
     wrong_programs,
 )
 
 
-class Stand(Runner):
+class Stand(SandboxRunner):
     """Passes the programs that have one of the words in them."""
 
     def __init__(self, *words: str, otherwise: ProgramOutcome = "wrong") -> None:
@@ -53,7 +55,7 @@ def asked(program: str = "right", tests: str = "assert add(1, 2) == 3\n", **more
 
 
 def answer(folder: Path, stand: Stand, request: RunProgram | None = None) -> RunProgramAnswer:
-    with Checked(stand, "bwrap", folder) as checked:
+    with CheckedSandbox(stand, "bwrap", folder) as checked:
         return checked.run(request or asked())
 
 
@@ -108,7 +110,7 @@ def test_what_does_not_pass_is_not_accepted(tmp_path: Path, outcome: ProgramOutc
 
 def test_tests_are_tried_once_for_all_programs_of_a_task(tmp_path: Path) -> None:
     stand = Stand("right")
-    with Checked(stand, "bwrap", tmp_path) as checked, ThreadPoolExecutor(4) as pool:
+    with CheckedSandbox(stand, "bwrap", tmp_path) as checked, ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda n: checked.run(asked(f"right {n}")), range(20)))
     assert {one.outcome for one in answers} == {"passed"}
     assert len(stand.seen) == 20 + 4
@@ -141,12 +143,12 @@ def test_other_tests_are_tried_anew(tmp_path: Path, request_: RunProgram) -> Non
 def test_nothing_is_believed_of_another_test_runner_or_sandbox(tmp_path: Path) -> None:
     answer(tmp_path, Stand("right", "return None"))
     for kind, code in (("none", None), ("bwrap", "another")):
-        with Checked(Stand("right"), kind, tmp_path, code) as checked:
+        with CheckedSandbox(Stand("right"), kind, tmp_path, code) as checked:
             assert checked.run(asked()).weak_tests == ()
 
 
 def test_the_test_runners_code_is_part_of_what_is_known() -> None:
-    code = soundness.judging_code()
+    code = judging_code()
     folder = Path(soundness.__file__).parent
     assert (folder / "guest" / "test_runner.py").is_file()
     assert len(code) == 64
@@ -158,15 +160,15 @@ def test_a_fault_of_the_sandbox_says_nothing_and_is_not_kept(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"key": "other", "accepted": []}', '{"accepted": 3}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"key": "other", "texts": []}', '{"texts": 3}'])
 def test_a_broken_file_is_as_good_as_none(tmp_path: Path, content: str) -> None:
     answer(tmp_path, Stand("right", "return None"))
-    (file,) = tmp_path.glob("*.json")
-    file.write_text(content)
+    (file,) = tmp_path.glob("*.json.gz")
+    file.write_bytes(gzip.compress(content.encode()) if content else b"no file of ours")
     stand = Stand("right")
     assert answer(tmp_path, stand).weak_tests == ()
     assert len(stand.seen) == 5
-    assert json.loads(file.read_text())["accepted"] == []
+    assert json.loads(gzip.decompress(file.read_bytes()))["texts"] == []
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:

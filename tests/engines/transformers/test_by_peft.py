@@ -13,8 +13,7 @@ import pytest
 from pytest_touchstone.checkpoints import fingerprint
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import GenerateAnswer
-from pytest_touchstone.engines.pool import EnginePool
-from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.registry import EnginePool, open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.pool import SharedModel
 from tests.support.by_peft import MASKED, WRITTEN, best_filling, by_peft, expected, loaded, logprobs

@@ -17,8 +17,7 @@ from pytest_touchstone.core.requests import (
     GenerateAnswer,
 )
 from pytest_touchstone.engines.base import Engine
-from pytest_touchstone.engines.pool import EnginePool
-from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.registry import EnginePool, open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.by_peft import ASKED, MASKED, WRITTEN, best_filling, by_peft, expected, logprobs
 from tests.support.engines import DEVICE, generates_together

@@ -20,7 +20,7 @@ ENGINES: Final = "touchstone.engines"
 """The group of engines, some of which have targets of their own (``engines.base``)."""
 
 OWN_ENGINES: Final = (
-    "pytest_touchstone.engines.http.factory:HttpFactory",
+    "pytest_touchstone.engines.http.engine:HttpFactory",
     "pytest_touchstone.engines.http.children:LocalServers",
 )
 """Our own engines that have targets of their own, by name: engines are made of what is here."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from pytest_touchstone.core.requests import Generate, Loglikelihood, Request, RollingLoglikelihood
+from pytest_touchstone.engines.http.calls import Call
+from pytest_touchstone.engines.http.replies import check_model
 
 Way: TypeAlias = Literal["prompt_logprobs", "echo"]
 """The ways to the log-probabilities of a prompt: a list of vLLM's own, or the echo of OpenAI's first API."""
@@ -84,3 +86,23 @@ def abilities_of(row: Mapping[str, Any]) -> Abilities:
     """Return the abilities that ``Abilities.plain`` described, now or in an earlier version."""
     known = {one.name: row[one.name] for one in fields(Abilities) if one.name in row}
     return Abilities(**{**known, **{name: tuple(known.get(name, ())) for name in ("answers_as", "ends")}})
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model at a server: the path of its API, its name, and what the server can do."""
+
+    api: str
+    model: str
+    abilities: Abilities
+
+    def call(
+        self, endpoint: str, body: Mapping[str, Any], read: Callable[[Any], Any], owner: int
+    ) -> Call[Any]:
+        """Return a call whose reply must be of this model."""
+
+        def checked(data: Any) -> Any:
+            check_model(data, self.abilities.answers_as)
+            return read(data)
+
+        return Call(f"{self.api}/{endpoint}", {"model": self.model, **body}, checked, owner)

@@ -1,7 +1,7 @@
 """The agreement between those who ask a server and the transport: calls, and what becomes of each.
 
-Every call that is given to the transport ends exactly once: as a ``Reply``, or as a ``Failure``, unless the run stops.
-Nothing here depends on a library for HTTP.
+Every call that is given to the transport ends exactly once: as a ``CallReply``, or as a ``Failure``, unless the run
+stops. Nothing here depends on a library for HTTP.
 """
 
 from __future__ import annotations
@@ -34,18 +34,8 @@ class Malformed(Exception):  # noqa: N818
         self.final = final
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A server: the address below which paths are, without a slash at the end (``http://h:8000``), the model's name
-    there, and headers to send besides, which hold no key."""
-
-    base: str
-    model: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class CallLimits:
     """The limits of asking.
 
     ``attempt_seconds``: from sending a request to the end of its reply. ``item_seconds``: for all calls of one owner,
@@ -80,7 +70,7 @@ class Call(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply(Generic[T]):
+class CallReply(Generic[T]):
     """The end of a call that was answered.
 
     ``seconds`` are those of the attempt that was answered. ``usage`` has ``prompt_tokens`` and ``completion_tokens``
@@ -108,8 +98,8 @@ class Failure:
     said: str = ""
 
 
-Receiver: TypeAlias = Callable[[int, Reply[T] | Failure], None]
+Receiver: TypeAlias = Callable[[int, CallReply[T] | Failure], None]
 """Called with the place of a call in the sequence given, and its end."""
 
 TOKENS: Final = ("prompt_tokens", "completion_tokens")
-"""The counts of ``Reply.usage``."""
+"""The counts of ``CallReply.usage``."""

@@ -3,17 +3,26 @@
 PATH is anything that names one checkpoint. The server is found on ``PATH``, listens at a free port of loopback alone,
 and then is asked like any other. It lives as long as ``Asked.lasting``: the process that a person has started keeps it,
 and workers of xdist ask the same server. Unlike that of other served models, the fingerprint is of the weights.
+
+Between this process and the server stands ``guard``, which ends the server when this process closes a pipe or dies, and
+all that the server has started with it. Ctrl-C in a terminal does not reach them: the answers under way are waited for
+first.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -24,9 +33,154 @@ from pytest_touchstone.checkpoints.formats.gguf import read_gguf, tokenizer_of
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import resolve
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.keys import masked_value
-from pytest_touchstone.engines.http.address import parse_address
-from pytest_touchstone.engines.http.factory import inspect_server
+from pytest_touchstone.core.keys import MARK, masked, masked_value, values_of_keys
+from pytest_touchstone.core.text import one_line
+from pytest_touchstone.engines.http import guard
+from pytest_touchstone.engines.http.engine import inspect_server
+from pytest_touchstone.engines.http.server import NAMES, parse_address
+
+HOST: Final = "127.0.0.1"
+
+START_SECONDS: Final = 1800.0
+"""The seconds that a server may take to load its model."""
+
+SILENT_SECONDS: Final = 2.0
+"""The seconds after which a person is told what is waited for."""
+
+_LOOK_EVERY: Final = 0.1
+_ASK_SECONDS: Final = 10.0
+_TAIL_LINES: Final = 3
+_TAIL_LONGEST: Final = 500
+
+_KEYS_OF_SERVERS: Final = ("VLLM_API_KEY", "LLAMA_API_KEY")
+"""The variables by which servers demand a key."""
+
+
+class Child:
+    """A server that was started; ``what`` names it in messages, ``log`` has all that it says."""
+
+    def __init__(self, what: str, command: Sequence[str], port: int) -> None:
+        self._what, self.port = what, port
+        self._secrets = tuple(values_of_keys(command))
+        descriptor, name = tempfile.mkstemp(prefix=f"touchstone-{what}-", suffix=".log")
+        self.log = Path(name)
+        try:
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *command],
+                stdin=subprocess.PIPE,
+                stdout=descriptor,
+                stderr=subprocess.STDOUT,
+                env=_environment(os.environ),
+                start_new_session=True,
+            )
+        finally:
+            os.close(descriptor)
+        self._failed = False
+
+    def wait(self, lasting: Lasting, seconds: float = START_SECONDS) -> None:
+        """Wait until the server answers. Raises ``CheckpointError`` with its last words where it ends before, or does
+        not in that many seconds."""
+        began, told = time.monotonic(), False
+        while not self._answers():
+            if self._guard.poll() is not None:
+                self._failed = True
+                raise CheckpointError(
+                    f"{self._what} ended with exit code {self._guard.returncode} before it answered; its last words: "
+                    f"{self._last_words()}"
+                )
+            waited = time.monotonic() - began
+            if waited > seconds:
+                self._failed = True
+                raise CheckpointError(
+                    f"{self._what} does not answer {seconds:.0f} s after its start; its last words: "
+                    f"{self._last_words()}"
+                )
+            if waited > SILENT_SECONDS and not told:
+                told = True
+                lasting.say(f"{self._what} is starting; its log: {self.log}")
+            time.sleep(_LOOK_EVERY)
+
+    def end(self, lasting: Lasting) -> None:
+        """End the server, and all that it has started. Its log goes to the run's folder, if there is one."""
+        code = self._guard.poll()
+        assert self._guard.stdin is not None
+        with suppress(OSError):
+            self._guard.stdin.close()
+        with suppress(subprocess.TimeoutExpired):  # the guard goes on by itself
+            self._guard.wait(guard.GRACE + _ASK_SECONDS)
+        folder = lasting.logs
+        if folder is not None and folder.is_dir():
+            with suppress(OSError):
+                self.log = self._kept(folder / f"{self._what}-{self.port}.log")
+        elif code is None and not self._failed:
+            self.log.unlink(missing_ok=True)
+        else:
+            with suppress(OSError):
+                self._kept(self.log)
+        if code is not None and not self._failed:
+            lasting.say(
+                f"{self._what} had ended by itself, with exit code {code}; its last words: {self._last_words()}"
+            )
+
+    def _last_words(self) -> str:
+        """Return the last lines of the log as one, without colours and keys, shortened at its beginning; and where the
+        others are."""
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return "nothing"
+        last = [line for line in lines if line.strip()][-_TAIL_LINES:]
+        text = " / ".join(one_line(without_secrets(line, self._secrets)) for line in last) or "nothing"
+        text = text if len(text) <= _TAIL_LONGEST else f"...{text[-_TAIL_LONGEST:]}"
+        return f"{text} (all of them: {self.log})"
+
+    def _kept(self, target: Path) -> Path:
+        """Move the log without its keys; return where it is."""
+        written = target.with_suffix(".part")
+        with (
+            self.log.open(encoding="utf-8", errors="replace") as log,
+            written.open("w", encoding="utf-8") as kept,
+        ):
+            kept.writelines(without_secrets(line, self._secrets) for line in log)
+        self.log.unlink()
+        return written.replace(target)
+
+    def _answers(self) -> bool:
+        """Return whether the model is loaded: llama-server lists it before that, but is not well yet."""
+        return _status(self.port, "/health") in (200, 404) and _status(self.port, "/v1/models") == 200
+
+
+def free_port() -> int:
+    """Return a port of loopback on which nothing listens now."""
+    with socket.socket() as listening:
+        listening.bind((HOST, 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def without_secrets(text: str, secrets: Sequence[str]) -> str:
+    """Return a text of a server without the keys that it was given, and without what looks like one."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, MARK.format("an API key"))
+    return masked(text)
+
+
+def _environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without keys: the server is asked by this process alone, and needs none."""
+    return {name: value for name, value in given.items() if name not in (*NAMES, *_KEYS_OF_SERVERS)}
+
+
+def _status(port: int, path: str) -> int | None:
+    """Return the status of a GET, None where there is no reply."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=_ASK_SECONDS)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
 
 SLOTS: Final = 4
 """The texts that llama-server continues at once, each with a context of its own."""
@@ -36,7 +190,7 @@ MOST_CONTEXT: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ServerStart:
     """A server to be started: ``path`` or Hub id of its model, the ``local`` checkpoint there as far as it is known
     here, and the options that it is to have."""
 
@@ -54,7 +208,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ServerCommand:
     """The command of a server, without the place to listen at; ``what`` names it, with its version if it says none
     itself."""
 
@@ -63,7 +217,7 @@ class Command:
     version: str = ""
 
 
-def vllm_command(start: Start) -> Command:
+def vllm_command(start: ServerStart) -> ServerCommand:
     """Return the command that starts vLLM. Raises ``CheckpointError`` where it is not there."""
     program = shutil.which("vllm")
     if program is None:
@@ -73,10 +227,10 @@ def vllm_command(start: Start) -> Command:
         )
     length = () if start.seq_len is None else ("--max-model-len", str(start.seq_len))
     dtype = () if start.dtype is None else ("--dtype", start.dtype)
-    return Command("vllm", (program, "serve", start.path, *length, *dtype))
+    return ServerCommand("vllm", (program, "serve", start.path, *length, *dtype))
 
 
-def llama_command(start: Start) -> Command:
+def llama_command(start: ServerStart) -> ServerCommand:
     """Return the command that starts llama.cpp's server, else llama-cpp-python's.
 
     Raises ``CheckpointError`` where neither is there, the model is no GGUF file, or a type is demanded.
@@ -92,18 +246,18 @@ def llama_command(start: Start) -> Command:
     context = start.context
     if (program := shutil.which("llama-server")) is not None:
         size = () if context is None else ("--parallel", str(SLOTS), "--ctx-size", str(SLOTS * context))
-        return Command("llama-server", (program, "--model", start.path, *size))
+        return ServerCommand("llama-server", (program, "--model", start.path, *size))
     for python in _pythons():
         if (version := _llama_cpp_python(python)) is not None:
             module = (python, "-m", "llama_cpp.server", "--model", start.path, "--n_ctx", str(context or 0))
-            return Command("llama_cpp.server", module, version)
+            return ServerCommand("llama_cpp.server", module, version)
     raise CheckpointError(
         "no llama-server on PATH, nor llama_cpp.server in the Python there; install llama.cpp, or "
         "pip install 'llama-cpp-python[server]'"
     )
 
 
-COMMANDS: Final[Mapping[str, Callable[[Start], Command]]] = MappingProxyType(
+COMMANDS: Final[Mapping[str, Callable[[ServerStart], ServerCommand]]] = MappingProxyType(
     {"vllm:": vllm_command, "llama-server:": llama_command}
 )
 
@@ -133,7 +287,7 @@ class LocalServers:
         try:
             local, where = _local(name, asked)
             dtype = asked.options.get("dtype")
-            start = Start(where, local, asked.seq_len, None if dtype == "auto" else dtype)
+            start = ServerStart(where, local, asked.seq_len, None if dtype == "auto" else dtype)
             info = _started(COMMANDS[target](start), start, asked, asked.lasting)
         except CheckpointError as error:
             raise CheckpointError(f"{asked.source}: {error}") from None
@@ -155,8 +309,10 @@ def _local(name: str, asked: CheckpointRequest) -> tuple[CheckpointInfo | None, 
     return found[0], str(found[0].path.absolute())
 
 
-def _started(command: Command, start: Start, asked: CheckpointRequest, lasting: Lasting) -> CheckpointInfo:
-    from pytest_touchstone.engines.http.child import HOST, Child, free_port
+def _started(
+    command: ServerCommand, start: ServerStart, asked: CheckpointRequest, lasting: Lasting
+) -> CheckpointInfo:
+    from pytest_touchstone.engines.http.children import HOST, Child, free_port
 
     arguments = shlex.split(asked.options.get("args", ""))
     port = free_port()
@@ -176,7 +332,7 @@ def _started(command: Command, start: Start, asked: CheckpointRequest, lasting: 
     return _described(info, command, start, masked_value(arguments))
 
 
-def _tokenizer(start: Start) -> str | None:
+def _tokenizer(start: ServerStart) -> str | None:
     """Return where the model's tokenizer is; None where only the server knows its kind."""
     if start.local is None:
         return None
@@ -189,7 +345,9 @@ def _tokenizer(start: Start) -> str | None:
     return start.path
 
 
-def _described(info: CheckpointInfo, command: Command, start: Start, arguments: list[str]) -> CheckpointInfo:
+def _described(
+    info: CheckpointInfo, command: ServerCommand, start: ServerStart, arguments: list[str]
+) -> CheckpointInfo:
     """Return the checkpoint under the path of its weights: the address is another one each time."""
     served = info.served | {
         "version": info.served["version"] or command.version,

@@ -1,24 +1,238 @@
-"""Requests for texts -> calls, and their texts -> answers.
+"""Requests for texts -> calls, and their replies -> answers.
 
 Where the tokenizer is known, a prompt is sent as the token ids that the model would be given in this process. A
 conversation is sent as its turns, which the server puts through the chat template. A text ends before its earliest stop
 sequence, whatever the server has cut off; where token ids come with it they are decoded here, as in this process.
+
+A server may reply with 200 and a text that says nothing about the model: all of it went into a reasoning, it begins
+with the prompt, or the prompt was cut. None of these is scored: the reply is ``Malformed``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pytest_touchstone.core.requests import Generate, GenerateAnswer, Generated, Refusal
-from pytest_touchstone.engines.http.abilities import NEUTRAL, Abilities
-from pytest_touchstone.engines.http.calls import Call
-from pytest_touchstone.engines.http.replies import check_prompt
-from pytest_touchstone.engines.http.scoring import Asked
-from pytest_touchstone.engines.http.texts import Wanted, fewest_tokens, read_texts
+from pytest_touchstone.core.requests import (
+    FinishReason,
+    Generate,
+    GenerateAnswer,
+    Generated,
+    Refusal,
+    earliest_stop,
+)
+from pytest_touchstone.core.text import count
+from pytest_touchstone.engines.http.abilities import NEUTRAL, Abilities, ServedModel
+from pytest_touchstone.engines.http.calls import Call, Malformed
+from pytest_touchstone.engines.http.replies import Json, check_prompt, choices
 from pytest_touchstone.engines.transformers.prompts import ChatMode, in_form, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+
+ENDS: Final[Mapping[str, FinishReason | None]] = {
+    "stop": None,
+    "complete": None,  # Cohere
+    "stop_sequence": "stop",  # Text Generation Inference, Anthropic
+    **dict.fromkeys(
+        ("eos", "eos_token", "end_turn"), "eos"
+    ),  # Together, Text Generation Inference, Anthropic
+    **dict.fromkeys(("length", "max_tokens", "max_length", "model_length"), "length"),  # and Gemini, Mistral
+}
+"""The names of ends, of OpenAI's API and of others that are served in its form; None where a server does not say
+whether the model ended the text or a stop sequence did."""
+
+_BROKEN: Final = ("error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource")
+"""The names of ends that may be other ones the next time."""
+
+_WITHHELD: Final = (
+    *("content_filter", "content_filtered", "guardrail_intervened", "refusal", "sensitive"),
+    *("safety", "recitation", "blocklist", "prohibited_content", "spii"),
+)
+
+_TOOLS: Final = ("tool_calls", "function_call", "tool_use")
+
+_REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
+"""The parts of a message that hold a reasoning, beside an answer that may be missing."""
+
+_SPECIAL: Final = re.compile(r"\s*(<[^<>\s]{1,40}>\s*)*")
+"""The tokens that servers which decode whole sequences put before the prompt."""
+
+_SHORT: Final = 16
+"""The characters of a prompt that a text may begin with by chance."""
+
+_LONG_WORD: Final = 5
+"""The characters outside ASCII of a token: Chinese and Thai have long runs without spaces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedTexts:
+    """A wish for texts: ``count`` of them, of at most ``limit`` tokens, each to be cut before the earliest of the
+    ``stops``.
+
+    ``prompt`` is the text that they follow, the last turn of a ``chat``. ``least`` is the number of tokens that a
+    server must count in the whole prompt if it cuts nothing. ``ends`` are the names of ends that its probe has met.
+    """
+
+    count: int = 1
+    limit: int = 1
+    stops: Sequence[str] = ()
+    prompt: str = ""
+    chat: bool = False
+    least: int = 0
+    ends: Sequence[str] = ()
+
+
+def fewest_tokens(text: str) -> int:
+    """Return a number of tokens that no tokenizer in use stays below: three for four words.
+
+    Most have a token for each word at least; those that join words have 1.2 words in a token.
+    """
+    words = (1 + sum(sign > "\x7f" for sign in word) // _LONG_WORD for word in text.split())
+    return 3 * sum(words) // 4
+
+
+def read_texts(data: Any, wanted: WantedTexts, tokenizer: TextTokenizer | None = None) -> list[Generated]:
+    """Return the texts of a reply; raise ``Malformed`` where one is no answer to the whole prompt."""
+    check_uncut(data, wanted.least)
+    tokens = _counted(data, "completion_tokens") if wanted.count == 1 else None
+    return [_generated(one, data, wanted, tokenizer, tokens) for one in choices(data, wanted.count)]
+
+
+def check_uncut(data: Any, least: int) -> None:
+    """Raise ``Malformed`` where a server counts fewer tokens in a prompt than it must have."""
+    said = _counted(data, "prompt_tokens")
+    if said and said < least:
+        told = count(said, "token")
+        raise Malformed(
+            f"the server counts {told} in a prompt that has {least} at the least, so it has cut the prompt; let it "
+            "take longer ones",
+            final=True,
+        )
+
+
+def check_end(choice: Json, data: Any) -> str | None:
+    """Return the name of an end that no API is known to have; None for the others.
+
+    Raises ``Malformed`` where the number of tokens does not tell either whether such a text was cut off.
+    """
+    said = choice.get("finish_reason")
+    if str(said).lower() in (*ENDS, *_BROKEN, *_WITHHELD, *_TOOLS):
+        return None
+    if not _counted(data, "completion_tokens"):
+        raise Malformed(
+            f"the server ends a text with finish_reason {said!r} and counts no tokens, so nobody knows whether it was "
+            "cut off",
+            final=True,
+        )
+    return str(said)
+
+
+def check_new(text: str, wanted: WantedTexts, tokens: int | None) -> None:
+    """Raise ``Malformed`` where a text begins with its prompt, unless the server counts the tokens of a repetition."""
+    prompt, start = wanted.prompt.strip(), _SPECIAL.sub("", text, count=1)
+    if len(prompt) < _SHORT or not start.startswith(prompt):
+        return
+    least = len(prompt.split())
+    # Who chats may say the question again.
+    repeated = wanted.chat if tokens is None else least <= tokens <= wanted.limit
+    if not repeated:
+        raise Malformed(
+            "the reply's text begins with the prompt, which is no part of the answer; let the server return new text "
+            "alone",
+            final=True,
+        )
+
+
+def _generated(
+    choice: Json, data: Any, wanted: WantedTexts, tokenizer: TextTokenizer | None, tokens: int | None
+) -> Generated:
+    end = _end(choice, wanted, tokens)
+    text, ids = _text_of(choice, data, end), choice.get("token_ids")
+    check_new(text, wanted, tokens)
+    reason: FinishReason = end or _why_stopped(choice, wanted.stops)
+    if isinstance(ids, list) and all(isinstance(one, int) for one in ids):
+        tokens = len(ids)
+        if tokenizer is not None:
+            # As in this process: a server may begin the text with the space that its prompt ended before.
+            text = tokenizer.readable(ids[:-1] if reason == "eos" else ids)
+    at = earliest_stop(text, wanted.stops)
+    if at is not None:
+        text, reason = text[:at], "stop"
+    if tokens is None:
+        tokens = max(1, len(text.split())) if text else 0
+    return Generated(text, reason, tokens)
+
+
+def _end(choice: Json, wanted: WantedTexts, tokens: int | None) -> FinishReason | None:
+    """Return how a text ended, None where it ended before the limit, and the server does not say by what."""
+    said = choice.get("finish_reason")
+    name = str(said).lower()
+    if name in _WITHHELD:
+        raise Malformed(f"the server's filter withheld the answer (finish_reason {said})", final=True)
+    if name in _TOOLS or _part(choice, "tool_calls"):
+        raise Malformed("the server calls a tool in place of an answer", final=True)
+    if name in ENDS:
+        return ENDS[name]
+    if str(said) in wanted.ends and tokens:
+        return "length" if tokens >= wanted.limit else None
+    raise Malformed(f"the reply's finish_reason is {said!r}", final=name not in _BROKEN)
+
+
+def _text_of(choice: Json, data: Any, end: FinishReason | None) -> str:
+    """Return the text of a choice; one that is missing at the limit of tokens is empty."""
+    message = choice.get("message")
+    text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
+    if text is not None and not isinstance(text, str):
+        raise Malformed(f"the reply's text is {text!r}", final=True)
+    if refusal := _part(choice, "refusal"):
+        raise Malformed(f"the server withheld the answer: {refusal}", final=True)
+    if end == "length":
+        if text is None and "text" not in choice and not isinstance(message, Mapping):
+            raise Malformed("the reply has no text")
+        return text or ""
+    thought = next((name for name in _REASONING if _part(choice, name)), None)
+    if not (text or "").strip() and (thought or _thought_tokens(data)):
+        raise Malformed(
+            f"the reply's text is empty, and all of it in its {thought or 'hidden reasoning'}: let the server return "
+            "the reasoning within the text, or switch reasoning off",
+            final=True,
+        )
+    if text is None:
+        raise Malformed(f"the reply's text is None, with finish_reason {choice.get('finish_reason')!r}")
+    return text
+
+
+def _part(choice: Json, name: str) -> Any:
+    """Return a part of a choice's message, or of the choice itself."""
+    message = choice.get("message")
+    return (message.get(name) if isinstance(message, Mapping) else None) or choice.get(name)
+
+
+def _why_stopped(choice: Json, stops: Sequence[str]) -> FinishReason:
+    """Return why a text ended before the limit: the model's own end, unless the server names a stop sequence.
+
+    A server that names no reason may mean either.
+    """
+    if "stop_reason" in choice:
+        return "stop" if isinstance(choice["stop_reason"], str) else "eos"
+    return "stop" if stops else "eos"
+
+
+def _counted(data: Any, name: str) -> int | None:
+    """Return a number of tokens that the server says."""
+    usage = data.get("usage") if isinstance(data, Mapping) else None
+    said = usage.get(name) if isinstance(usage, Mapping) else None
+    return said if type(said) is int and said >= 0 else None
+
+
+def _thought_tokens(data: Any) -> bool:
+    """Return whether the server counts tokens of a reasoning."""
+    usage = data.get("usage") if isinstance(data, Mapping) else None
+    told = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
+    said = told.get("reasoning_tokens") if isinstance(told, Mapping) else None
+    return isinstance(said, int) and said > 0
+
 
 _SEEDS: Final = 2**31
 """Some servers take no larger seed."""
@@ -58,12 +272,12 @@ class TextCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class TextSettings:
     """The way in which texts are asked for: the ``mode`` of chats, the limit of tokens of the server, None where it is
     not known, and whether prompts are ``cut`` to it. ``remote``: the tokenizer is the server's, which
     writes no chats and makes no texts of tokens."""
 
-    asked: Asked
+    asked: ServedModel
     mode: ChatMode
     tokenizer: TextTokenizer | None
     limit: int | None
@@ -71,7 +285,7 @@ class Asking:
     remote: bool = False
 
 
-def prompted(request: Generate, asking: Asking) -> Prompted | Refusal:
+def prompted(request: Generate, asking: TextSettings) -> Prompted | Refusal:
     """Return the prompt as the server is to be given it, or why it cannot be."""
     can, mode = asking.asked.abilities, asking.mode
     chat = mode.chat and bool(request.turns)
@@ -103,7 +317,7 @@ def _fault(request: Generate, mode: ChatMode, can: Abilities, chat: bool) -> str
     return None
 
 
-def _plain(request: Generate, formed: Generate, asking: Asking, chat: bool) -> Prompted | Refusal:
+def _plain(request: Generate, formed: Generate, asking: TextSettings, chat: bool) -> Prompted | Refusal:
     if asking.tokenizer is None:
         return Prompted(formed, formed.prompt, None)
     made = prepare(
@@ -125,7 +339,7 @@ def _plain(request: Generate, formed: Generate, asking: Asking, chat: bool) -> P
     return Prompted(formed, made.tokens, len(made.tokens), made.truncated, chat)
 
 
-def _conversation(formed: Generate, asking: Asking) -> Prompted | Refusal:
+def _conversation(formed: Generate, asking: TextSettings) -> Prompted | Refusal:
     tokens = None
     if asking.tokenizer is not None and not asking.remote:
         found = asking.tokenizer.chat(formed.turns)
@@ -144,7 +358,7 @@ def too_long(tokens: int, new: int, limit: int) -> Refusal:
     )
 
 
-def text_calls(one: Prompted, owner: int, asking: Asking) -> list[TextCall]:
+def text_calls(one: Prompted, owner: int, asking: TextSettings) -> list[TextCall]:
     """Return the calls for the samples of a prompt that may differ: one, or one for each where the server gives a
     single text at a time."""
     count, can = one.request.different, asking.asked.abilities
@@ -153,7 +367,7 @@ def text_calls(one: Prompted, owner: int, asking: Asking) -> list[TextCall]:
     return [TextCall(_call(one, 1, one.request.seed + number, owner, asking), one) for number in range(count)]
 
 
-def _call(one: Prompted, count: int, seed: int, owner: int, asking: Asking) -> Call[list[Generated]]:
+def _call(one: Prompted, count: int, seed: int, owner: int, asking: TextSettings) -> Call[list[Generated]]:
     can, request, chat = asking.asked.abilities, one.request, one.prompt is None
     stops = request.stop if can.stops is None else request.stop[: can.stops]
     body: dict[str, Any] = {
@@ -179,7 +393,7 @@ def _call(one: Prompted, count: int, seed: int, owner: int, asking: Asking) -> C
             body |= {"add_generation_prompt": False, "continue_final_message": True}
     tokens = None if chat or isinstance(one.prompt, str) else one.tokens
     texts = [turn.text for turn in request.turns] if chat else [request.prompt]
-    wanted = Wanted(
+    wanted = WantedTexts(
         count=count,
         limit=request.max_new_tokens,
         stops=request.stop,

@@ -1,12 +1,15 @@
-"""Requests -> calls to a server, and their replies -> answers. Asks nothing itself.
+"""Requests -> calls to a server, and their replies -> answers; and what they cost. Asks nothing itself.
 
-Each request becomes one call or several, and calls are shared by requests where they ask the same. ``Planned.take``
-is given what came of each call, in any order, and says which requests are answered by it.
+Each request becomes one call or several, and calls are shared by requests where they ask the same.
+``PlannedCalls.take`` is given what came of each call, in any order, and says which requests are answered by it.
+
+Tokens and money are estimated before a run from the calls it would make, and counted in it from what the server says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -21,19 +24,24 @@ from pytest_touchstone.core.requests import (
     Request,
     RollingLoglikelihood,
 )
-from pytest_touchstone.engines.http.abilities import Abilities, abilities_of
-from pytest_touchstone.engines.http.calls import Call, Failure, Reply
+from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
+from pytest_touchstone.engines.http.abilities import (
+    Abilities,
+    ServedModel,
+    abilities_of,
+)
+from pytest_touchstone.engines.http.calls import Call, CallReply, Failure
 from pytest_touchstone.engines.http.generating import (
     ANY_VOCABULARY,
     TAKES,
-    Asking,
     Prompted,
     TextCall,
+    TextSettings,
     answer_of,
     prompted,
     text_calls,
 )
-from pytest_touchstone.engines.http.scoring import Asked, ScoreCall, in_steps, score_calls
+from pytest_touchstone.engines.http.scoring import ScoreCall, in_steps, score_calls
 from pytest_touchstone.engines.http.tokens import Tokens
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.prompts import ChatMode
@@ -58,8 +66,8 @@ class Planner:
         self._seq_len = info.seq_len
         # A price is of all tokens, cached or not.
         self._steps = can.choices and can.block > 0 and settings.price is None
-        self.asked = Asked(served["api"], served["model"], can)
-        self._asking = Asking(
+        self.asked = ServedModel(served["api"], served["model"], can)
+        self._asking = TextSettings(
             asked=self.asked,
             mode=_mode(info, can, tokens, settings),
             tokenizer=None if tokens is None else tokens.text,
@@ -68,12 +76,12 @@ class Planner:
             remote=tokens is not None and tokens.remote is not None,
         )
 
-    def plan(self, requests: Sequence[Request]) -> Planned:
+    def plan(self, requests: Sequence[Request]) -> PlannedCalls:
         """Return the calls that answer the requests."""
         if self._tokens is not None and self._tokens.remote is not None:
             self._tokens.remote.ahead(lambda: [self._made(one) for one in requests])
         made = [self._made(one) for one in requests]
-        return Planned(self._stepped(made) if self._steps else made, self._asking)
+        return PlannedCalls(self._stepped(made) if self._steps else made, self._asking)
 
     def too_long(self, requests: Sequence[Request]) -> list[int]:
         """Return the numbers of the requests that would be refused, or cut, for their length."""
@@ -141,10 +149,10 @@ class _Open:
     said: list[int]
 
 
-class Planned:
+class PlannedCalls:
     """The calls of some requests, and the answers that can be made so far."""
 
-    def __init__(self, made: Sequence[Made], asking: Asking) -> None:
+    def __init__(self, made: Sequence[Made], asking: TextSettings) -> None:
         self._ready: dict[int, Refusal] = {}
         self._open: dict[int, _Open] = {}
         self._asking = asking
@@ -172,7 +180,7 @@ class Planned:
         """Yield the requests that are answered without a call."""
         yield from self._ready.items()
 
-    def take(self, number: int, ended: Reply[Any] | Failure) -> Iterator[tuple[int, Answer | Refusal]]:
+    def take(self, number: int, ended: CallReply[Any] | Failure) -> Iterator[tuple[int, Answer | Refusal]]:
         """Yield the requests that the end of a call answers, each with its answer."""
         one = self._asked[number]
         works = () if isinstance(one, TextCall) else one.works
@@ -223,3 +231,57 @@ def _answer(state: _Open) -> Answer | Refusal:
         return answer_of(state.made, texts, state.said)
     scores: list[Score] = parts
     return state.made.answer(scores)
+
+
+PER: Final = 1_000_000
+"""The tokens of a price."""
+
+
+def parse_price(text: str) -> tuple[float, float]:
+    """Return the prices of a million prompt tokens and of a million new ones; raise ``ValueError`` for another text."""
+    if not re.fullmatch(r"\s*\d*\.?\d+\s*,\s*\d*\.?\d+\s*", text):
+        raise ValueError("two prices per million tokens, of prompts and of texts, such as 0.15,0.6")
+    first, _, second = text.partition(",")
+    return float(first), float(second)
+
+
+def money(prompt: int, new: int, price: tuple[float, float] | None) -> float | None:
+    """Return what tokens cost at a price; None without one."""
+    return None if price is None else (prompt * price[0] + new * price[1]) / PER
+
+
+@dataclass(frozen=True, slots=True)
+class CostEstimate:
+    """The cost of requests: calls, prompt tokens, and new tokens at most. ``exact`` says that prompt tokens are
+    counted and not guessed by characters."""
+
+    calls: int
+    prompt_tokens: int
+    new_tokens: int
+    exact: bool
+    cost: float | None
+
+
+def estimate(
+    requests: Iterable[Request], planner: Planner, price: tuple[float, float] | None = None
+) -> CostEstimate:
+    """Return what it would cost to answer requests, without asking anything."""
+    calls = planner.plan(list(requests)).calls
+    counts = [_prompt_tokens(call.body or {}) for call in calls]
+    prompt = sum(tokens for tokens, _ in counts)
+    new = sum(_new_tokens(call.body or {}) for call in calls)
+    return CostEstimate(len(calls), prompt, new, all(exact for _, exact in counts), money(prompt, new, price))
+
+
+def _prompt_tokens(body: Mapping[str, Any]) -> tuple[int, bool]:
+    """Return the number of prompt tokens, and whether it is counted."""
+    prompt = body.get("prompt")
+    if isinstance(prompt, list):
+        return len(prompt), True
+    text = prompt if isinstance(prompt, str) else "".join(one["content"] for one in body.get("messages", ()))
+    return max(1, len(text) // CHARACTERS_PER_TOKEN), False
+
+
+def _new_tokens(body: Mapping[str, Any]) -> int:
+    limit = body.get("max_tokens", body.get("max_completion_tokens", 0))
+    return int(limit) * int(body.get("n", 1))

@@ -21,8 +21,15 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Refusal, Turn
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.http.abilities import HELLO, NEUTRAL, Abilities, Family, Way
-from pytest_touchstone.engines.http.address import Address, choose_model
 from pytest_touchstone.engines.http.calls import Failure, Malformed
+from pytest_touchstone.engines.http.generating import (
+    WantedTexts,
+    check_end,
+    check_new,
+    check_uncut,
+    fewest_tokens,
+)
+from pytest_touchstone.engines.http.pacing import AWAY
 from pytest_touchstone.engines.http.replies import (
     choice_count,
     choices,
@@ -34,9 +41,8 @@ from pytest_touchstone.engines.http.replies import (
     text_of,
     token_number,
 )
-from pytest_touchstone.engines.http.retry import AWAY
 from pytest_touchstone.engines.http.scoring import Read, next_tokens, whole
-from pytest_touchstone.engines.http.texts import Wanted, check_end, check_new, check_uncut, fewest_tokens
+from pytest_touchstone.engines.http.server import Address, choose_model
 from pytest_touchstone.engines.http.tokens import KNOWN, Tokens, find_tokens
 from pytest_touchstone.engines.transformers.scoring.plan import Score, TokenWork
 
@@ -70,7 +76,7 @@ _FAMILIES: Final[Mapping[str, tuple[Family, str]]] = {
 
 
 @dataclass(slots=True)
-class Found:
+class ProbedServer:
     """A server as its probe saw it.
 
     ``names`` are those by which the model's files may be found here. ``limit`` is the most tokens that it takes,
@@ -95,9 +101,9 @@ class Probe:
 
     def __init__(self, address: Address, ask: Ask) -> None:
         self._address, self._ask = address, ask
-        self._found = Found("")
+        self._found = ProbedServer("")
 
-    def run(self, model: str | None, tokenizer: str | None) -> Found:
+    def run(self, model: str | None, tokenizer: str | None) -> ProbedServer:
         """Return what was found. Raises ``CheckpointError`` where the server answers nothing that could be asked."""
         self._identify(model)
         self._find_texts()
@@ -185,7 +191,7 @@ class Probe:
         text = choice.get("text")
         try:
             check_end(choice, said)
-            check_new(text if isinstance(text, str) else "", Wanted(prompt=prompt), None)
+            check_new(text if isinstance(text, str) else "", WantedTexts(prompt=prompt), None)
         except Malformed as error:
             self._found.notes.append(f"{endpoint} are not asked for: {error}")
             return str(error)

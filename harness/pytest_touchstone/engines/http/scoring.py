@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pytest_touchstone.engines.http.abilities import NEUTRAL, Abilities
+from pytest_touchstone.engines.http.abilities import NEUTRAL, Abilities, ServedModel
 from pytest_touchstone.engines.http.calls import Call, Malformed
 from pytest_touchstone.engines.http.replies import (
     Json,
-    check_model,
     check_not_all_zero,
     check_prompt,
     choices,
@@ -32,26 +31,6 @@ STEP_COSTS: Final = 64
 
 MOST_CHOICES: Final = 16
 """The most next tokens that one call asks for; servers have a limit, which is often 20."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A model at a server: the path of its API, its name, and what the server can do."""
-
-    api: str
-    model: str
-    abilities: Abilities
-
-    def call(
-        self, endpoint: str, body: Mapping[str, Any], read: Callable[[Any], Any], owner: int
-    ) -> Call[Any]:
-        """Return a call whose reply must be of this model."""
-
-        def checked(data: Any) -> Any:
-            check_model(data, self.abilities.answers_as)
-            return read(data)
-
-        return Call(f"{self.api}/{endpoint}", {"model": self.model, **body}, checked, owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +66,7 @@ def _steps(work: TokenWork) -> Iterator[TokenWork]:
         yield TokenWork(work.inputs[:place], (target,))
 
 
-def score_calls(works: Sequence[TokenWork], owners: Sequence[int], asked: Asked) -> list[ScoreCall]:
+def score_calls(works: Sequence[TokenWork], owners: Sequence[int], asked: ServedModel) -> list[ScoreCall]:
     """Return the calls for works of these owners, in the order of the works."""
     numbers: dict[TokenWork, list[int]] = {}
     for number, work in enumerate(works):
@@ -112,7 +91,7 @@ def _call(
     works: Sequence[TokenWork],
     numbers: Mapping[TokenWork, Sequence[int]],
     owners: Sequence[int],
-    asked: Asked,
+    asked: ServedModel,
 ) -> ScoreCall:
     first = works[0]
     if asked.abilities.choices and len(first.targets) == 1:

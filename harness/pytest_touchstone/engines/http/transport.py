@@ -1,7 +1,10 @@
-"""``Transport``: asks a server many things at once, and brings every call to its end.
+"""``HttpTransport``: asks a server many things at once, and brings every call to its end.
 
 The event loop has a thread of its own, which sends and reads; ends are handed over in the thread that asks. So
 benchmarks, the journal and pytest see no other thread, and an answer is scored while others are on their way.
+
+A call waits in the sequence it was given in; no more than the limiter allows are sent, and so serialized, at a time.
+A call that is to be sent again waits for its moment without holding a place.
 
 Ctrl-C: the first one sends nothing more and waits for what is under way, whose ends are handed over; then
 ``KeyboardInterrupt`` is raised. The second one waits for nothing. In neither case does it strike while an end is being
@@ -11,26 +14,319 @@ handed over, where it could cost a record; the third one does.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from random import Random
 from types import FrameType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from pytest_touchstone.engines.http.asking import Asking, Ended, Event, Link, Stats
-from pytest_touchstone.engines.http.calls import Call, Failure, Limits, Receiver, Reply, Server
-from pytest_touchstone.engines.http.circuit import Circuit
-from pytest_touchstone.engines.http.clock import Clock
-from pytest_touchstone.engines.http.keys import Key, key_of
-from pytest_touchstone.engines.http.limiter import Limiter
-from pytest_touchstone.engines.http.wire import Wire
+from pytest_touchstone.core.errors import ServerError
+from pytest_touchstone.core.text import count
+from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure, Receiver
+from pytest_touchstone.engines.http.pacing import LIMITED, Circuit, Limiter, Trouble, decide, overdue, work_of
+from pytest_touchstone.engines.http.server import Key, key_of
+from pytest_touchstone.engines.http.wire import Clock, Outcome, Wire
 
 T = TypeVar("T")
+
+MOST_UNREAD: Final = 1024
+"""The ends of calls that may wait for the other thread before no more are sent."""
+
+SHORTEST_SLEEP: Final = 0.001
+
+RUN_OPTION: Final = "--eval-run-timeout"
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counts of what asking has cost.
+
+    ``requests`` were sent, ``retries`` of them again, and took ``seconds`` together; ``most_under_way`` at a time.
+    Tokens are as the server counts them, those of replies that were of no use left out. ``troubles`` counts attempts
+    that failed, by their status or kind.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+    most_under_way: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    troubles: Counter[str] = field(default_factory=Counter)
+
+
+class Sender(Protocol):
+    """The sender of a call: ``wire.Wire``."""
+
+    async def send(self, call: Call[T], seconds: float) -> Outcome[T]:
+        """Return what came of sending a call once."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Link:
+    """Everything about a server that outlives one asking. ``ends`` is when the run's time is up."""
+
+    base: str
+    sender: Sender
+    clock: Clock
+    limiter: Limiter
+    circuit: Circuit
+    chance: Random
+    stats: Stats = field(default_factory=Stats)
+    ends: float = float("inf")
+
+
+class CallEnded(NamedTuple):
+    """The event that a call has ended."""
+
+    number: int
+    end: CallReply[Any] | Failure
+
+
+class Over(NamedTuple):
+    """The last event; ``error`` says why, where not all calls have ended."""
+
+    error: BaseException | None = None
+
+
+Event: TypeAlias = CallEnded | Over
+
+
+@dataclass(slots=True)
+class _Open(Generic[T]):
+    """A call without an end. Of the attempts ``sent`` those are ``counted`` that met a server, or might have."""
+
+    number: int
+    call: Call[T]
+    sent: int = 0
+    counted: int = 0
+    trouble: Trouble | None = None
+
+
+class CallQueue:
+    """The calls of one ``HttpTransport.run``; all methods are called in the loop's thread, but for ``take`` and
+    ``trouble``."""
+
+    def __init__(
+        self,
+        calls: Sequence[Call[Any]],
+        link: Link,
+        limits: CallLimits,
+        events: Callable[[list[Event]], None],
+    ) -> None:
+        """``events`` is called with those of a moment together: waking a thread costs more than an event."""
+        self._calls, self._link, self._limits, self._events = calls, link, limits, events
+        self._new: list[Event] = []
+        self._fresh = 0
+        self._again: list[tuple[float, int, _Open[Any]]] = []
+        self._deadlines: dict[int, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._draining = self._over = False
+        self._ended = self._taken = 0
+        self._stalled = False
+
+    def trouble(self) -> str:
+        """Return in a few words what holds up the asking now, nothing where it goes on; called by any thread."""
+        link, now = self._link, self._link.clock.now()
+        if self._draining:
+            return f"stopping after {count(len(self._tasks), 'call')}"
+        if away := link.circuit.away(now):
+            return f"no answer for {away:.0f} s (of {self._limits.gone_seconds:.0f})"
+        if (held := link.limiter.held_until - now) > 0:
+            return f"the server asks to wait {held:.0f} s"
+        return ""
+
+    def take(self) -> bool:
+        """Note, in the other thread, that it has taken an end; return whether ``pump`` is waiting for that."""
+        self._taken += 1
+        return self._stalled
+
+    def drain(self) -> None:
+        """Send nothing more, and wait for what is under way."""
+        self._draining = True
+        self.pump()
+
+    def stop(self) -> None:
+        """Give up what is under way, at once and without an end."""
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self._link.circuit.withdrawn()
+
+    def pump(self) -> None:
+        """Send what may be sent now, and come back when more may be."""
+        if self._over:
+            return
+        try:
+            self._pump()
+        except Exception as error:  # a mistake of ours: the other thread would wait for ever
+            self._finish(error)
+
+    def _pump(self) -> None:
+        now = self._link.clock.now()
+        if now >= self._link.ends and not self._draining:
+            self._give_up(f"the run's {self._limits.run_seconds:.0f} s are over ({RUN_OPTION})")
+            return
+        while self._may_send(now) and (one := self._next(now)) is not None:
+            self._send(one, now)
+        if not self._tasks and (self._draining or not self._left):
+            self._finish()
+        elif not self._over:
+            self._sleep(now)
+
+    @property
+    def _left(self) -> bool:
+        return bool(self._again) or self._fresh < len(self._calls)
+
+    def _may_send(self, now: float) -> bool:
+        link = self._link
+        if self._draining or self._over or len(self._tasks) >= link.limiter.limit or self._unread():
+            return False
+        allowed = link.circuit.wait_until()
+        return allowed is not None and now >= max(allowed, link.limiter.held_until)
+
+    def _unread(self) -> bool:
+        """Return whether the other thread must take ends before more calls are sent."""
+        if self._ended - self._taken < MOST_UNREAD:
+            self._stalled = False
+            return False
+        self._stalled = True
+        # It may have taken the last one before it could see that.
+        return self._ended - self._taken >= MOST_UNREAD
+
+    def _next(self, now: float) -> _Open[Any] | None:
+        """Return the next call to send: one whose moment to be sent again has come, else the first of the others."""
+        while self._left:
+            if self._again and self._again[0][0] <= now:
+                one = heapq.heappop(self._again)[2]
+            elif self._fresh < len(self._calls):
+                one = _Open(self._fresh, self._calls[self._fresh])
+                self._fresh += 1
+            else:
+                return None
+            if now < self._deadlines.setdefault(one.call.owner, now + self._limits.item_seconds):
+                return one
+            self._end(one, overdue(one.trouble, self._limits))
+        return None
+
+    def _send(self, one: _Open[Any], now: float) -> None:
+        self._link.circuit.sent()
+        task = asyncio.get_running_loop().create_task(self._attempt(one, now))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        stats = self._link.stats
+        stats.most_under_way = max(stats.most_under_way, len(self._tasks))
+        stats.requests += 1
+        stats.retries += one.sent > 0
+        one.sent += 1
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or self._over:
+            return
+        if (error := task.exception()) is not None:
+            self._finish(error)
+        else:
+            self.pump()
+
+    async def _attempt(self, one: _Open[Any], begun: float) -> None:
+        link = self._link
+        deadline = self._deadlines[one.call.owner]
+        seconds = min(self._limits.attempt_seconds, deadline - begun, link.ends - begun)
+        outcome = await link.sender.send(one.call, seconds)
+        now = link.clock.now()
+        link.stats.seconds += now - begun
+        if isinstance(outcome, Trouble):
+            self._troubled(one, outcome, begun, now)
+            return
+        for name, tokens in outcome.usage.items():
+            setattr(link.stats, name, getattr(link.stats, name) + tokens)
+        link.limiter.answered(begun, now, work_of(outcome.usage))
+        link.circuit.answered()
+        self._end(
+            one,
+            CallReply(
+                value=outcome.value,
+                seconds=now - begun,
+                attempts=one.sent,
+                usage=outcome.usage,
+                fingerprint=outcome.fingerprint,
+                model=outcome.model,
+            ),
+        )
+
+    def _troubled(self, one: _Open[Any], trouble: Trouble, begun: float, now: float) -> None:
+        link, deadline = self._link, self._deadlines[one.call.owner]
+        link.stats.troubles[trouble.text if trouble.what == "status" else trouble.what] += 1
+        one.counted += not (trouble.away and link.circuit.open)
+        one.trouble = trouble
+        if trouble.overload:
+            wait = trouble.wait
+            hold = None if wait is None or now + wait >= deadline else now + wait
+            link.limiter.overloaded(begun, now, hold=hold)
+        if trouble.down:
+            link.circuit.failed(begun, now, trouble.text)
+        else:
+            link.circuit.answered(limited=trouble.status == LIMITED)
+        decided = decide(trouble, max(one.counted, 1), now, deadline, self._limits, chance=link.chance.random)
+        if isinstance(decided, Failure):
+            if decided.kind == "limited":
+                link.circuit.limited(trouble.text)
+            self._end(one, decided)
+        else:
+            heapq.heappush(self._again, (decided, one.number, one))
+        if link.circuit.verdict is not None and not self._draining:
+            self._give_up(f"{link.base} {link.circuit.verdict}")
+
+    def _end(self, one: _Open[Any], end: CallReply[Any] | Failure) -> None:
+        self._ended += 1
+        self._tell(CallEnded(one.number, end))
+
+    def _tell(self, event: Event) -> None:
+        if not self._new:
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        self._new.append(event)
+
+    def _hand_over(self) -> None:
+        events, self._new = self._new, []
+        if events:
+            self._events(events)
+
+    def _give_up(self, why: str) -> None:
+        missing = count(len(self._calls) - self._ended, "call")
+        self._finish(
+            ServerError(
+                f"{why}: {missing} without an answer; what is done is kept, and the same command goes on from there"
+            )
+        )
+
+    def _finish(self, error: BaseException | None = None) -> None:
+        self.stop()
+        self._tell(Over(error))
+
+    def _sleep(self, now: float) -> None:
+        """Come back when the next call may be sent for all that is known now."""
+        if self._timer is not None:
+            self._timer.cancel()
+        link, wake = self._link, self._link.ends
+        allowed = link.circuit.wait_until()
+        if self._left and allowed is not None and len(self._tasks) < link.limiter.limit and not self._stalled:
+            ready = now if self._fresh < len(self._calls) else self._again[0][0]
+            wake = min(wake, max(ready, allowed, link.limiter.held_until))
+        if wake < float("inf"):
+            seconds = max(link.clock.real(wake - now), SHORTEST_SLEEP)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.pump)
+
 
 LOOK_EVERY: Final = 5.0
 """The seconds after which the thread that asks looks whether the other is alive."""
@@ -45,34 +341,34 @@ class Interrupt:
 Events: TypeAlias = "SimpleQueue[list[Event] | Interrupt]"
 
 
-class Transport:
+class HttpTransport:
     """The connection to a server; used by one thread at a time."""
 
     def __init__(
         self,
-        server: Server,
-        limits: Limits | None = None,
+        base: str,
+        limits: CallLimits | None = None,
         key: Key | None = None,
         *,
         clock: Clock | None = None,
         chance: Random | None = None,
     ) -> None:
-        """``key`` is the environment's where it is None.
+        """``base`` is the address below which paths are; ``key`` is the environment's where it is None.
 
-        Raises ``CheckpointError`` where aiohttp is missing, or the environment's key or proxy cannot be used.
+        Raises ``CheckpointError`` where the environment's key or proxy cannot be used.
         """
-        self._limits = limits or Limits()
+        self._limits = limits or CallLimits()
         clock = clock or Clock()
-        self._wire = Wire(server, key_of(os.environ) if key is None else key, clock)
+        self._wire = Wire(base, key_of(os.environ) if key is None else key, clock)
         self._link = Link(
-            base=server.base,
+            base=base,
             sender=self._wire,
             clock=clock,
             limiter=Limiter(self._limits.concurrency_most),
             circuit=Circuit(self._limits.gone_seconds),
             chance=chance or Random(),
         )
-        self._asking: Asking | None = None
+        self._asking: CallQueue | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -96,16 +392,12 @@ class Transport:
         """
         self._run(calls, done, self._limits)
 
-    def one(self, call: Call[T], attempts: int | None = None) -> Reply[T] | Failure:
+    def one(self, call: Call[T], attempts: int | None = None) -> CallReply[T] | Failure:
         """Return the end of a single call; ``attempts`` in place of those of the limits."""
         limits = self._limits if attempts is None else replace(self._limits, attempts=attempts)
-        ends: list[Reply[T] | Failure] = []
+        ends: list[CallReply[T] | Failure] = []
         self._run([call], lambda _, end: ends.append(end), limits)
         return ends[0]
-
-    def get(self, path: str, attempts: int | None = None) -> Reply[Any] | Failure:
-        """Return the JSON at a path below the server's address."""
-        return self.one(Call(path, None, lambda found: found), attempts)
 
     def close(self) -> None:
         """Close the connections and end the thread; calling it again does nothing."""
@@ -120,12 +412,12 @@ class Transport:
         if not thread.is_alive():
             loop.close()
 
-    def _run(self, calls: Sequence[Call[T]], done: Receiver[T], limits: Limits) -> None:
+    def _run(self, calls: Sequence[Call[T]], done: Receiver[T], limits: CallLimits) -> None:
         if not calls:
             return
         loop = self._started(limits)
         events: Events = SimpleQueue()
-        asking = self._asking = Asking(calls, self._link, limits, events.put)
+        asking = self._asking = CallQueue(calls, self._link, limits, events.put)
         with _Interrupts(events, lambda: loop.call_soon_threadsafe(asking.drain)) as interrupts:
             try:
                 loop.call_soon_threadsafe(asking.pump)
@@ -137,7 +429,7 @@ class Transport:
                 self._asking = None
         interrupts.pass_on()
 
-    def _started(self, limits: Limits) -> asyncio.AbstractEventLoop:
+    def _started(self, limits: CallLimits) -> asyncio.AbstractEventLoop:
         """Return the loop, with its thread running; the run's time begins with the first call."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -150,7 +442,7 @@ class Transport:
         return self._loop
 
     def _deliver(
-        self, asking: Asking, events: Events, loop: asyncio.AbstractEventLoop, done: Receiver[T]
+        self, asking: CallQueue, events: Events, loop: asyncio.AbstractEventLoop, done: Receiver[T]
     ) -> None:
         """Hand over ends until the last event, or the second interrupt."""
         pressed = 0
@@ -163,7 +455,7 @@ class Transport:
                     raise KeyboardInterrupt
                 continue
             for event in found:
-                if isinstance(event, Ended):
+                if isinstance(event, CallEnded):
                     done(event.number, event.end)
                     if asking.take():
                         loop.call_soon_threadsafe(asking.pump)
@@ -228,5 +520,5 @@ def _hand_over_rest(events: Events, done: Receiver[T]) -> None:
         while True:
             found = events.get_nowait()
             for event in () if isinstance(found, Interrupt) else found:
-                if isinstance(event, Ended):
+                if isinstance(event, CallEnded):
                     done(event.number, event.end)

@@ -1,27 +1,71 @@
-"""One attempt: a call over HTTP, and a value or a trouble for it.
+"""One attempt: a call over HTTP, and a value or a trouble for it. Everything that needs aiohttp is here.
 
-The request is carried by ``plain_carrier`` where its server is asked without TLS and without a proxy, else by
-``aiohttp_carrier``.
+Facts about aiohttp (3.14) by which this is as it is:
+
+- ``ClientSession(trust_env=True)`` reads ``~/.netrc`` and the proxies again for each request, each in another thread.
+  It also fails where netrc has a password for a host and a key is sent. So the proxy is looked up once, and netrc is
+  not read.
+- Its time-outs are rounded up to whole seconds beyond five; ours are kept by the event loop.
+- It follows redirects, and takes the key off where they lead to another origin. None is followed here: the key goes to
+  the host that was named, and the message says where the server wants one to go.
+- It would unpack compressed replies of any size. None is asked for, and none is taken.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
+from aiohttp import (
+    ClientConnectorCertificateError,
+    ClientConnectorDNSError,
+    ClientError,
+    ClientPayloadError,
+    ClientRequest,
+    ClientResponse,
+    ClientResponseError,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    InvalidURL,
+    ServerDisconnectedError,
+    TCPConnector,
+)
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
+
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.engines.http import explanations
-from pytest_touchstone.engines.http.calls import TOKENS, Call, Malformed, Server
-from pytest_touchstone.engines.http.clock import Clock
-from pytest_touchstone.engines.http.exchange import Broken, Carrier, Hopeless, Raw
-from pytest_touchstone.engines.http.keys import Key
-from pytest_touchstone.engines.http.retry import AGAIN, Trouble, What, retry_after, status_text
+from pytest_touchstone.engines.http import replies
+from pytest_touchstone.engines.http.calls import TOKENS, Call, Malformed
+from pytest_touchstone.engines.http.pacing import AGAIN, Trouble, What, retry_after, status_text
+from pytest_touchstone.engines.http.server import Key
+
+
+class Clock:
+    """The time. ``speed`` above 1 lets tests wait in less than real time."""
+
+    def __init__(self, speed: float = 1.0) -> None:
+        self._speed = speed
+
+    def now(self) -> float:
+        """Return seconds from some moment on."""
+        return time.monotonic() * self._speed
+
+    def wall(self) -> float:
+        """Return seconds since 1970."""
+        return time.time()
+
+    def real(self, seconds: float) -> float:
+        """Return the true seconds in which this clock moves on by so many."""
+        return seconds / self._speed
+
 
 T = TypeVar("T")
 
@@ -30,6 +74,22 @@ LARGEST_REPLY: Final = 64 << 20
 
 LONGEST_SAID: Final = 300
 """The characters of a server's explanation that are kept."""
+
+IDLE_SECONDS: Final = 3.0
+CONNECT_SECONDS: Final = 15.0
+"""The seconds that an idle connection is kept, and that a new one may take. Servers close idle ones too, uvicorn and so
+vLLM after five seconds, and a request that is just then sent fails."""
+
+_BROKE_BEFORE: Final = "the connection broke before the reply"
+
+_BY_NUMBER: Final[Mapping[int, str]] = {
+    errno.ECONNREFUSED: "connection refused: nothing listens there",
+    errno.ECONNRESET: _BROKE_BEFORE,
+    errno.EPIPE: _BROKE_BEFORE,
+    errno.EHOSTUNREACH: "the host cannot be reached",
+    errno.ENETUNREACH: "the network cannot be reached",
+}
+"""The errors of connections, in words."""
 
 USED_UP: Final = "insufficient_quota"
 """The code by which a 429 says that the account has no money left: waiting does not help."""
@@ -48,40 +108,62 @@ class Got(Generic[T]):
 Outcome: TypeAlias = Got[T] | Trouble
 
 
+@dataclass(frozen=True, slots=True)
+class RawReply:
+    """A reply as it came: its status, its headers, and its content, None where that is too large."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes | None
+
+
+class _Connector(TCPConnector):
+    """Connections that are used again only where nothing came while they were idle.
+
+    aiohttp would take a reply that nobody asked for, such as a late one, as that to the next request.
+    """
+
+    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol is None or not connection.protocol.should_close:
+                return connection
+            connection.close()
+
+
 class Wire:
     """The connections to one server, in one event loop."""
 
-    def __init__(self, server: Server, key: Key, clock: Clock) -> None:
-        """Raises ``CheckpointError`` where a library is missing, or the environment's proxy cannot be used."""
-        self._server, self._key, self._clock = server, key, clock
-        self._proxy = _proxy(server.base)
-        self._plain = server.base.startswith("http://") and self._proxy is None
-        require("httptools" if self._plain else "aiohttp")
-        self._carrier: Carrier | None = None
+    def __init__(self, base: str, key: Key, clock: Clock) -> None:
+        """``base`` is the address below which paths are, without a slash at the end (``http://h:8000``).
+
+        Raises ``CheckpointError`` where the environment's proxy cannot be used.
+        """
+        self._base, self._key, self._clock = base, key, clock
+        self._proxy = _proxy(base)
+        self._session: ClientSession | None = None
         self._parse, self._pack = _json()
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._carrier is not None:
-            await self._carrier.close()
-            self._carrier = None
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
     async def send(self, call: Call[T], seconds: float) -> Outcome[T]:
         """Return what came of sending a call once; ``seconds`` are by this wire's clock. Raises nothing."""
         try:
             async with asyncio.timeout(self._clock.real(seconds)):
-                return await self._exchange(call)
+                reply = await self._carried(call)
         except TimeoutError:
             return Trouble("time", f"no reply within {seconds:.3g} s")
-        except Hopeless as error:
-            return self._trouble("final", str(error))
-        except Broken as error:
-            return self._trouble("connection", str(error))
+        except (ClientConnectorCertificateError, InvalidURL, UnicodeError) as error:
+            return self._trouble("final", f"{type(error).__name__}: {error}")
+        except (ClientError, OSError) as error:
+            return self._trouble("connection", _why(error))
+        return reply if isinstance(reply, Trouble) else self._outcome(call, reply)
 
-    async def _exchange(self, call: Call[T]) -> Outcome[T]:
-        carrier = self._carrier or self._open()
-        data = None if call.body is None else self._pack(call.body)
-        reply = await carrier.ask(call.path, data)
+    def _outcome(self, call: Call[T], reply: RawReply) -> Outcome[T]:
         encoded = reply.headers.get("content-encoding", "identity").lower() != "identity"
         if reply.status != 200:
             return self._refused(reply, b"" if encoded else reply.body or b"")
@@ -95,35 +177,55 @@ class Wire:
             return self._trouble("final", f"the reply has more than {LARGEST_REPLY >> 20} MiB")
         return self._read(call, reply.body)
 
-    def _open(self) -> Carrier:
-        # Compressed replies would cost more time than they save on most networks.
-        headers = (
-            {"User-Agent": "pytest-touchstone", "Accept": "application/json", "Accept-Encoding": "identity"}
-            | {"Content-Type": "application/json"}
-            | dict(self._server.headers)
-            | self._key.headers()
-        )
-        if self._plain:
-            from pytest_touchstone.engines.http.plain_carrier import PlainCarrier
+    async def _carried(self, call: Call[T]) -> RawReply | Trouble:
+        """Return the reply as it came; raise what aiohttp does where there is none."""
+        method, data = ("GET", None) if call.body is None else ("POST", self._pack(call.body))
+        try:
+            async with self._opened().request(
+                method, self._base + call.path, data=data, allow_redirects=False, proxy=self._proxy
+            ) as response:
+                try:
+                    body = await _content(response)
+                except (ClientError, OSError):
+                    if response.status == 200:
+                        raise
+                    body = b""  # the status says enough
+                if body is None:
+                    response.close()
+                return RawReply(response.status, response.headers, body)
+        except TimeoutError:  # aiohttp's own: that of ``send`` arrives as a cancellation
+            return Trouble("connection", f"no connection within {CONNECT_SECONDS:.0f} s")
 
-            self._carrier = PlainCarrier(self._server.base, headers, LARGEST_REPLY)
-        else:
-            from pytest_touchstone.engines.http.aiohttp_carrier import AiohttpCarrier
-
-            self._carrier = AiohttpCarrier(self._server.base, headers, LARGEST_REPLY, self._proxy)
-        return self._carrier
+    def _opened(self) -> ClientSession:
+        if self._session is None:
+            self._session = ClientSession(
+                # The limiter bounds the connections.
+                connector=_Connector(limit=0, keepalive_timeout=IDLE_SECONDS),
+                cookie_jar=DummyCookieJar(),
+                timeout=ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+                # Compressed replies would cost more time than they save on most networks.
+                headers={
+                    "User-Agent": "pytest-touchstone",
+                    "Accept": "application/json",
+                    "Accept-Encoding": "identity",
+                    "Content-Type": "application/json",
+                    **self._key.headers(),
+                },
+                auto_decompress=False,
+            )
+        return self._session
 
     def _read(self, call: Call[T], body: bytes) -> Outcome[T]:
         try:
-            found = body.decode() if call.text else self._parse(body.removeprefix(explanations.BOM))
+            found = body.decode() if call.text else self._parse(body.removeprefix(replies.BOM))
         except ValueError as error:
-            return self._trouble("malformed", explanations.not_json(body, error))
-        if (told := explanations.within(found)) is not None:
+            return self._trouble("malformed", replies.not_json(body, error))
+        if (told := replies.within(found)) is not None:
             return self._failed(told)
         try:
             value = call.read(found)
         except Malformed as error:
-            said = explanations.in_place_of(found)
+            said = replies.in_place_of(found)
             return self._trouble("final" if error.final else "malformed", str(error), said)
         except Exception as error:  # whatever a reader does not expect is not what was asked for
             return self._trouble(
@@ -131,9 +233,9 @@ class Wire:
             )
         return Got(value, *_about(found))
 
-    def _refused(self, reply: Raw, body: bytes) -> Trouble:
+    def _refused(self, reply: RawReply, body: bytes) -> Trouble:
         headers, status = reply.headers, reply.status
-        said, code = explanations.of_refusal(self._parse, body)
+        said, code = replies.of_refusal(self._parse, body)
         said = self._shown(said)
         if 300 <= status < 400 or status < 200:
             where = self._shown(headers.get("location", "nowhere"))
@@ -147,7 +249,7 @@ class Wire:
         wait = retry_after(headers.get("retry-after"), headers.get("date"), self._clock.wall())
         return Trouble("status", status_text(status), status, said, wait)
 
-    def _failed(self, told: explanations.Explanation) -> Trouble:
+    def _failed(self, told: replies.Explanation) -> Trouble:
         """Return the trouble of a reply with the status 200 that holds an error: final where its code is."""
         status = int(told.code) if told.code.isdecimal() else 0
         final = told.code == USED_UP or (400 <= status < 500 and status not in AGAIN)
@@ -167,12 +269,32 @@ class Wire:
         return found if len(found) <= LONGEST_SAID else found[:LONGEST_SAID] + "…"
 
 
-def require(library: str) -> None:
-    """Raise ``CheckpointError`` where a library is missing."""
-    if find_spec(library) is None:
-        raise CheckpointError(
-            f"a served model needs {library}, which is not installed: pip install 'pytest-touchstone[http]'"
-        )
+async def _content(response: ClientResponse) -> bytes | None:
+    """Return the content of a reply, None where it is too large."""
+    if (response.content_length or 0) > LARGEST_REPLY:
+        return None
+    parts: list[bytes] = []
+    size = 0
+    while part := await response.content.readany():
+        parts.append(part)
+        size += len(part)
+        if size > LARGEST_REPLY:
+            return None
+    return b"".join(parts)
+
+
+def _why(error: Exception) -> str:
+    """Return in a few words why there was no reply, without the library's words for it where they say less."""
+    if isinstance(error, ClientConnectorDNSError):
+        return "the host's name is not known"
+    if isinstance(error, ClientPayloadError):
+        return "the connection broke within the reply"
+    if isinstance(error, ServerDisconnectedError):
+        return _BROKE_BEFORE
+    if isinstance(error, ClientResponseError):  # of the parser: statuses raise nothing here
+        return f"the reply is no HTTP ({error.message})"
+    number = getattr(getattr(error, "os_error", error), "errno", None)
+    return _BY_NUMBER.get(number or 0) or f"{type(error).__name__}: {error}"
 
 
 def _json() -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:

@@ -1,14 +1,11 @@
 """Replicas: checkpoints in several processes, on one machine or on many.
 
-units        requests -> what is sent at once
-schedule     which unit goes to which replica, and what becomes of those whose replica dies
+schedule     requests -> units, which unit goes to which replica, and what becomes of those whose replica dies
 series       which replica holds which checkpoint, and which it loads next
 transport    what carries units to replicas and back
-driving      the schedules and a transport together
-engine       that as an engine for each checkpoint
+engine       the schedules and a transport together, as an engine for each checkpoint
 programs     the sandboxes of a cluster's nodes
-ray_replicas the transport of Ray; ray_actor its other side, ray_cluster what the cluster has
-target       the option
+ray_replicas the transport of Ray, and its other side; ray_cluster has the option and what the cluster has
 """
 
 from __future__ import annotations
@@ -19,9 +16,10 @@ from typing import TYPE_CHECKING
 from pytest_touchstone.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
+    from pytest_touchstone.engines.registry import EnginePool
     from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
     from pytest_touchstone.engines.sandbox.settings import SandboxSettings
-    from pytest_touchstone.engines.sandbox.soundness import Checked
+    from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
 
 
 def open_replicas(settings: ModelSettings) -> ReplicatedSeries:
@@ -30,14 +28,27 @@ def open_replicas(settings: ModelSettings) -> ReplicatedSeries:
     Raises ``CheckpointError`` where that cannot be.
     """
     from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
+    from pytest_touchstone.engines.replicas.ray_cluster import target_of
     from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-    from pytest_touchstone.engines.replicas.target import target_of
 
     assert settings.engine is not None
     return ReplicatedSeries(RayReplicas(settings, target_of(settings.engine)))
 
 
-def open_programs(settings: SandboxSettings, model: ModelSettings, say: Callable[[str], object]) -> Checked:
+def open_pool(settings: ModelSettings) -> EnginePool:
+    """Return the engines of a session: those of replicas where the settings ask for any, else of this process."""
+    from pytest_touchstone.engines.registry import EnginePool
+
+    if settings.engine is None:
+        return EnginePool(settings)
+    from pytest_touchstone.engines.replicas.engine import ReplicatedPool
+
+    return ReplicatedPool(settings, lambda: open_replicas(settings))
+
+
+def open_programs(
+    settings: SandboxSettings, model: ModelSettings, say: Callable[[str], object]
+) -> CheckedSandbox:
     """Return the sandbox that programs run in: those of the cluster's nodes where replicas answer, else this machine's.
 
     ``say`` is told of nodes that are not used. Raises ``SandboxError`` where programs cannot be run safely.
@@ -47,6 +58,6 @@ def open_programs(settings: SandboxSettings, model: ModelSettings, say: Callable
 
         return open_checked(settings)
     from pytest_touchstone.engines.replicas.programs import open_on_nodes
-    from pytest_touchstone.engines.replicas.target import target_of
+    from pytest_touchstone.engines.replicas.ray_cluster import target_of
 
     return open_on_nodes(settings, target_of(model.engine), say)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.core.errors import CheckpointError, SandboxError
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
-from pytest_touchstone.engines.replicas.ray_cluster import start
-from pytest_touchstone.engines.replicas.target import RayTarget
+from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, start
+from pytest_touchstone.engines.sandbox.cache import OnceByKey, judging_code
 from pytest_touchstone.engines.sandbox.settings import SandboxSettings
-from pytest_touchstone.engines.sandbox.soundness import Checked, Runner, judging_code
+from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox, SandboxRunner
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.sandbox import Sandbox
@@ -75,7 +75,7 @@ class _Host(NamedTuple):
     actor: Any
 
 
-class ClusterPrograms(Runner):
+class ClusterPrograms(SandboxRunner):
     """Runs programs on the nodes that have a sandbox; equal ones run once."""
 
     def __init__(
@@ -94,7 +94,7 @@ class ClusterPrograms(Runner):
         except CheckpointError as error:
             raise SandboxError(str(error)) from error
         self._lock = threading.Lock()
-        self._known: dict[RunProgram, Future[RunProgramAnswer]] = {}
+        self._known: OnceByKey[RunProgram, RunProgramAnswer] = OnceByKey()
         self._hosts, left_out = self._usable([self._host(node, settings, kind) for node in self._nodes()])
         self._load = [0.0] * len(self._hosts)
         if not self._hosts:
@@ -105,12 +105,9 @@ class ClusterPrograms(Runner):
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Return a future that will hold the answer."""
-        with self._lock:
-            if (known := self._known.get(request)) is not None:
-                return known
-            future = self._known[request] = Future()
-        future.set_running_or_notify_cancel()
-        self._send(request, future)
+        future, new = self._known.future(request)
+        if new:
+            self._send(request, future)
         return future
 
     def close(self) -> None:
@@ -176,9 +173,11 @@ class ClusterPrograms(Runner):
         self._hosts[number].actor.run.remote(request).future().add_done_callback(ended)
 
 
-def open_on_nodes(settings: SandboxSettings, target: RayTarget, say: Callable[[str], object]) -> Checked:
+def open_on_nodes(
+    settings: SandboxSettings, target: RayTarget, say: Callable[[str], object]
+) -> CheckedSandbox:
     """Return the cluster's sandboxes, which try the tests of every task before programs are judged by them.
 
     Raises ``SandboxError`` where no node has one.
     """
-    return Checked(ClusterPrograms(settings, target, say), settings.kind)
+    return CheckedSandbox(ClusterPrograms(settings, target, say), settings.kind)

@@ -1,14 +1,45 @@
-"""A cluster of Ray: how it is reached, what a replica needs of it, and whether a node has that."""
+"""A cluster of Ray: how ``--eval-engine`` names it, how it is reached, and what a replica needs of it.
+
+ray                a replica for each accelerator of the cluster, or one for each node without any
+ray:4              four, in the cluster of RAY_ADDRESS, else in one that runs on this machine, else in a new one
+ray://HOST:10001   in a cluster that is reached as Ray's clients reach it; ray:4://HOST:10001 four of them
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.engines.replicas.target import RayTarget
 from pytest_touchstone.engines.settings import ModelSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RayTarget:
+    """A number of replicas (None: as many as fit) in a cluster of Ray (None: that of the environment, or its own)."""
+
+    text: str
+    count: int | None = None
+    address: str | None = None
+
+
+def parse_engine(text: str) -> str:
+    """Return the option's text if ``target_of`` takes it; else raise ``ValueError`` with what was expected."""
+    target_of(text)
+    return text
+
+
+def target_of(text: str) -> RayTarget:
+    """Return what the option means; raise ``ValueError`` with what was expected."""
+    found = re.fullmatch(r"ray(?::([1-9][0-9]{0,4}))?(?:://([^/\s]+))?", text)
+    if found is None:
+        raise ValueError("ray, ray:NUMBER, ray://HOST:PORT or ray:NUMBER://HOST:PORT")
+    count, address = found.groups()
+    return RayTarget(text, int(count) if count else None, address)
+
 
 NEEDS: Final = "needs the package ray: pip install 'pytest-touchstone[ray]'"
 
@@ -16,7 +47,7 @@ NAMES: Final = {"num_cpus": "CPU", "num_gpus": "GPU"}
 """The resources of an actor's options, as nodes have them."""
 
 
-class Share(NamedTuple):
+class ActorShare(NamedTuple):
     """The resources of an actor, the number of actors, and the threads of each."""
 
     needs: dict[str, Any]
@@ -42,7 +73,7 @@ def start(target: RayTarget) -> Any:
     return ray
 
 
-def share_of(ray: Any, settings: ModelSettings, target: RayTarget) -> Share:
+def share_of(ray: Any, settings: ModelSettings, target: RayTarget) -> ActorShare:
     """Return what each actor gets.
 
     An actor has an accelerator where the cluster has any and the run does not ask for CPUs, else its part of the CPUs.
@@ -50,11 +81,11 @@ def share_of(ray: Any, settings: ModelSettings, target: RayTarget) -> Share:
     there = ray.cluster_resources()
     cards, cpus = int(there.get("GPU", 0)), max(1, int(there.get("CPU", 1)))
     if cards and settings.device != "cpu":
-        return Share({"num_gpus": 1, "num_cpus": 1}, target.count or cards, settings.threads)
+        return ActorShare({"num_gpus": 1, "num_cpus": 1}, target.count or cards, settings.threads)
     nodes = max(1, sum(1 for one in ray.nodes() if one["Alive"] and one["Resources"].get("CPU")))
     count = target.count or nodes
     threads = max(1, cpus // count)
-    return Share({"num_cpus": min(threads, cpus // nodes) or 1}, count, threads)
+    return ActorShare({"num_cpus": min(threads, cpus // nodes) or 1}, count, threads)
 
 
 def has_room(ray: Any, needs: dict[str, Any]) -> bool:

@@ -18,8 +18,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from pytest_touchstone.engines.replicas.schedule import Answers, Order, ReplicaState, Schedule
-from pytest_touchstone.engines.replicas.units import Unit
+from pytest_touchstone.engines.replicas.schedule import Answers, Order, ReplicaState, Schedule, Unit
 
 Name = TypeVar("Name", bound=Hashable)
 """Whatever names a checkpoint."""
@@ -98,7 +97,7 @@ class Held:
         return self.schedule.left + self.to_come
 
 
-class Series(Generic[Name]):
+class ReplicaSeries(Generic[Name]):
     """Checkpoints and replicas, and who holds which."""
 
     def __init__(self, replicas: Iterable[int]) -> None:

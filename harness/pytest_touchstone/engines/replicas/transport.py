@@ -10,7 +10,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.requests import Answer, Refusal, Request
 
 
-class Weights(NamedTuple):
+class WantedWeights(NamedTuple):
     """A checkpoint that replicas load, and the fingerprint that they must find."""
 
     info: CheckpointInfo
@@ -18,7 +18,7 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class CheckpointLoaded:
     """A replica has loaded the checkpoint that was asked for; ``seconds`` of it, and the most ``texts`` that its
     engine continues together, None where it does not say."""
 
@@ -62,8 +62,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The answer of a replica was lost, and perhaps the replica. ``Died`` comes next if it has died, and ``Loaded``
-    when it can be asked again."""
+    """The answer of a replica was lost, and perhaps the replica. ``Died`` comes next if it has died, and
+    ``CheckpointLoaded`` when it can be asked again."""
 
     replica: int
 
@@ -87,17 +87,17 @@ class Gone:
     message: str
 
 
-Event: TypeAlias = Loaded | Refused | Answered | Failed | Lost | Died | Gone
+Event: TypeAlias = CheckpointLoaded | Refused | Answered | Failed | Lost | Died | Gone
 
 
-class Transport(Protocol):
+class ReplicaTransport(Protocol):
     """Carries units to replicas, each of which holds one checkpoint at a time."""
 
     @property
     def replicas(self) -> Sequence[int]:
         """The replicas, by number."""
 
-    def load(self, replica: int, weights: Weights) -> None:
+    def load(self, replica: int, weights: WantedWeights) -> None:
         """Let a replica load a checkpoint, in place of the one that it holds; return at once."""
 
     def submit(self, replica: int, unit: int, requests: Sequence[Request]) -> None:

@@ -12,7 +12,7 @@ from pytest_touchstone.engines.sandbox.settings import Grader, Kind, SandboxSett
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.sandbox import Sandbox
-    from pytest_touchstone.engines.sandbox.soundness import Checked
+    from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
 
 __all__ = ["Grader", "Kind", "SandboxSettings", "open_checked", "open_sandbox"]
 
@@ -28,9 +28,9 @@ def open_sandbox(kind: Kind = "bwrap", **more: Any) -> Sandbox:
     return start(SandboxSettings(kind=kind, **more))
 
 
-def open_checked(settings: SandboxSettings) -> Checked:
+def open_checked(settings: SandboxSettings) -> CheckedSandbox:
     """Do the same, and try the tests of every task before programs are judged by them."""
     from pytest_touchstone.engines.sandbox.sandbox import start
-    from pytest_touchstone.engines.sandbox.soundness import Checked
+    from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
 
-    return Checked(start(settings), settings.kind)
+    return CheckedSandbox(start(settings), settings.kind)

@@ -1,25 +1,229 @@
-"""Answers ``RunProgram`` requests: runs programs side by side, equal ones once, within limits that fit the
-machine."""
+"""Answers ``RunProgram`` requests: runs programs side by side, equal ones once, within limits that fit the machine.
+
+A supervisor (``guest``) in its sandbox has them run. It is started here, sent jobs, and ended; if it ends by itself,
+another is started and given its unfinished jobs.
+
+Values that the tests of a task need, such as the outputs of a right program, are computed once in a process of tests,
+where no program that is judged has ever been. They are kept in the user's cache by the hash of all that makes them: the
+task's code, the expression, and the code of the sandbox. A sandboxed program cannot reach the cache. Where programs run
+without isolation, nothing is read from it or kept in it.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
+import subprocess
+import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
+from pytest_touchstone.core.errors import SandboxError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
-from pytest_touchstone.engines.sandbox.client import WorkerClient
-from pytest_touchstone.engines.sandbox.isolation import isolation_here
-from pytest_touchstone.engines.sandbox.prepared import Values
+from pytest_touchstone.engines.sandbox.cache import OnceByKey, TextFiles, judging_code, key_of
+from pytest_touchstone.engines.sandbox.guest import framing
+from pytest_touchstone.engines.sandbox.isolation import Isolation, check_isolation, isolation_here
 from pytest_touchstone.engines.sandbox.seccomp import system_calls
-from pytest_touchstone.engines.sandbox.self_test import check_isolation
 from pytest_touchstone.engines.sandbox.settings import Grader, SandboxSettings
-from pytest_touchstone.engines.sandbox.soundness import Runner
+from pytest_touchstone.engines.sandbox.soundness import SandboxRunner
+
+_LONGEST: Final = 2**30
+_TRIES: Final = 2
+"""Supervisors that a job is given to when they end early: the first may have ended because of another job."""
+
+_END_SECONDS: Final = 5.0
+
+Done = Callable[[dict[str, Any]], None]
+
+
+class WorkerClient:
+    """A supervisor in its sandbox. If it ends by itself, another is started and given its unfinished jobs."""
+
+    def __init__(self, isolation: Isolation, slots: int, system_calls: bytes) -> None:
+        """Raise ``SandboxError`` when the supervisor does not start."""
+        self._isolation = isolation
+        self._settings = {"slots": slots, "isolated": isolation.isolated, "system_calls": system_calls.hex()}
+        self._lock = threading.Lock()
+        self._waiting: dict[int, tuple[dict[str, Any], Done, int]] = {}
+        self._last = 0
+        self._closed = False
+        self._started: threading.Event = threading.Event()
+        self._fault: str | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the client
+        # The supervisor ends with the thread that started it, so that thread lives as long as the client.
+        self._thread = threading.Thread(target=self._run, name="sandbox", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._fault is not None:
+            raise SandboxError(self._fault)
+
+    def submit(self, job: dict[str, Any], done: Done) -> None:
+        """Have a job done; ``done`` is called with its result, in another thread."""
+        with self._lock:
+            self._last += 1
+            number = self._last
+            self._waiting[number] = ({**job, "id": number}, done, 1)
+            if self._fault is None and not self._closed:
+                self._send(self._waiting[number][0])
+                return
+            del self._waiting[number]
+        done({"outcome": "fault", "detail": self._fault or "the sandbox is closed"})
+
+    def close(self) -> None:
+        """End the supervisor and everything in it."""
+        with self._lock:
+            self._closed = True
+            process = self._process
+            if process is not None and process.stdin is not None:
+                with suppress(OSError):
+                    process.stdin.close()  # which ends the supervisor and its process namespace
+        self._thread.join(_END_SECONDS)
+        if self._thread.is_alive() and process is not None:
+            process.kill()
+            self._thread.join()
+        if self._isolation.removal:
+            subprocess.run(self._isolation.removal, capture_output=True, check=False)
+
+    def _run(self) -> None:
+        """Start supervisors and hand out their results, until closed, or until one ends without any result."""
+        useless = 0
+        while useless < _TRIES and self._start():
+            useless = 0 if self._listen() else useless + 1
+            if self._closed:
+                break
+            self._give_up(f"the sandbox ended: {self._end() or 'no reason given'}")
+        self._end()
+        self._complaints.close()
+        with self._lock:
+            self._fault = self._fault or "the sandbox ends again and again"
+            lost = [done for _, done, _ in self._waiting.values()]
+            self._waiting.clear()
+        for done in lost:
+            done({"outcome": "fault", "detail": "the sandbox was closed" if self._closed else self._fault})
+        self._started.set()
+
+    def _start(self) -> bool:
+        """Start a supervisor and give it the waiting jobs; False, with the reason noted, where it does not start."""
+        try:
+            self._process = subprocess.Popen(
+                self._isolation.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._complaints,
+                env=self._isolation.environment,
+                start_new_session=True,  # Ctrl-C is for the harness, which closes this
+            )
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            framing.send(self._process.stdin.fileno(), self._settings)
+            framing.receive(self._process.stdout.fileno())
+        except (OSError, framing.Closed) as error:
+            self._fault = f"the sandbox does not start: {self._end() or error}"
+            return False
+        with self._lock:
+            for job, _, _ in self._waiting.values():
+                self._send(job)
+            self._started.set()
+        return True
+
+    def _listen(self) -> bool:
+        """Hand out the supervisor's results until it ends; return whether there were any."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        useful = False
+        while True:
+            try:
+                found = framing.receive(self._process.stdout.fileno(), longest=_LONGEST)
+            except framing.Closed:
+                return useful
+            useful = True
+            with self._lock:
+                waiting = self._waiting.pop(found.pop("id"), None)
+            if waiting is not None:
+                waiting[1](found)
+
+    def _give_up(self, reason: str) -> None:
+        """Give up the jobs that have been lost once already; the others wait for the next supervisor."""
+        lost = []
+        with self._lock:
+            for number, (job, done, tries) in list(self._waiting.items()):
+                if tries >= _TRIES:
+                    del self._waiting[number]
+                    lost.append(done)
+                else:
+                    self._waiting[number] = (job, done, tries + 1)
+        for done in lost:
+            done({"outcome": "fault", "detail": reason})
+
+    def _send(self, job: dict[str, Any]) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            framing.send(self._process.stdin.fileno(), job)
+        except (framing.Closed, ValueError):
+            return  # the listener finds that the supervisor has ended; the next one gets the job
+
+    def _end(self) -> str:
+        """End the supervisor and return the last line of its error output, if any."""
+        process = self._process
+        if process is None:
+            return ""
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+        try:
+            process.wait(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._complaints.seek(0)
+        lines = self._complaints.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+_PREPARED_SECONDS: Final = 600.0
+"""The most that computing the values of a task may take."""
+
+_MOST_PREPARED: Final = 4000
+"""The number of files that are kept, the newest."""
+
+
+class PreparedValues:
+    """The messages of a task's values, or the reason why there are none; ``folder`` keeps them, None for no files."""
+
+    def __init__(self, client: WorkerClient, folder: Path | None) -> None:
+        self._client, self._files = client, TextFiles(folder, _MOST_PREPARED)
+        self._known: OnceByKey[str, dict[str, Any]] = OnceByKey()
+
+    def of(self, tests: CallTests, done: Callable[[dict[str, Any]], None]) -> None:
+        """Call ``done`` with ``texts``, the messages, or with ``detail``, the reason why they cannot be had."""
+        key = key_of(judging_code(), tests.trusted, tests.prepared)
+        future, new = self._known.future(key)
+        future.add_done_callback(lambda one: done(one.result()))
+        if not new:
+            return
+        if (texts := self._files.find(key)) is not None:
+            future.set_result({"texts": texts})
+            return
+
+        def computed(found: dict[str, Any]) -> None:
+            if "texts" in found:
+                self._files.keep(key, found["texts"])
+            future.set_result(found)
+
+        limits = {"cpu": _PREPARED_SECONDS, "wall": _PREPARED_SECONDS, "memory": 0}
+        self._client.submit({"compute": tests.prepared, "trusted": tests.trusted, "limits": limits}, computed)
+
+    def prune(self) -> None:
+        """Remove the oldest files when there are too many."""
+        self._files.prune()
+
 
 SLOTS_PER_WORKER: Final = 2
 """Programs under way per core: a program and its tests spend half of the time waiting for each other."""
@@ -41,7 +245,7 @@ _INTERPRETER: Final = 128
 """MiB of address space that Python itself takes, on top of the program's limit."""
 
 
-class Sandbox(Runner):
+class Sandbox(SandboxRunner):
     """Runs programs; those of the same task with the same text and tests run once."""
 
     def __init__(
@@ -57,27 +261,24 @@ class Sandbox(Runner):
         self._program_seconds = program_seconds
         self._isolated = isolated
         self._grader = grader
-        self._lock = threading.Lock()
-        self._known: dict[bytes, Future[RunProgramAnswer]] = {}
-        self._references: dict[bytes, Future[float | None]] = {}
-        self._values = Values(client, cache_folder("outputs") if isolated else None)
+        self._known: OnceByKey[str, RunProgramAnswer] = OnceByKey()
+        self._references: OnceByKey[str, float | None] = OnceByKey()
+        self._values = PreparedValues(client, cache_folder("outputs") if isolated else None)
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Return a future that will hold the answer."""
         if self._program_seconds is not None:
             request = replace(request, seconds=self._program_seconds)
-        key = _key(request, request.program)
-        with self._lock:
-            if (known := self._known.get(key)) is not None:
-                return known
-            future = self._known[key] = Future()
-        future.set_running_or_notify_cancel()
+        future, new = self._known.future(_key(request, request.program))
+        if not new:
+            return future
         self._judge(request, request.seconds, lambda found: self._second_chance(request, found, future))
         return future
 
     def close(self) -> None:
         """End the programs that are still running; nothing is left of them."""
         self._client.close()
+        self._values.prune()
 
     # One program
 
@@ -142,12 +343,9 @@ class Sandbox(Runner):
     def _reference_seconds(self, request: RunProgram) -> Future[float | None]:
         """Return the CPU time of the reference program, None where it does not pass either."""
         assert request.reference is not None
-        key = _key(request, request.reference)
-        with self._lock:
-            if (known := self._references.get(key)) is not None:
-                return known
-            future = self._references[key] = Future()
-        future.set_running_or_notify_cancel()
+        future, new = self._references.future(_key(request, request.reference))
+        if not new:
+            return future
 
         def done(found: dict[str, Any]) -> None:
             future.set_result(found["seconds"] if found["outcome"] == "passed" else None)
@@ -192,10 +390,9 @@ def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
     return {"program": program, "limits": limits, **tests}
 
 
-def _key(request: RunProgram, program: str) -> bytes:
+def _key(request: RunProgram, program: str) -> str:
     """Return a key that is equal where two requests have the same answer."""
-    whole = (request.task, program, request.tests, request.seconds, request.memory)
-    return hashlib.sha256(repr(whole).encode("utf-8", "backslashreplace")).digest()
+    return key_of(request.task, program, request.tests, request.seconds, request.memory)
 
 
 def printable(text: str) -> str:

@@ -14,20 +14,16 @@ these programs, and the code that judges. Tests are tried once, and again whenev
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
-import os
-import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, Self
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.core.requests import CallTests, RunProgram, RunProgramAnswer
+from pytest_touchstone.engines.sandbox.cache import OnceByKey, TextFiles, judging_code, key_of
 from pytest_touchstone.metrics.code.calling import asked_names, defined_classes
 
 EMPTY: Final = "an empty program"
@@ -55,7 +51,7 @@ _SCRIPTS: Final = {
 }
 
 
-class Runner(Protocol):
+class SandboxRunner(Protocol):
     """Runs programs, many at a time. Use it in a ``with`` statement, or close it."""
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
@@ -75,24 +71,24 @@ class Runner(Protocol):
         self.close()
 
 
-class Wrong(NamedTuple):
+class WrongProgram(NamedTuple):
     """A wrong program: its description and its text."""
 
     name: str
     text: str
 
 
-def wrong_programs(request: RunProgram) -> list[Wrong]:
+def wrong_programs(request: RunProgram) -> list[WrongProgram]:
     """Programs that are wrong whatever the task: they define the names that its tests ask for."""
     if not isinstance(request.tests, CallTests):
-        return [Wrong(EMPTY, ""), *(Wrong(*one) for one in _SCRIPTS.items())]
+        return [WrongProgram(EMPTY, ""), *(WrongProgram(*one) for one in _SCRIPTS.items())]
     tests = request.tests
     names = dict.fromkeys([*tests.names, *asked_names(tests.code, tests.trusted)])
     classes = defined_classes(request.reference or "")
     return [
-        Wrong(EMPTY, ""),
+        WrongProgram(EMPTY, ""),
         *(
-            Wrong(name, "\n".join(_definition(one, does, one in classes) for one in names))
+            WrongProgram(name, "\n".join(_definition(one, does, one in classes) for one in names))
             for name, does in _FUNCTIONS.items()
         ),
     ]
@@ -111,7 +107,7 @@ def _definition(name: str, does: str, a_class: bool) -> str:
     return f"def {name}(*given, **named):\n    {does}\n"
 
 
-class Checked(Runner):
+class CheckedSandbox(SandboxRunner):
     """A sandbox that tries a task's tests before it judges programs by them.
 
     Programs of a task whose tests are unsound have no verdict: their outcome is ``fault``. Every answer says in
@@ -119,7 +115,7 @@ class Checked(Runner):
     """
 
     def __init__(
-        self, sandbox: Runner, kind: str, folder: Path | None = None, judged_by: str | None = None
+        self, sandbox: SandboxRunner, kind: str, folder: Path | None = None, judged_by: str | None = None
     ) -> None:
         """``kind`` is the sandbox's.
 
@@ -128,9 +124,8 @@ class Checked(Runner):
         """
         self._sandbox, self._kind = sandbox, kind
         self._judged_by = judging_code() if judged_by is None else judged_by
-        self._known = KnownTests(cache_folder("tests") if folder is None else folder)
-        self._lock = threading.Lock()
-        self._tried: dict[RunProgram, Future[tuple[str, ...]]] = {}
+        self._files = TextFiles(cache_folder("tests") if folder is None else folder, _MOST_TASKS)
+        self._tried: OnceByKey[RunProgram, tuple[str, ...]] = OnceByKey()
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Return a future that will hold the answer."""
@@ -151,34 +146,38 @@ class Checked(Runner):
     def close(self) -> None:
         """End the programs that are still running."""
         self._sandbox.close()
-        self._known.prune()
+        self._files.prune()
 
     def _accepted(self, request: RunProgram) -> Future[tuple[str, ...]]:
         """Return the wrong programs that the tests of a request accept."""
         task = replace(request, program="")
-        with self._lock:
-            if (known := self._tried.get(task)) is not None:
-                return known
-            future = self._tried[task] = Future()
-        future.set_running_or_notify_cancel()
+        future, new = self._tried.future(task)
+        if not new:
+            return future
         wrong = wrong_programs(request)
-        key = _key(request, wrong, self._kind, self._judged_by)
-        if (kept := self._known.find(key)) is not None:
-            future.set_result(kept)
+        settings = (request.task, request.tests, request.seconds, request.memory)
+        key = key_of(self._judged_by, self._kind, *settings, wrong)
+        if (kept := self._files.find(key)) is not None:
+            future.set_result(tuple(kept))
         else:
-            _Trial(wrong, future, lambda found: self._known.keep(key, found)).begin(self._sandbox, task)
+            _Trial(wrong, future, lambda found: self._files.keep(key, found)).begin(self._sandbox, task)
         return future
 
 
 class _Trial:
     """Wrong programs under way; the last one to end settles the future."""
 
-    def __init__(self, wrong: Sequence[Wrong], future: Future[tuple[str, ...]], keep: _Keep) -> None:
+    def __init__(
+        self,
+        wrong: Sequence[WrongProgram],
+        future: Future[tuple[str, ...]],
+        keep: Callable[[tuple[str, ...]], None],
+    ) -> None:
         self._wrong, self._future, self._keep = wrong, future, keep
         self._lock = threading.Lock()
         self._outcomes: dict[str, str] = {}
 
-    def begin(self, sandbox: Runner, task: RunProgram) -> None:
+    def begin(self, sandbox: SandboxRunner, task: RunProgram) -> None:
         for one in self._wrong:
             asked = replace(task, program=one.text, reference=None)
             sandbox.submit(asked).add_done_callback(functools.partial(self._take, one.name))
@@ -195,61 +194,6 @@ class _Trial:
         self._future.set_result(found)
 
 
-class _Keep(Protocol):
-    def __call__(self, found: tuple[str, ...], /) -> None: ...
-
-
-class KnownTests:
-    """A folder of the programs that tests accepted, one small file per task.
-
-    If it cannot be written, nothing is remembered. Several processes may use it: a file is either whole or absent.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._written = False
-
-    def find(self, key: str) -> tuple[str, ...] | None:
-        """Return the finding of that key; None where there is none."""
-        try:
-            entry = json.loads(self._path(key).read_bytes())
-        except (OSError, ValueError):
-            return None
-        if not isinstance(entry, dict) or entry.get("key") != key:
-            return None
-        found = entry.get("accepted")
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-            return None
-        return tuple(found)
-
-    def keep(self, key: str, accepted: Sequence[str]) -> None:
-        """Keep the finding; it is not synced, since a lost finding is found again."""
-        path = self._path(key)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps({"key": key, "accepted": list(accepted)}), encoding="utf-8")
-            temporary.replace(path)
-            self._written = True
-        except OSError:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-
-    def prune(self) -> None:
-        """Remove the oldest findings when there are too many."""
-        if not self._written:
-            return
-        with suppress(OSError):
-            entries = list(self._folder.glob("*.json"))
-            if len(entries) > _MOST_TASKS:
-                entries.sort(key=lambda path: path.stat().st_mtime_ns)
-                for path in entries[: len(entries) - _MOST_TASKS]:
-                    path.unlink(missing_ok=True)
-
-    def _path(self, key: str) -> Path:
-        return self._folder / f"{key[:40]}.json"
-
-
 def _with(answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ...]) -> RunProgramAnswer:
     """Return the answer with the wrong programs that the tests accept; a fault where the tests are unsound."""
     if not accepted:
@@ -259,18 +203,3 @@ def _with(answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ..
         return answer
     detail = f"the tests of {request.task} are unsound: they accept {' and '.join(bad)}"
     return replace(answer, outcome="fault", detail=detail)
-
-
-def _key(request: RunProgram, wrong: Sequence[Wrong], kind: str, judged_by: str) -> str:
-    whole = (judged_by, kind, request.task, request.tests, request.seconds, request.memory, wrong)
-    return hashlib.sha256(repr(whole).encode("utf-8", "backslashreplace")).hexdigest()
-
-
-@functools.cache
-def judging_code() -> str:
-    """Return the hash of the code that judges programs: this package, and Python's version."""
-    digest = hashlib.sha256(sys.version.encode())
-    folder = Path(__file__).parent
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
-    return digest.hexdigest()

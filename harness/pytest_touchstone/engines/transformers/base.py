@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.requests import Request
-from pytest_touchstone.engines.base import SLOW_WAYS, EngineProgress
+from pytest_touchstone.engines.base import SLOW_WAYS, Engine, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.devices import copies_notes, devices_of
@@ -36,7 +36,7 @@ _LOG: Final = logging.getLogger(__name__)
 Made = TypeVar("Made")
 
 
-class ModelEngine(Generic[Made]):
+class ModelEngine(Engine, Generic[Made]):
     """The common part of engines with a model; ``Made`` is the type of what they prepare from a request.
 
     ``work_done`` counts what has gone through the model so far; ``budget`` limits what is computed at once.

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytest_touchstone.checkpoints import CheckpointInfo, fingerprint
-from pytest_touchstone.engines.base import Engine
+from pytest_touchstone.engines.base import Engine, EngineFactory
 from pytest_touchstone.engines.settings import ModelSettings
 
 
-class TransformersFactory:
+class TransformersFactory(EngineFactory):
     """Opens checkpoints in this process."""
 
     name = "transformers"

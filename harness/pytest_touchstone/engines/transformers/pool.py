@@ -156,7 +156,7 @@ def _with_own_tokenizer(info: CheckpointInfo, loaded: Loaded) -> Loaded:
     return replace(loaded, tokenizer=tokenizer, notes=(*loaded.notes, *notes, *warnings.notes(info.path)))
 
 
-class Switched:
+class Switched(Engine):
     """An engine that puts its own adapter on before it answers; without ``adapters`` it has one always."""
 
     def __init__(

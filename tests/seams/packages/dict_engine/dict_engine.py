@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pytest_touchstone.checkpoints import CheckpointInfo, CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Answer, Generate, GenerateAnswer, Generated, Refusal, Request
-from pytest_touchstone.engines.base import Done
+from pytest_touchstone.engines.base import Done, Engine, EngineFactory
 from pytest_touchstone.engines.settings import ModelSettings
 
 
-class DictFactory:
+class DictFactory(EngineFactory):
     name = "dict"
     targets = ("dict:",)
     options: ClassVar = {"default": "the text where the table has none"}
@@ -37,30 +37,17 @@ class DictFactory:
             extra=dict(asked.options),
         )
 
-    def fingerprint(self, info: CheckpointInfo) -> None:
-        return None
-
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> DictEngine:
         return DictEngine(info)
 
 
-class DictEngine:
+class DictEngine(Engine):
     def __init__(self, info: CheckpointInfo) -> None:
         self.info = info
         self._table: dict[str, str] = json.loads(info.path.read_text())
 
-    @property
-    def usage(self) -> dict[str, Any]:
-        return {}
-
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         return [self._answer(request) for request in requests]
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
     def _answer(self, request: Request) -> Answer | Refusal:
         assert isinstance(request, Generate)

@@ -1,15 +1,14 @@
 """The code that runs inside the sandbox: standard library only, bound read-only, without the rest of the harness.
 
     supervisor      takes jobs, has them run side by side, reports each result; the only one the harness talks to
-    fork_server     small processes that serve requests and fork
-    launcher        one per slot: forks programs, waits for their end outside of their namespaces, or ends them
+    launcher        processes that serve requests and fork; one per slot forks programs, and waits for their end outside
+                    of their namespaces, or ends them
     jail            the restrictions of a program: namespaces, limits, system calls
     program_clock   the time that a program takes, read from outside of it
     program_host    the program's process: runs it, answers calls of its functions
-    test_runner     the process of the tests: runs them, one job after the other, and decides
-    stand_in        the objects of a program, as tests see them
-    values          plain data between the two
-    compare_output  comparison of printed text
+    test_runner     the process of the tests: runs them, one job after the other
+    judge           decides by tests that call the program, and stands in for its objects; wording says what was raised
+    values          plain data between the two; set_order keeps the order of sets
     framing         messages over sockets and pipes
 
 The process of a program never holds its tests, nor anything that counts as a verdict: it only sends data.

@@ -24,12 +24,12 @@ class Closed(BaseException):
     """
 
 
-class Late(BaseException):
+class TooLate(BaseException):
     """No message came in time."""
 
 
 Wait = Callable[[int, int], None]
-"""Waits for an event (of ``select.poll``) at a descriptor, or raises ``Late``."""
+"""Waits for an event (of ``select.poll``) at a descriptor, or raises ``TooLate``."""
 
 
 def until(deadline: float) -> Wait:
@@ -40,7 +40,7 @@ def until(deadline: float) -> Wait:
         poll = select.poll()
         poll.register(descriptor, event)
         if left <= 0 or not poll.poll(left * 1000):
-            raise Late
+            raise TooLate
 
     return wait
 

@@ -36,7 +36,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProgramLimits:
     """The limits of a program: ``cpu`` seconds, ``wall`` seconds unless it computes, ``memory`` MiB of address space,
     ``files`` MiB in /tmp and in one file, ``output`` MiB printed, ``processes`` (threads; it cannot fork)."""
 
@@ -96,7 +96,7 @@ def read_only_files() -> None:
     _call("mount", b"tmpfs", b"/proc", b"tmpfs", hidden, b"size=4k,nr_inodes=2,mode=555")
 
 
-def empty_tmp(limits: Limits) -> None:
+def empty_tmp(limits: ProgramLimits) -> None:
     """Mount an empty /tmp over the one that is there, until ``drop_tmp``."""
     size = f"size={limits.files}m,nr_inodes=4096,mode=1777".encode()
     _call("mount", b"tmpfs", b"/tmp", b"tmpfs", _MS_NOSUID | _MS_NODEV, size)
@@ -131,7 +131,7 @@ def die_with_parent() -> None:
         _call("prctl", _PR_SET_PDEATHSIG, _KILL, 0, 0, 0)
 
 
-def lock(limits: Limits, system_calls: bytes) -> None:
+def lock(limits: ProgramLimits, system_calls: bytes) -> None:
     """Give up all privileges, set the limits, and forbid all system calls that the filter does not name."""
     megabyte = 2**20
     for kind, most in (

@@ -1,19 +1,110 @@
-"""Fork programs, wait for their end from outside their namespaces, or end them, and report what they have used."""
+"""Forks programs, waits for their end from outside their namespaces, or ends them, and reports what they have used.
+
+Starting Python for every program takes longer than most programs. So small processes serve requests, some of them by
+forking. These processes hold no program and no test: those reach the forked process over a separate connection.
+"""
 
 from __future__ import annotations
 
+import gc
+import importlib
+import json
 import math
 import os
 import resource
 import select
 import signal
+import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from . import framing, jail, program_host
-from .fork_server import Requests
 from .program_clock import CORES, HERE, SHORTEST, cpu_seconds, cpu_seconds_below
+
+_MOST_DESCRIPTORS: Final = 8
+
+_COMMON: Final = (
+    *("bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions"),
+    *("functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "random", "re", "statistics"),
+    *("string", "time", "types", "typing"),
+)
+
+Request = tuple[dict[str, Any], list[int]]
+"""A request, and the descriptors that came with it, which the receiver closes."""
+
+
+def import_common() -> None:
+    """Import the modules that programs import most; processes forked later share their memory."""
+    for name in _COMMON:
+        importlib.import_module(name)
+
+
+class ForkServer:
+    """A process forked to serve requests; ``ask`` may be called by several threads."""
+
+    def __init__(self, serve: Callable[[Requests], None]) -> None:
+        """``serve`` is called in the new process, which ends when ``serve`` returns."""
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if os.fork() == 0:
+            _be(serve, theirs)
+        theirs.close()
+
+    def ask(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        """Send a small request; the server gets copies of the descriptors. Raises ``OSError`` when it is gone."""
+        socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+
+
+class Requests:
+    """The server's end of the connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def next(self) -> Request | None:
+        """Return the next request, None when there are no more."""
+        message, descriptors, _, _ = socket.recv_fds(self._connection, 65536, _MOST_DESCRIPTORS)
+        return (json.loads(message), list(descriptors)) if message else None
+
+    def close(self) -> None:
+        """Close the connection in processes forked from the server: further requests are not for them."""
+        self._connection.close()
+
+
+def fork_for_each(run: Callable[[dict[str, Any], list[int]], None]) -> Callable[[Requests], None]:
+    """Return a ``serve`` that forks a process per request and calls ``run`` in it."""
+
+    def serve(requests: Requests) -> None:
+        # Nobody waits for the processes forked here: each reports its own end.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        while (request := requests.next()) is not None:
+            if os.fork() == 0:
+                requests.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                run(*request)
+                os._exit(1)
+            for descriptor in request[1]:
+                os.close(descriptor)
+
+    return serve
+
+
+def _be(serve: Callable[[Requests], None], connection: socket.socket) -> None:
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1):
+            os.dup2(nothing, stream)
+        os.closerange(3, connection.fileno())
+        os.closerange(connection.fileno() + 1, 4096)
+        gc.collect()
+        gc.freeze()  # collecting in a forked process would copy all the pages it inherited
+        serve(Requests(connection))
+        code = 0
+    finally:
+        os._exit(code)
 
 
 class Launcher:
@@ -37,7 +128,7 @@ class Launcher:
             try:
                 if fault:
                     raise OSError(fault)
-                found = self._launch(jail.Limits(**asked["limits"]), report, rest)
+                found = self._launch(jail.ProgramLimits(**asked["limits"]), report, rest)
             except OSError as error:
                 found = {"fault": str(error)}
             with suppress(framing.Closed):
@@ -55,7 +146,7 @@ class Launcher:
         self._namespaces = jail.ProcessNamespaces()
         jail.read_only_files()
 
-    def _launch(self, limits: jail.Limits, report: int, rest: list[int]) -> dict[str, Any]:
+    def _launch(self, limits: jail.ProgramLimits, report: int, rest: list[int]) -> dict[str, Any]:
         """Fork the program, wait for its end, and report it.
 
         ``rest`` holds the connection of the program's side, and for a script also its input and output.
@@ -79,7 +170,9 @@ class Launcher:
                 jail.drop_tmp()
 
 
-def _be_program(descriptors: list[int], limits: jail.Limits, system_calls: bytes, isolated: bool) -> None:
+def _be_program(
+    descriptors: list[int], limits: jail.ProgramLimits, system_calls: bytes, isolated: bool
+) -> None:
     """Become the program; does not return."""
     code = 1
     try:
@@ -115,7 +208,7 @@ def _alone(connection: int) -> int:
     return 3
 
 
-def _limit_only(limits: jail.Limits) -> None:
+def _limit_only(limits: jail.ProgramLimits) -> None:
     """Set the limits without any isolation, as far as the system has them."""
     for kind, most in ((resource.RLIMIT_CPU, int(2 * limits.cpu) + 2), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(kind, (most, most))
@@ -123,7 +216,7 @@ def _limit_only(limits: jail.Limits) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limits.memory * 2**20,) * 2)
 
 
-def _wait(child: int, report: int, limits: jail.Limits, *, script: bool) -> dict[str, Any]:
+def _wait(child: int, report: int, limits: jail.ProgramLimits, *, script: bool) -> dict[str, Any]:
     """Wait for the program's end. Kill it when its time is over, or when the other side has its answer.
 
     Wall time ends only a script that waits. One that computes is ended by its CPU time, however slowly a busy machine

@@ -87,7 +87,7 @@ class ProgramClock:
         self._until = float("inf")
 
     def wait(self, descriptor: int, event: int) -> None:
-        """Wait for an event at the program's connection. Raises ``Late`` when the program's time is over."""
+        """Wait for an event at the program's connection. Raises ``TooLate`` when the program's time is over."""
         poll = select.poll()
         poll.register(descriptor, event)
         began = time.monotonic()
@@ -105,11 +105,11 @@ class ProgramClock:
             used = max(cpu_seconds(self._process), cpu_seconds_below(self._process))
             left = used / jail.LEAST_SHARE - passed
             if left <= 0:
-                raise framing.Late(f"still there after {self._wall:g} s")
+                raise framing.TooLate(f"still there after {self._wall:g} s")
         if self._until < float("inf"):
             computes = self._until - cpu_seconds(self._process)
             if computes <= 0:
-                raise framing.Late(f"more CPU time on one input than its limit of {self._limit:.2g} s")
+                raise framing.TooLate(f"more CPU time on one input than its limit of {self._limit:.2g} s")
             # Even on all cores it cannot use up the remaining CPU time sooner than this.
             left = min(left, computes / CORES)
         return max(SHORTEST, left)

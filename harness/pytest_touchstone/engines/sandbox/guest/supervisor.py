@@ -2,12 +2,16 @@
 
 A job is one program with its tests. Every slot is a thread that runs one job at a time. It has a process forked for
 the program and, if the tests call the program, one for the tests. It connects the two and waits for the end.
+
+What a program prints is compared by the rule of CodeContests (google-deepmind/code_contests,
+execution/tester_sandboxer.cc, OutputsMatch), whose problems have no judge programs.
 """
 
 from __future__ import annotations
 
 import os
 import queue
+import re
 import select
 import signal
 import socket
@@ -19,11 +23,46 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
-from . import framing, jail, launcher, test_runner
-from .compare_output import same_printed
-from .fork_server import Server, fork_for_each, import_common
+from . import framing, jail, judge, launcher, test_runner
+from .launcher import ForkServer, fork_for_each, import_common
 from .program_clock import give_names
 from .wording import described
+
+PRECISION: Final = 1e-5
+"""The absolute difference from which on two numbers are not the same."""
+
+_SPACE: Final = re.compile("[ \n\t\r\v]+")
+_LOWER: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
+
+def same_printed(expected: str, printed: str) -> bool:
+    """Return whether both have the same words, split at spaces, tabs and line ends.
+
+    The case of ASCII letters does not matter. Where any words differ, all that are numbers count as such: two are the
+    same if they differ by less than ``PRECISION``, and infinite ones are the same as none.
+    """
+    mine, its = _words(expected), _words(printed)
+    return mine == its or (len(mine) == len(its) and all(map(_same_word, mine, its)))
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _SPACE.split(text.translate(_LOWER)) if word]
+
+
+def _same_word(expected: str, printed: str) -> bool:
+    try:
+        return abs(_number(expected) - _number(printed)) < PRECISION
+    except ValueError:
+        return expected == printed
+
+
+def _number(word: str) -> float:
+    """Return the word as absl's SimpleAtod reads it, which takes neither the digits of other scripts nor
+    underscores."""
+    if not word.isascii() or "_" in word:
+        raise ValueError(word)
+    return float(word)
+
 
 _JOBS_OF_TESTS: Final = 64
 """Jobs per test process, so that the state that tests leave behind does not build up for ever."""
@@ -47,10 +86,10 @@ def main() -> None:
         test_runner.serve(descriptors[0], request["slot"], calls if isolated else b"")
 
     launchers = [
-        Server(launcher.Launcher(slot, calls, isolated=isolated).serve)
+        ForkServer(launcher.Launcher(slot, calls, isolated=isolated).serve)
         for slot in range(int(settings["slots"]))
     ]
-    Supervisor(launchers, Server(fork_for_each(tests))).serve()
+    Supervisor(launchers, ForkServer(fork_for_each(tests))).serve()
 
 
 class TestProcess:
@@ -59,7 +98,7 @@ class TestProcess:
     It judges jobs one after the other. Another is forked once it has ended or has judged ``_JOBS_OF_TESTS``.
     """
 
-    def __init__(self, server: Server, slot: int) -> None:
+    def __init__(self, server: ForkServer, slot: int) -> None:
         self._server, self._slot = server, slot
         self._connection = self._forked()
         self._left = _JOBS_OF_TESTS
@@ -76,7 +115,7 @@ class TestProcess:
             found = framing.receive(
                 self._connection.fileno(), longest=test_runner.LONGEST_JOB, wait=framing.until(deadline)
             )
-        except framing.Late:
+        except framing.TooLate:
             found = {"outcome": "timeout", "detail": "the tests took too long"}
             self._renew()
         except (framing.Closed, OSError):
@@ -103,7 +142,7 @@ class TestProcess:
 class Supervisor:
     """The slots and their work."""
 
-    def __init__(self, launchers: list[Server], tests: Server) -> None:
+    def __init__(self, launchers: list[ForkServer], tests: ForkServer) -> None:
         self._launchers = launchers
         self._tests = [TestProcess(tests, slot) for slot in range(len(launchers))]
         self._jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -142,7 +181,7 @@ class Supervisor:
 
     def _computed(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
         """Return the values that a task's own code computes, in a process of tests; no program is there."""
-        limits = jail.Limits(**job["limits"])
+        limits = jail.ProgramLimits(**job["limits"])
         asking, nobody = socket.socketpair()
         with nobody, asking:
             parts = {"compute": job["compute"], "trusted": job["trusted"], "cpu": limits.cpu}
@@ -150,7 +189,7 @@ class Supervisor:
 
     def _called(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
         """Run a program and the tests that call it."""
-        limits = jail.Limits(**job["limits"])
+        limits = jail.ProgramLimits(**job["limits"])
         asking, asked = socket.socketpair()
         give_names(asking)
         reported, reporting = socket.socketpair()
@@ -174,12 +213,12 @@ class Supervisor:
             for one in (asking, asked, reported, reporting):
                 one.close()
 
-    def _report(self, reported: socket.socket, limits: jail.Limits) -> dict[str, Any]:
+    def _report(self, reported: socket.socket, limits: jail.ProgramLimits) -> dict[str, Any]:
         try:
             found = framing.receive(
                 reported.fileno(), wait=framing.until(time.monotonic() + limits.longest + _GRACE)
             )
-        except (framing.Closed, framing.Late):
+        except (framing.Closed, framing.TooLate):
             return {"fault": "the launcher of the program gave no report"}
         return found if isinstance(found, dict) else {}
 
@@ -200,7 +239,7 @@ class Supervisor:
         return {"outcome": "passed", "detail": "", "seconds": seconds, "tests": len(job["pairs"])}
 
     def _run_script(self, job: dict[str, Any], slot: int, given: str) -> tuple[dict[str, Any], str]:
-        limits = jail.Limits(**job["limits"])
+        limits = jail.ProgramLimits(**job["limits"])
         mine, theirs = socket.socketpair()
         reported, reporting = socket.socketpair()
         read, given_to = os.pipe()
@@ -215,7 +254,7 @@ class Supervisor:
                 os.close(descriptor)
                 opened.remove(descriptor)
             opened.remove(given_to)
-            with suppress(framing.Closed, framing.Late):  # its report says why it did not read
+            with suppress(framing.Closed, framing.TooLate):  # its report says why it did not read
                 deadline = time.monotonic() + limits.longest
                 framing.send(mine.fileno(), {"program": job["program"]}, wait=framing.until(deadline))
             printed, flooded = _exchange(given_to, printed_by, given.encode(), limits)
@@ -229,8 +268,8 @@ class Supervisor:
             report = self._report(reported, limits)
             verdict = {"outcome": "passed", "detail": ""}
             if report.get("code") != 0:
-                verdict = {"outcome": "crashed", "detail": test_runner.NO_ANSWER}
-                with suppress(framing.Closed, framing.Late):
+                verdict = {"outcome": "crashed", "detail": judge.NO_ANSWER}
+                with suppress(framing.Closed, framing.TooLate):
                     said = framing.receive(mine.fileno(), wait=framing.until(time.monotonic() + _GRACE))
                     verdict = described(said) if isinstance(said, dict) else verdict
             return _settled(verdict, report, limits), printed.decode("utf-8", "replace")
@@ -241,7 +280,7 @@ class Supervisor:
                 os.close(descriptor)
 
 
-def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits) -> tuple[bytes, bool]:
+def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.ProgramLimits) -> tuple[bytes, bool]:
     """Feed a program and collect its output, until it has closed its output or its time is over; close ``given_to``.
 
     The second part of the result says whether it printed too much.
@@ -282,7 +321,7 @@ def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits)
             os.close(given_to)
 
 
-def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
+def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.ProgramLimits) -> dict[str, Any]:
     """Return the verdict together with the program's end, which explains a missing answer."""
     found = {"tests": 0, **verdict, "seconds": float(report.get("seconds", 0.0))}
     if verdict["outcome"] != "passed":
@@ -290,7 +329,7 @@ def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limit
     return found
 
 
-def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
+def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.ProgramLimits) -> dict[str, Any]:
     """Return the parts of a failed program's verdict that the launcher's report knows better."""
     why, ended_by, code = report.get("why"), report.get("signal"), report.get("code")
     if "fault" in report:
@@ -302,11 +341,7 @@ def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits
         }
     if why == "wall":
         return {"outcome": "timeout", "detail": f"still there after {limits.wall:g} s"}
-    if (
-        verdict["outcome"] == "crashed"
-        and why == "ended"
-        and verdict["detail"].startswith(test_runner.NO_ANSWER)
-    ):
+    if verdict["outcome"] == "crashed" and why == "ended" and verdict["detail"].startswith(judge.NO_ANSWER):
         if ended_by == signal.SIGKILL:  # the first process in a namespace cannot be killed from inside
             return {"outcome": "memory", "detail": "ended by the kernel, which had no memory left"}
         return {"detail": f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"}

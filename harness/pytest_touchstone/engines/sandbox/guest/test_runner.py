@@ -1,381 +1,32 @@
-"""The process of the tests: runs them and decides, one job after the other.
-
-Where the tests call the program's functions, they call stand-ins that ask the program's process. An answer is either
-data in exact builtin types, or a stand-in for one of the program's objects, equal to nothing but itself.
-"""
+"""The process of the tests: runs them and decides, one job after the other."""
 
 from __future__ import annotations
 
-import builtins
 import os
 import random
 import signal
 import socket
-import sys
-import types
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from . import framing, jail, values
-from .prepared_values import Prepared, compiled, computed, parts, read_message
+from .judge import Judge, compiled, plain_only, unanswered
 from .program_clock import ProgramClock
-from .program_host import BUILTIN_TYPES, SOON
-from .stand_in import END, Awaitable, NotAskedError, StandIn
-from .wording import described, sentence, text_of, types_of
-
-TESTS: Final = "<tests>"
-
-NO_ANSWER: Final = "no answer"
-"""The start of the detail where the program's process sent nothing that could be read."""
-
-_IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_")) - {
-    *("antigravity", "this", "idlelib", "turtledemo", "turtle", "tkinter")
-}
-
-_SIGNALS: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
-"""Exceptions that the interpreter takes for an end when it calls a function, as ``map`` does."""
-
-_PROBED: Final = {"attribute": AttributeError, "iter": TypeError, "len": TypeError}
-"""The exceptions by which an object says that it lacks something; ``hasattr``, ``in`` and ``list`` swallow them."""
+from .wording import described, sentence, types_of
 
 
-class ProgramFailed(BaseException):
-    """The program ended, or raised something that is no ``Exception`` or that means an end to the interpreter.
-
-    No test may hide it, and nothing that calls a function for a test may mistake it for its own exception.
-    """
-
-
-class Judge:
-    """Judges one program by tests that call its functions."""
-
-    def __init__(self, descriptor: int, clock: ProgramClock) -> None:
-        self._descriptor, self._clock = descriptor, clock
-        self._standins: dict[int, StandIn] = {}
-        self._functions: list[Any] = []
-        self._missing: set[str] = set()
-        self._last_raised: tuple[BaseException, str] | None = None
-        self._failed: BaseException | None = None
-        self._unordered = False
-
-    def verdict(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Return the outcome and the detail of a job with the keys ``program``, ``code``, ``trusted`` and
-        ``names``."""
-        space: dict[str, Any] = {"__name__": "tests"}
-        passed: list[Any] = []
-        try:
-            exec(compiled(job["trusted"]), space)
-            if "PASSED" in space:
-                space["PASSED"] = passed
-            if job.get("prepared") is not None:
-                space["PREPARED"] = Prepared(job["prepared"])
-            tests = compile(job["code"], TESTS, "exec", dont_inherit=True)
-        except Exception as error:
-            return {"outcome": "fault", "detail": f"the task's own code fails: {sentence(error)}"}
-        try:
-            self._send({"program": job["program"]})
-            self._reply("ready")
-            for name in job["names"]:
-                space.pop(name, None)
-            wanted = [n for n in _names(tests) if n not in space and not hasattr(builtins, n)]
-            self._fetch(job["names"], [name for name in wanted if name not in job["names"]], space)
-            exec(tests, space)
-        except BaseException as error:
-            return {**self._judged(error), "tests": len(passed)}
-        self._look_back()
-        found = {"outcome": "passed", "detail": ""} if self._failed is None else self._judged(self._failed)
-        return {**found, "tests": len(passed)}
-
-    def _judged(self, error: BaseException) -> dict[str, Any]:
-        """Return the verdict on the program, from an exception in the tests."""
-        program = getattr(error, "of_program", None)
-        if program is not None:
-            return described(program)
-        if isinstance(error, (framing.Closed, framing.Late)):
-            return _unanswered(error)
-        where = _line(error)
-        if isinstance(error, NameError) and error.name in self._missing:
-            return {"outcome": "error", "detail": f"the program defines no {error.name}"}
-        if isinstance(error, ModuleNotFoundError) and _is_foreign(error.name):
-            text = f"the task's tests need {error.name}, which the sandbox does not have"
-            return {"outcome": "fault", "detail": text}
-        if isinstance(error, NotAskedError):
-            return {"outcome": "error", "detail": f"test line {where}: {text_of(error)}"}
-        text = text_of(error) if isinstance(error, AssertionError) else sentence(error)
-        if self._unordered:
-            text += (
-                " (a set came in another order, since members had been removed from it, or they are objects)"
-            )
-        return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
-
-    # Requests to the program
-
-    def ask(self, what: str, of: int, *arguments: Any) -> Any:
-        """Read from an object of the program, or call it (``what`` is "call", with all arguments and keywords)."""
-        call = what == "call"
-        extra = {"arguments": arguments[0], "keywords": arguments[1]} if call else {"arguments": arguments}
-        encoded = {name: values.encode(value, self._handle) for name, value in extra.items()}
-        self._look_back()
-        try:
-            self._send({"ask": what, "of": of, **encoded})
-            return self._decoded(self._reply("value", what))
-        except _ENDS as error:
-            self._failed = self._failed or error  # whatever the tests do with it
-            raise
-
-    def each(
-        self, of: int, given: Sequence[str], seconds: Sequence[float], expected: Sequence[str]
-    ) -> Iterator[tuple[bool, Any]]:
-        """Call a function of the program on many arguments, and yield for each whether the message of its value is the
-        expected one, and else the value.
-
-        ``given`` are messages of lists of arguments, ``seconds`` the limits of CPU time. The calls are asked for in
-        groups that grow, because most wrong programs fail early.
-        """
-        at, many = 0, 1
-        while at < len(given):
-            self._look_back()
-            upto = min(at + many, len(given))
-            # Those of one request have one limit: it is seen from outside when one of them is over, but not which.
-            upto = next((place for place in range(at, upto) if seconds[place] != seconds[at]), upto)
-            texts, error = self._some(of, given[at:upto], seconds[at])
-            for place, text in enumerate(texts, at):
-                same = text == expected[place] and '"nan"' not in text
-                yield same, None if same else self._decoded(read_message(text))
-            if error is not None:
-                self._last_raised = error, "call"
-                if isinstance(error, _ENDS):
-                    self._failed = self._failed or error
-                raise error
-            at, many = at + len(texts), min(4 * many, _MOST_CALLS)
-
-    def _some(self, of: int, given: Sequence[str], limit: float) -> tuple[list[str], BaseException | None]:
-        """Return the messages of the values of some calls, and what ended them, if not the program itself.
-
-        They come in several parts, no later than ``SOON`` after each other unless one call takes longer. So a part that
-        takes more than the limit of CPU time holds a call that does, whatever the program says.
-        """
-        texts: list[str] = []
-        try:
-            self._send({"ask": "each", "of": of, "arguments": [*given]})
-            whole = False
-            while not whole:
-                self._clock.limit(limit + SOON)
-                more, error, whole = parts(self._reply("each", longest=_LONGEST_ANSWER))
-                texts += more
-                if len(texts) > len(given) or (error is None and not more):
-                    raise framing.Closed("as many answers as were not asked for")
-        except _ENDS as failed:
-            return texts, failed
-        finally:
-            self._clock.unlimit()
-        return texts, None if error is None else _raised(error)
-
-    def not_asked(self, what: str, name: str, does: str) -> NoReturn:
-        """Raise ``NotAskedError``, which fails the program whatever the tests do."""
-        text = f"{what} an object of the program's own ({name}) {does}".rstrip()
-        error = NotAskedError(f"{text} is not asked")
-        self._failed = self._failed or error
-        raise error
-
-    def next(self, of: int) -> Any:
-        """Return the next value of an iterator in the program.
-
-        Raises ``StopIteration`` where the program's side reports the end, which is a different message from an
-        exception.
-        """
-        found = self.ask("next", of)
-        if found is END:
-            raise StopIteration
-        return found
-
-    def _look_back(self) -> None:
-        """Check the program's exception that was raised last.
-
-        If it passed through no frame outside this module and that of the stand-ins, a part of the interpreter took it
-        for a signal, and the tests never saw it. Then the program has failed, whatever the tests say.
-        """
-        raised, self._last_raised = self._last_raised, None
-        if raised is None or self._failed is not None:
-            return
-        error, what = raised
-        trace = error.__traceback__
-        if trace is None or (what in _PROBED and isinstance(error, _PROBED[what])):
-            return  # no traceback: somebody has seen the exception and removed it, as assertRaises does
-        while trace is not None and trace.tb_frame.f_code.co_filename in _HERE:
-            trace = trace.tb_next
-        if trace is None:
-            self._failed = error
-
-    def _fetch(self, entries: list[str], others: list[str], space: dict[str, Any]) -> None:
-        """Put the program's objects of these names into the tests' names.
-
-        ``entries`` are taken whatever they are, ``others`` unless they are modules. Modules are the tests' own, and
-        so is everything with the name of one: a program's ``class math`` would compute its own expected values.
-        """
-        names = [*entries, *others]
-        self._send({"ask": "names", "names": names})
-        found = self._reply("value")
-        if not isinstance(found, list) or len(found) != len(names):
-            raise framing.Closed("the program's names are no list")
-        for name, message in zip(names, found, strict=True):
-            kind = message[0] if isinstance(message, list) and message else None
-            if kind == "?":
-                self._missing.add(name)
-            elif name in _IMPORTED and name not in entries:
-                space[name] = _imported(name)
-            elif kind == "m":
-                module = message[1]
-                if isinstance(module, str) and module.partition(".")[0] in _IMPORTED:
-                    space[name] = _imported(module)
-            else:
-                space[name] = self._decoded(message)
-
-    def _send(self, message: Any) -> None:
-        if isinstance(self._failed, framing.Late):
-            raise self._failed
-        framing.send(self._descriptor, message, wait=self._clock.wait)
-
-    def _reply(self, key: str, what: str = "", longest: int = framing.LONGEST) -> Any:
-        """Return the part ``key`` of the program's answer to ``what``; serve the calls that it makes in the
-        meantime."""
-        while True:
-            reply = framing.receive(self._descriptor, longest=longest, wait=self._clock.wait)
-            if not isinstance(reply, dict):
-                raise framing.Closed("an answer that is none")
-            if "callback" in reply:
-                self._call_back(reply)
-            elif "error" in reply:
-                error = _raised(reply["error"])
-                self._last_raised = error, what
-                raise error
-            elif what == "next" and "end" in reply:
-                return END
-            elif key in reply:
-                return reply[key]
-            else:
-                raise framing.Closed("an answer that is none")
-
-    def _call_back(self, reply: dict[str, Any]) -> None:
-        """Call a function that the tests passed to the program."""
-        try:
-            function = self._functions[reply["callback"]]
-            arguments, keywords = self._decoded(reply["arguments"]), self._decoded(reply["keywords"])
-            message = {"returned": values.encode(function(*arguments, **keywords), self._handle)}
-        except _ENDS:
-            raise
-        except Exception as error:
-            self._last_raised = None  # the program is told of it
-            message = {"raised": type(error).__name__, "text": text_of(error)}
-        self._send(message)
-
-    # Objects that are no plain data
-
-    def _handle(self, value: Any) -> Any:
-        if isinstance(value, StandIn):
-            return ["h", object.__getattribute__(value, "_number")]
-        if isinstance(value, type) and value in BUILTIN_TYPES:
-            return ["T", value.__name__]
-        if callable(value):
-            self._functions.append(value)
-            return ["k", len(self._functions) - 1]
-        raise TypeError(f"a test gives the program a {type(value).__name__}, which cannot travel")
-
-    def _decoded(self, message: Any) -> Any:
-        try:
-            return values.decode(message, self._owned)
-        except (values.UntravelledError, RecursionError) as error:
-            raise framing.Closed(f"an answer that is no value: {error}") from None
-        except MemoryError:
-            raise framing.Closed("an answer that is too large") from None
-
-    def _owned(self, message: Any) -> Any:
-        if message[0] == "T":
-            kind = getattr(builtins, message[1])
-            if isinstance(kind, type):
-                return kind
-        if message[0] == values.UNORDERED:
-            self._unordered = True
-            return None
-        if message[0] == "k":
-            return self._functions[message[1]]
-        if message[0] != "h" or type(message[1]) is not int:
-            raise ValueError("an unknown kind of value")
-        number = message[1]
-        if number not in self._standins:
-            name, true, awaited, equal = (*message[2:6], None, None, None, None)[:4]
-            kind = Awaitable if awaited is True else StandIn
-            self._standins[number] = kind(self, number, str(name)[:60], true is True, equal is True)
-        return self._standins[number]
-
-
-_HERE: Final = {part.__code__.co_filename for part in (Judge.ask, StandIn.__len__)}
-
-
-_ENDS: Final = (framing.Closed, framing.Late, ProgramFailed)
-"""Exceptions that fail the program, whatever the tests do with them."""
-
-_MOST_CALLS: Final = 64
-"""Calls that are asked for at once."""
-
-_LONGEST_ANSWER: Final = 4 * framing.LONGEST
-"""The size limit, in bytes, of a message with the values of such calls."""
-
-
-def _raised(program: Any) -> BaseException:
-    """Return the exception to raise in the tests for one of the program's.
-
-    It has the same builtin type, if that is an ``Exception`` that only tests can catch.
-    """
-    if not isinstance(program, dict):
-        return framing.Closed("an error that is none")
-    made: BaseException = ProgramFailed("the program ended")
-    names = types_of(program)
-    for name in () if set(names) & set(_SIGNALS) else names:
-        kind = getattr(builtins, name, None)
-        if isinstance(kind, type) and issubclass(kind, Exception):
-            try:
-                made = kind(str(program.get("text")))
-            except TypeError:  # UnicodeDecodeError and the like take more arguments
-                continue
-            break
-    made.of_program = program  # type: ignore[attr-defined]
-    return made
-
-
-def _imported(name: str) -> types.ModuleType:
-    """Return a module of the standard library. Raises ``ImportError`` where there is none of that name."""
-    __import__(name)
-    return sys.modules[name]
-
-
-def _is_foreign(name: str | None) -> bool:
-    """Return whether a module is not part of the standard library, which is all that there is in the sandbox."""
-    return bool(name) and str(name).partition(".")[0] not in sys.stdlib_module_names
-
-
-def _names(code: types.CodeType) -> list[str]:
-    """Return the names that code and the functions in it look up, attributes included."""
-    found = dict.fromkeys(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found |= dict.fromkeys(_names(constant))
-    return list(found)
-
-
-def _line(error: BaseException) -> int | None:
-    line, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == TESTS:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
-
-
-def _unanswered(error: framing.Closed | framing.Late) -> dict[str, Any]:
-    if isinstance(error, framing.Late):
-        return {"outcome": "timeout", "detail": str(error)}
-    return {"outcome": "crashed", "detail": f"{NO_ANSWER}: {error}"}
+def computed(job: dict[str, Any]) -> dict[str, Any]:
+    """Return the messages of the values of a list, computed by a task's own code alone."""
+    space: dict[str, Any] = {"__name__": "tests"}
+    texts: list[str] = []
+    try:
+        exec(compiled(job["trusted"]), space)
+        for value in eval(compile(job["compute"], "<task>", "eval", dont_inherit=True), space):
+            texts.append(values.text(value, plain_only))
+            del value  # it may be most of the memory
+    except Exception as error:
+        where = f"the task's own code fails at value {len(texts)}"
+        return {"outcome": "fault", "detail": f"{where}: {sentence(error)}"}
+    return {"outcome": "passed", "detail": "", "texts": texts}
 
 
 def reference(descriptor: int, clock: ProgramClock, job: dict[str, Any]) -> dict[str, Any]:
@@ -387,8 +38,8 @@ def reference(descriptor: int, clock: ProgramClock, job: dict[str, Any]) -> dict
     try:
         framing.send(descriptor, {"program": f"{job['program']}\n{job['code']}"}, wait=clock.wait)
         reply = framing.receive(descriptor, wait=clock.wait)
-    except (framing.Closed, framing.Late) as error:
-        return _unanswered(error)
+    except (framing.Closed, framing.TooLate) as error:
+        return unanswered(error)
     if isinstance(reply, dict) and "ready" in reply:
         return {"outcome": "passed", "detail": ""}
     raised = reply.get("error") if isinstance(reply, dict) else None
@@ -417,7 +68,7 @@ def serve(descriptor: int, slot: int, system_calls: bytes) -> None:
             jail.drop_user(slot + _USERS)
         jail.die_with_parent()
         if system_calls:
-            jail.lock(jail.Limits(cpu=_CPU, memory=_MEMORY), system_calls)
+            jail.lock(jail.ProgramLimits(cpu=_CPU, memory=_MEMORY), system_calls)
         with socket.socket(fileno=descriptor) as supervisor:
             while True:
                 _, descriptors, _, _ = socket.recv_fds(supervisor, 1, 1)
@@ -446,7 +97,7 @@ def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
         clock = ProgramClock(program, job["wall"])
         return reference(program, clock, job) if job["reference"] else Judge(program, clock).verdict(job)
     except framing.Closed as error:
-        return _unanswered(error)
+        return unanswered(error)
     except Exception as error:
         return {"outcome": "fault", "detail": f"the tests cannot run: {error}"}
     finally:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.engines.sandbox.guest.compare_output import same_printed
+from pytest_touchstone.engines.sandbox.guest.supervisor import same_printed
 
 
 @pytest.mark.parametrize(

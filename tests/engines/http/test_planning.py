@@ -11,10 +11,10 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Loglikelihood
-from pytest_touchstone.engines.http.address import parse_address
-from pytest_touchstone.engines.http.costs import estimate, money, parse_price
-from pytest_touchstone.engines.http.factory import described, planner_of
+from pytest_touchstone.engines.http.engine import described, planner_of
+from pytest_touchstone.engines.http.planning import estimate, money, parse_price
 from pytest_touchstone.engines.http.probe import Probe
+from pytest_touchstone.engines.http.server import parse_address
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.model_server import ModelServer
 

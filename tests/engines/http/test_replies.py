@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.engines.http.explanations import Explanation, in_place_of, not_json, of_refusal, within
+from pytest_touchstone.engines.http.replies import Explanation, in_place_of, not_json, of_refusal, within
 
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}
 

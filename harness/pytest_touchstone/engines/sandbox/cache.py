@@ -1,0 +1,104 @@
+"""What is found once: in this process by its key, and in files for later runs; and the code by which it was found."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Hashable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class OnceByKey(Generic[Key, Value]):
+    """Futures by key: whoever asks first computes the value, and all others wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._futures: dict[Key, Future[Value]] = {}
+
+    def future(self, key: Key) -> tuple[Future[Value], bool]:
+        """Return the future of a key, and whether it is new: then the caller has to give it a result."""
+        with self._lock:
+            if (known := self._futures.get(key)) is not None:
+                return known, False
+            future = self._futures[key] = Future()
+        future.set_running_or_notify_cancel()
+        return future, True
+
+
+class TextFiles:
+    """A folder of lists of texts, each a small file by its key; None for no files.
+
+    If it cannot be written, nothing is remembered. Several processes may use it: a file is either whole or absent.
+    None is synced, since what is lost is found again.
+    """
+
+    def __init__(self, folder: Path | None, most: int) -> None:
+        """``most`` is the number of files that are kept, the newest."""
+        self._folder, self._most = folder, most
+        self._written = False
+
+    def find(self, key: str) -> list[str] | None:
+        """Return the texts of that key; None where there are none."""
+        if self._folder is None:
+            return None
+        try:
+            entry = json.loads(gzip.decompress(self._path(self._folder, key).read_bytes()))
+        except (OSError, ValueError, EOFError):
+            return None
+        texts = entry.get("texts") if isinstance(entry, dict) and entry.get("key") == key else None
+        sound = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+        return texts if sound else None
+
+    def keep(self, key: str, texts: Sequence[str]) -> None:
+        """Keep the texts of a key."""
+        if self._folder is None:
+            return
+        path = self._path(self._folder, key)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(gzip.compress(json.dumps({"key": key, "texts": list(texts)}).encode(), 1))
+            temporary.replace(path)
+            self._written = True
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def prune(self) -> None:
+        """Remove the oldest files when there are too many."""
+        if self._folder is None or not self._written:
+            return
+        with suppress(OSError):
+            newest = sorted(self._folder.glob("*.json.gz"), key=lambda path: -path.stat().st_mtime_ns)
+            for path in newest[self._most :]:
+                path.unlink(missing_ok=True)
+
+    @staticmethod
+    def _path(folder: Path, key: str) -> Path:
+        return folder / f"{key[:40]}.json.gz"
+
+
+def key_of(*parts: object) -> str:
+    """Return a key that is equal where all parts are written alike."""
+    return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+@functools.cache
+def judging_code() -> str:
+    """Return the hash of the code that judges programs: this package, and Python's version."""
+    digest = hashlib.sha256(sys.version.encode())
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
