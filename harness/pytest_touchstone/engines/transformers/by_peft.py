@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import replace
-from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,8 +90,6 @@ def _applied(folder: Path, config: Any, base: Any, *, own: bool, seed: int) -> A
     these are is not known before."""
     import torch
 
-    if torch.distributed.is_available():
-        import_module("torch.distributed.tensor")  # PEFT leaves that to transformers, which may not need it
     from peft import PeftModel, get_peft_model_state_dict
 
     tensors = adapter_tensors(folder)

@@ -1,9 +1,10 @@
-"""All workarounds for other libraries, in one place; those for importing them are in ``imports``.
+"""All workarounds for other libraries, in one place.
 
 Each was checked with the version named; ``tests/engines/transformers/test_compat.py`` has a test per line that fails
 when the library has changed what is patched, or does by itself what the workaround is for.
 
     name                  library, version      reason
+    import_libraries      torch 2.13            the garbage collector scans what its import makes, again and again
     quiet                 transformers 5.23     bars, logs and warnings go to the terminal, GGUF's bar past its setting
     gguf_parsed_once      transformers 5.23     a GGUF file is parsed for config, tokenizer and weights anew
     pages_let_go          transformers 5.23     pages of a mapped file stay in memory beside the converted model
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import logging as standard_logging
 import mmap
 import re
@@ -46,6 +48,42 @@ from pytest_touchstone.engines.transformers.library_warnings import (
 
 if TYPE_CHECKING:
     import torch
+
+
+_LARGE: Final = (
+    "torch",
+    "transformers.modeling_utils",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.tokenization_auto",
+    "transformers.generation.utils",
+)
+"""Together with what these import, they are nearly everything that loading a model imports."""
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector within the block."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+@functools.cache
+def import_libraries() -> None:
+    """Import the libraries, and exempt everything that exists by then from garbage collection.
+
+    The imports make some hundred thousand objects that live as long as the process. Scanning them took a third of the
+    time of a run that ends with a checkpoint that cannot be loaded. It is done before any model is there, since a
+    model that is exempt from collection may never be freed.
+    """
+    with collector_paused():
+        for name in _LARGE:
+            import_module(name)
+        gc.freeze()  # before the collector looks at them
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class TransformersFactory:
 
     def sharing(self, settings: ModelSettings) -> Callable[[CheckpointInfo], Engine]:
         """Return a function that opens a base and its adapters, with the base's weights loaded once."""
-        from pytest_touchstone.engines.transformers.imports import import_libraries
+        from pytest_touchstone.engines.transformers.compat import import_libraries
         from pytest_touchstone.engines.transformers.pool import SharedModel
 
         import_libraries()  # before the object is there: what exists by then is never collected

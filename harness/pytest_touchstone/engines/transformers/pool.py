@@ -18,11 +18,7 @@ from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
 from pytest_touchstone.engines.transformers.half_precision import computes_in_float32, widen_attention
-from pytest_touchstone.engines.transformers.imports import (
-    collector_paused,
-    compiler_when_called,
-    import_libraries,
-)
+from pytest_touchstone.engines.transformers.compat import collector_paused, import_libraries
 from pytest_touchstone.engines.transformers.library_warnings import heard
 from pytest_touchstone.engines.transformers.loading import (
     Loaded,
@@ -114,7 +110,7 @@ class SharedModel:
         Raises ``CheckpointError`` when its files do not make that model.
         """
         import_libraries()
-        with collector_paused(), compiler_when_called():
+        with collector_paused():
             base = info.base or info
             if info.by_peft:
                 if self._plain is None:

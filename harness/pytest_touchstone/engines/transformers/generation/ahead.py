@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_touchstone.engines.transformers.compat import is_out_of_memory
+from pytest_touchstone.engines.transformers.compat import collector_paused, is_out_of_memory
 from pytest_touchstone.engines.transformers.generation.sampling import (
     SHORT,
     SamplingParams,
@@ -27,7 +27,6 @@ from pytest_touchstone.engines.transformers.generation.sampling import (
 )
 from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
-from pytest_touchstone.engines.transformers.imports import collector_paused
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache, enlarged
 from pytest_touchstone.engines.transformers.transfer import Reading, to_device
 
