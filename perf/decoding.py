@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 from perf.measure import table
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.fused_layers import fuse
@@ -34,11 +35,10 @@ from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.memory import first_batch_budget
-from pytest_touchstone.engines.transformers.packing import pack
 from pytest_touchstone.engines.transformers.pool import load_weights
 from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
 from pytest_touchstone.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
-from pytest_touchstone.engines.transformers.split_attention import attend_few, splitting
+from pytest_touchstone.engines.transformers.split_attention import attended, splitting
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def main() -> None:
             (one.in_features, one.out_features) for one in model.modules() if isinstance(one, torch.nn.Linear)
         ]
         fuse(model)
-        pack(model)
+        cpu.Packer(model).pack(model)
         if not options.plain:
             fuse_steps(model)
             prepare_steps(model)
@@ -182,7 +182,7 @@ def _own_attention(model: Any, slots: SlotCache, rows: int) -> Callable[[], None
 
     def compute() -> None:
         for layer in range(config.num_hidden_layers):
-            attend_few(asked, slots.seen(layer), mask, width**-0.5)
+            attended(asked, slots.seen(layer), mask, width**-0.5).flatten(2)
 
     return compute
 

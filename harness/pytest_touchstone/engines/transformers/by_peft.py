@@ -89,7 +89,6 @@ def _applied(folder: Path, config: Any, base: Any, *, own: bool, seed: int) -> A
     """Return modules with the adapter, which share the base's weights but for those that it changes; ``own``: which
     these are is not known before."""
     import torch
-
     from peft import PeftModel, get_peft_model_state_dict
 
     tensors = adapter_tensors(folder)

@@ -18,6 +18,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request
 from pytest_touchstone.engines.base import Done, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
 from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
@@ -34,10 +35,8 @@ from pytest_touchstone.engines.transformers.generation.lookup_stepper import Loo
 from pytest_touchstone.engines.transformers.generation.sequence import Ends, ends_of
 from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
-from pytest_touchstone.engines.transformers.half_precision import has_kernels_for_steps
 from pytest_touchstone.engines.transformers.known_ways import KnownWays, folder_for
 from pytest_touchstone.engines.transformers.loading import Loaded
-from pytest_touchstone.engines.transformers.native.library import missing
 from pytest_touchstone.engines.transformers.prompts import Prompt, chat_mode_of, prepare
 from pytest_touchstone.engines.transformers.scoring.padded import PaddedScorer
 from pytest_touchstone.engines.transformers.scoring.plan import Plan, TokenWork, WorkDone, plan, texts_of
@@ -305,7 +304,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
             if different is not None:
                 leave_kernels(self._model)
                 self._note(f"each step goes by torch's operations: {different}")
-        elif has_kernels_for_steps(self._model) and (reason := missing()) is not None:
+        elif (reason := cpu.missing_kernels(self._model)) is not None:
             self._note(f"texts are generated more slowly than they could be: {reason}")
         if different is not None and steps_are_fused(self._model):
             different = self._ways.tried("fused steps", verify)

@@ -18,12 +18,9 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.core.files import write_atomic
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.devices import devices_of
-from pytest_touchstone.engines.transformers.half_precision import multiplies
-from pytest_touchstone.engines.transformers.in_float32 import HALF
 from pytest_touchstone.engines.transformers.memory import bytes_of_weights
-from pytest_touchstone.engines.transformers.native.library import kernels, multiplies_by_tiles
-from pytest_touchstone.engines.transformers.processor import mkl_is_faster
 
 _LEAST: Final = 10_000_000
 """The number of parameters from which a model's probe is worth remembering."""
@@ -98,10 +95,7 @@ def _device(device: Any) -> str:
 
     if device.type == "cuda":
         return f"cuda {torch.cuda.get_device_name(device)} {torch.version.cuda}"
-    own = "" if kernels() is None else ", own by tiles" if multiplies_by_tiles() else ", own"
-    library = ("MKL" if mkl_is_faster() else "oneDNN") + own
-    wide = [name for name in HALF if not multiplies(name)]
-    return f"{device.type} {torch.backends.cpu.get_cpu_capability()} {library} {wide}"
+    return f"{device.type} {cpu.description()}"
 
 
 @functools.cache

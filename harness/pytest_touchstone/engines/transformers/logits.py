@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError, difference
 from pytest_touchstone.engines.transformers.fused_layers import Wanted
 from pytest_touchstone.engines.transformers.fused_steps import last_layer
-from pytest_touchstone.engines.transformers.memory import GrowingHeap
-from pytest_touchstone.engines.transformers.native import operations
 from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
 from pytest_touchstone.engines.transformers.transfer import Reading, to_device
 
@@ -34,7 +33,7 @@ class SelectiveLogits:
     def __init__(self, model: Any, done: WorkDone) -> None:
         """``done`` is told the cost where all logits are computed."""
         self._model, self._done = model, done
-        self._heap = GrowingHeap(model.device)
+        self._heap = cpu.GrowingHeap(model.device)
         self._where: tuple[torch.Tensor, torch.Tensor] | None = None
         self._called = 0
         self._early: Wanted | None = None
@@ -166,8 +165,8 @@ def _log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """
     import torch
 
-    if logits.dtype == torch.float32 and operations.computes(logits):
-        return operations.log_sums(logits)
+    if logits.dtype == torch.float32 and cpu.computes(logits):
+        return cpu.log_sums(logits)
     best, tokens = logits.max(dim=-1)  # on a CPU four times as fast as ``argmax``
     most = best.masked_fill(best.isinf(), 0.0)  # infinity less infinity is no number
     at_once = min(len(logits), _AT_ONCE) if logits.device.type == "cpu" else len(logits)

@@ -13,12 +13,12 @@ from pytest_touchstone.checkpoints import CheckpointInfo, LoadableFormat, format
 from pytest_touchstone.core.requests import Answer, Refusal, Request
 from pytest_touchstone.engines.base import Done, Engine, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.by_peft import check_peft, with_adapter
 from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.compat import collector_paused, import_libraries
 from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
-from pytest_touchstone.engines.transformers.half_precision import computes_in_float32, widen_attention
-from pytest_touchstone.engines.transformers.compat import collector_paused, import_libraries
 from pytest_touchstone.engines.transformers.library_warnings import heard
 from pytest_touchstone.engines.transformers.loading import (
     Loaded,
@@ -29,9 +29,7 @@ from pytest_touchstone.engines.transformers.loading import (
 )
 from pytest_touchstone.engines.transformers.lora import Adapters
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
-from pytest_touchstone.engines.transformers.memory import trim_heap
 from pytest_touchstone.engines.transformers.mtp import load_mtp
-from pytest_touchstone.engines.transformers.packing import Packer, has_room_to_pack, keep_few_kernels
 
 _LOADERS: Final[dict[str, Callable[[CheckpointInfo, ModelSettings], Loaded]]] = {"mtp": load_mtp}
 """Formats whose models are not transformers' own."""
@@ -57,8 +55,8 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
         else:
             loaded = _LOADERS.get(info.format, load_model)(info, settings)
     loaded = replace(loaded, notes=(*loaded.notes, *warnings.notes(info.path)))
-    if computes_in_float32(loaded.model.dtype, loaded.model.device):
-        widen_attention()
+    if cpu.computes_in_float32(loaded.model.dtype, loaded.model.device):
+        cpu.widen_attention()
     return loaded
 
 
@@ -67,10 +65,10 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 
     Weights that there is no memory to pack stay as they are, and a note says so.
     """
-    keep_few_kernels()
+    cpu.keep_few_kernels()
     loaded = load_weights(info, settings)
-    if has_room_to_pack(loaded.model, processes=settings.processes):
-        packer = Packer(loaded.model)
+    if cpu.has_room_to_pack(loaded.model, processes=settings.processes):
+        packer = cpu.Packer(loaded.model)
         fuse(loaded.model, then=packer.pack)
         packer.pack(loaded.model)
     else:
@@ -78,7 +76,7 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
         name = str(loaded.model.dtype).removeprefix("torch.")
         loaded = replace(loaded, notes=(*loaded.notes, f"{info.path}: {_NO_ROOM.format(name)}"))
     fuse_steps(loaded.model)
-    trim_heap(loaded.model.device)  # the plain weights' memory lies in pieces between what is kept
+    cpu.trim_heap(loaded.model.device)  # the plain weights' memory lies in pieces between what is kept
     return loaded
 
 

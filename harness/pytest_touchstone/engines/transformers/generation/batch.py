@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
 from pytest_touchstone.engines.transformers.generation.ahead import AheadStepper
@@ -37,7 +38,7 @@ from pytest_touchstone.engines.transformers.generation.sequence import (
 )
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues, SlotCache
-from pytest_touchstone.engines.transformers.memory import BatchBudget, release, trim_heap, useful_rows
+from pytest_touchstone.engines.transformers.memory import BatchBudget, release, useful_rows
 from pytest_touchstone.engines.transformers.prompts import Prompt
 from pytest_touchstone.engines.transformers.scoring.plan import TokenWork
 from pytest_touchstone.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
@@ -312,7 +313,7 @@ class BatchGenerator:
         going = [lane for lane in self._lanes if lane.samples]
         if len(going) < len(self._lanes):
             self._lanes = going
-            trim_heap(self._model.device)
+            cpu.trim_heap(self._model.device)
 
     def _leave(self) -> Iterator[GeneratedSequence]:
         """Yield the samples that have ended."""

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_touchstone.checkpoints.formats.llama import PREFIXES, STATES
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.engines.transformers.compat import let_go, refused_global
+from pytest_touchstone.engines.transformers import cpu
+from pytest_touchstone.engines.transformers.compat import refused_global
 from pytest_touchstone.engines.transformers.mtp.config import MtpConfig
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def put(tensor: torch.Tensor, into: torch.Tensor) -> None:
     The mapped pages of the file are released, so that both are never in memory as a whole.
     """
     into.copy_(tensor)
-    let_go(tensor)
+    cpu.let_go(tensor)
 
 
 def _load(path: Path) -> Any:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 import torch
 
 from pytest_touchstone.engines.machine_memory import resident_bytes
+from pytest_touchstone.engines.transformers.cpu.memory import (
+    GrowingHeap,
+    can_be_apart,
+    give_back,
+    zeros_apart,
+)
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues, SlotCache
-from pytest_touchstone.engines.transformers.pages import can_be_apart, give_back, zeros_apart
 
 HEADS, WIDTH = 3, 64
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -127,3 +133,21 @@ def test_tokens_at_columns_of_their_own_are_written_where_their_rows_are(dtype: 
 def test_other_devices_have_no_such_pages() -> None:
     assert not can_be_apart(torch.device("cuda"))
     assert not can_be_apart(torch.device("meta"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says what a process has")
+def test_the_heap_is_trimmed_only_when_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = iter([500, 510, 480, 590, 700, 620, 650, 680, 730, 600])
+    trimmed: list[Any] = []
+    module = "pytest_touchstone.engines.transformers.cpu.memory"
+    monkeypatch.setattr(f"{module}.resident_bytes", lambda: next(sizes) * 2**20)
+    monkeypatch.setattr(f"{module}.trim_heap", trimmed.append)
+    heap = GrowingHeap(torch.device("cpu"))
+    counts = []
+    for _ in range(8):
+        heap.trim()
+        counts.append(len(trimmed))
+    # 590 is 110 above 480, and trimming leaves 700; 620 is the smallest after that, and 730 is 110 above it.
+    assert counts == [0, 0, 0, 1, 1, 1, 1, 2]
+    GrowingHeap(torch.device("cuda")).trim()
+    assert len(trimmed) == 2

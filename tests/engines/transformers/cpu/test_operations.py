@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_touchstone.engines.transformers.cpu import kernels as operations
+from pytest_touchstone.engines.transformers.cpu.kernels import kernels
+from pytest_touchstone.engines.transformers.cpu.packing import Halves, Native
 from pytest_touchstone.engines.transformers.fused_layers import turned
-from pytest_touchstone.engines.transformers.native import operations
-from pytest_touchstone.engines.transformers.native.library import kernels
-from pytest_touchstone.engines.transformers.products import Halves, Native
 
 needs_halves = pytest.mark.skipif(
     not getattr(kernels(), "by_halves", False), reason="this processor does not multiply bfloat16 numbers"

@@ -11,15 +11,11 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_touchstone.engines.transformers.memory import PACKED
-from pytest_touchstone.engines.transformers.native.library import kernels, structure
-from pytest_touchstone.engines.transformers.native.operations import head_norms
-from pytest_touchstone.engines.transformers.products import Halves, Native, Widened
+from pytest_touchstone.engines.transformers.cpu.kernels import kernels, structure
+from pytest_touchstone.engines.transformers.cpu.packing import PACKED, Halves, Native, Widened
 
 if TYPE_CHECKING:
     import torch
-
-    from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 
 _POINTER, _SIZE, _FLOAT = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_float
 
@@ -69,7 +65,7 @@ class StepKernels:
         self,
         states: torch.Tensor,
         turn: tuple[torch.Tensor, torch.Tensor],
-        caches: Sequence[SlotCache],
+        caches: Sequence[Any],
         masks: Sequence[Sequence[torch.Tensor]],
     ) -> bool:
         """Make of embedded tokens [rows, tokens, hidden] what the last layer gives, in place.
@@ -133,7 +129,7 @@ class StepKernels:
 
     def _entry(self, layer: Any) -> Any:
         """Return what the kernels know of a layer."""
-        norms, of_heads = _norms(layer), head_norms(layer.self_attn)
+        norms, of_heads = _norms(layer), layer.head_norms
         pointers: list[int | None] = [self._read(one.weight) for one in norms]
         for one in _products(layer):
             pointers += [
@@ -149,7 +145,7 @@ class StepKernels:
         self._kept.append(numbers.detach().float())
         return self._kept[-1].data_ptr()
 
-    def _places_in(self, caches: Sequence[SlotCache], like: torch.Tensor) -> Any | None:
+    def _places_in(self, caches: Sequence[Any], like: torch.Tensor) -> Any | None:
         """Return where keys and values of all layers and caches are; None where they are laid out in another way."""
         shape = len(self._layers), self._heads, self._width
         for cache in caches:
@@ -198,7 +194,7 @@ def _alike(parts: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> bool
     )
 
 
-def _covers(mask: torch.Tensor, cache: SlotCache, tokens: int) -> bool:
+def _covers(mask: torch.Tensor, cache: Any, tokens: int) -> bool:
     """Return whether a mask is for the own keys of a cache, and dense."""
     rows, _, length, keys = mask.shape
     dense = mask.stride(3) == 1 and (rows == 1 or mask.stride(0) == length * mask.stride(2))
@@ -213,7 +209,7 @@ def _is_known(layer: Any) -> bool:
     """Return whether a fused layer's norms and heads are those that the kernels compute."""
     attention = layer.self_attn
     products = _products(layer)
-    norms = *_norms(layer), *head_norms(attention)
+    norms = *_norms(layer), *layer.head_norms
     numbers = [one.weight for one in norms] + [one.bias for one in products if one.bias is not None]
     return (
         all(one.is_contiguous() for one in numbers)
@@ -241,7 +237,7 @@ def _products(layer: Any) -> tuple[Any, Any, Any, Any]:
 
 def _weights_of(layer: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
     """Return a layer's weights, and where each is found, so that another one in its place is seen."""
-    norms = *_norms(layer), *head_norms(layer.self_attn)
+    norms = *_norms(layer), *layer.head_norms
     owners = [(one, name) for one in _products(layer) for name in (PACKED, "bias")] + [
         (one, "weight") for one in norms
     ]

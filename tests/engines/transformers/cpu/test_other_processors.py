@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.engines.transformers.native.library import kernels
+from pytest_touchstone.engines.transformers.cpu.kernels import kernels
 
 _HERE = Path(__file__).parent
 _TESTS = ("test_operations.py", "test_steps.py")
 
 _WHAT = """
-from pytest_touchstone.engines.transformers.native.library import kernels
+from pytest_touchstone.engines.transformers.cpu.kernels import kernels
 found = kernels()
 print(found.panel_width(), found.by_halves, found.by_tiles)
 """

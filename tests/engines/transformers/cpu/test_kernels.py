@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.engines.transformers import processor
-from pytest_touchstone.engines.transformers.native import library
-from pytest_touchstone.engines.transformers.native.library import (
+from pytest_touchstone.engines.transformers.cpu import kernels as library
+from pytest_touchstone.engines.transformers.cpu import processor
+from pytest_touchstone.engines.transformers.cpu.kernels import (
     UnavailableError,
     UnfitError,
     _compiled,
@@ -22,7 +22,7 @@ from pytest_touchstone.engines.transformers.native.library import (
 
 PRODUCT = """
 import torch
-from pytest_touchstone.engines.transformers.products import Native
+from pytest_touchstone.engines.transformers.cpu.packing import Native
 torch.set_num_threads(2)
 native, x, weight = Native(), torch.randn(50, 40), torch.randn(300, 40)
 found = native.product(x, native.packed(weight), None, (300, 40))
@@ -50,7 +50,7 @@ def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_this_machine_has_them() -> None:
     assert library.kernels() is not None
-    assert library.missing() is None
+    assert library._found()[1] is None
 
 
 @pytest.mark.usefixtures("unoptimized")

@@ -6,7 +6,7 @@ It holds where the processor multiplies such numbers, and where they are compute
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,15 +15,15 @@ import torch
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Request
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
-from pytest_touchstone.engines.transformers import half_precision, pool
+from pytest_touchstone.engines.transformers import pool
 from pytest_touchstone.engines.transformers.agreement import FACTOR
 from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.cpu import processor
+from pytest_touchstone.engines.transformers.cpu.processor import widen_attention
 from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
-from pytest_touchstone.engines.transformers.half_precision import widen_attention
 from pytest_touchstone.engines.transformers.in_float32 import in_float32
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues, SlotCache
-from pytest_touchstone.engines.transformers.packing import pack
 from pytest_touchstone.engines.transformers.pool import load_weights
 from pytest_touchstone.engines.transformers.split_attention import split_attention
 from tests.support.engines import ON_CPU, engine_for
@@ -97,7 +97,7 @@ def quick(folder: Path, dtype: Dtype) -> CausalEngine:
     settings = ModelSettings(device="cpu", threads=1, dtype=dtype)
     loaded = load_weights(info, settings)
     assert fuse(loaded.model) == len(loaded.model.model.layers)
-    assert pack(loaded.model, least=0) > 0
+    assert Packer(loaded.model, least=0).pack(loaded.model) > 0
     assert fuse_steps(loaded.model)
     widen_attention()
     return CausalEngine(info, loaded, settings)
@@ -122,7 +122,7 @@ def test_transformers_attention_is_that_of_float32_rounded_once(
         expected, _ = attend(layer, *wide[:3], None if masked is None else wide[3], is_causal=masked is None)
         found, _ = attend(layer, *tensors, masked, is_causal=masked is None)
         assert torch.equal(found, expected.to(dtype))
-    monkeypatch.setattr(half_precision, "multiplies", lambda _: True)
+    monkeypatch.setattr(processor, "multiplies", lambda _: True)
     assert attend(layer, *tensors, mask)[0].dtype is dtype
 
 
@@ -174,7 +174,7 @@ def test_the_processors_instructions_say_which_types_it_multiplies(
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: abilities, raising=False)
-    find = half_precision.multiplies.__wrapped__
+    find = processor.multiplies.__wrapped__
     assert (find("torch.bfloat16"), find("torch.float16")) == expected
     assert find("torch.float32")
 
@@ -184,7 +184,7 @@ def test_an_older_torch_is_asked_for_one_kind_of_instruction(monkeypatch: pytest
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     for there in (True, False):
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda there=there: there, raising=False)
-        assert half_precision.multiplies.__wrapped__("torch.bfloat16") is there
+        assert processor.multiplies.__wrapped__("torch.bfloat16") is there
 
 
 @pytest.mark.usefixtures("half")
@@ -209,3 +209,43 @@ def test_other_batches_differ_by_rounding_only(dtype: Dtype, llama: Path) -> Non
     assert any(found != usual for found in ways.values())
     for batch, found in ways.items():
         assert error(found, exact) <= FACTOR * error(usual, exact), batch
+
+
+@pytest.fixture
+def _asked_anew() -> Iterator[None]:
+    processor.mkl_is_faster.cache_clear()
+    yield
+    processor.mkl_is_faster.cache_clear()
+
+
+@pytest.mark.usefixtures("_asked_anew")
+@pytest.mark.parametrize(
+    ("description", "windows", "faster"),
+    [
+        ("processor\t: 0\nvendor_id\t: GenuineIntel\n", "", True),
+        ("processor\t: 0\nvendor_id\t: AuthenticAMD\n", "", False),
+        ("processor\t: 0\nCPU implementer\t: 0x41\n", "", False),
+        (None, "Intel64 Family 6 Model 173 Stepping 1, GenuineIntel", True),
+        (None, "AMD64 Family 26 Model 2 Stepping 1, AuthenticAMD", False),
+        (None, "arm", False),
+    ],
+)
+def test_mkl_computes_on_intels_processors(
+    description: str | None, windows: str, faster: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    path = tmp_path / "cpuinfo"
+    if description is not None:
+        path.write_text(description, encoding="utf-8")
+    monkeypatch.setattr(processor, "DESCRIPTION", path)
+    monkeypatch.setattr("platform.processor", lambda: windows)
+    assert processor.mkl_is_faster() == (faster and torch.backends.mkl.is_available())
+
+
+@pytest.mark.usefixtures("_asked_anew")
+def test_a_torch_without_mkl_uses_the_other_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
+    assert not processor.mkl_is_faster()

@@ -9,14 +9,14 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
+from pytest_touchstone.engines.transformers.cpu.packing import Packer
+from pytest_touchstone.engines.transformers.cpu.steps import StepKernels
 from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.fused_steps import fuse_steps, prepare_steps
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.memory import first_batch_budget
-from pytest_touchstone.engines.transformers.native.steps import StepKernels
-from pytest_touchstone.engines.transformers.packing import pack
 from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
 from pytest_touchstone.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
 from pytest_touchstone.engines.transformers.split_attention import splitting
@@ -90,7 +90,7 @@ def test_logits_are_those_of_the_models_own_code(
     begin = tokens(prefix, 1)
     with torch.inference_mode():
         fuse(quick)
-        pack(quick, least=0)
+        Packer(quick, least=0).pack(quick)
         fuse_steps(quick)
         assert prepare_steps(quick)
         rows = [tokens(count, 2 + at) for at, count in enumerate(own)]
@@ -117,7 +117,7 @@ def test_steps_in_bfloat16_are_as_exact_as_the_models_own_code(
     begin = tokens(prefix, 1)
     with torch.inference_mode():
         fuse(quick)
-        pack(quick, least=0)
+        Packer(quick, least=0).pack(quick)
         fuse_steps(quick)
         by_kernels = prepare_steps(quick)
         rows = [tokens(count, 2 + at) for at, count in enumerate(own)]
@@ -155,7 +155,7 @@ def test_a_weight_that_is_put_in_the_place_of_another_is_seen(name: str) -> None
     _, quick = model_of(width=16, heads=2, keys=1, normed=True)
     with torch.inference_mode():
         fuse(quick)
-        pack(quick, least=0)
+        Packer(quick, least=0).pack(quick)
         fuse_steps(quick)
         prepare_steps(quick)
         before = _steps(quick, [], [[1, 2, 3]], [[4]])

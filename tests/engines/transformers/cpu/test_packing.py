@@ -11,17 +11,18 @@ import pytest
 import torch
 
 from pytest_touchstone.engines.machine_memory import resident_bytes
-from pytest_touchstone.engines.transformers import packing, products
-from pytest_touchstone.engines.transformers.compat import MappedFiles
-from pytest_touchstone.engines.transformers.in_float32 import in_float32
-from pytest_touchstone.engines.transformers.memory import PACKED, bytes_of_weights, trim_heap
-from pytest_touchstone.engines.transformers.native.library import kernels
-from pytest_touchstone.engines.transformers.packing import (
+from pytest_touchstone.engines.transformers.cpu import packing
+from pytest_touchstone.engines.transformers.cpu.kernels import kernels
+from pytest_touchstone.engines.transformers.cpu.memory import MappedFiles, trim_heap
+from pytest_touchstone.engines.transformers.cpu.packing import (
+    PACKED,
+    Packer,
     has_room_to_pack,
     keep_few_kernels,
-    pack,
     pack_for_steps,
 )
+from pytest_touchstone.engines.transformers.in_float32 import in_float32
+from pytest_touchstone.engines.transformers.memory import bytes_of_weights
 from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
 from tests.support.tiny import tiny_causal, tiny_masked
 
@@ -52,7 +53,7 @@ def layers(model: Any) -> list[Any]:
 def test_logits_stay_the_same_up_to_rounding(name: str, tmp_path: Path) -> None:
     model = model_of(name, tmp_path, torch.float32)
     before = logits(model)
-    assert pack(model, least=0) == len(layers(model))
+    assert Packer(model, least=0).pack(model) == len(layers(model))
     assert float((logits(model) - before).abs().max()) <= 1e-5 * max(1.0, float(before.abs().max()))
 
 
@@ -68,7 +69,7 @@ def test_half_precision_is_packed_where_there_are_products(
     usual = float((logits(model) - exact).square().mean().sqrt())
     by_itself = dtype is torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     packed = half == "in float32" or by_itself
-    assert pack(model, least=0) == packed * len(layers(model))
+    assert Packer(model, least=0).pack(model) == packed * len(layers(model))
     assert float((logits(model) - exact).square().mean().sqrt()) <= 1.5 * usual
     with in_float32():
         assert torch.allclose(logits(model), exact, atol=1e-5)
@@ -78,7 +79,7 @@ def test_a_packed_weight_takes_the_place_of_the_plain_one(tmp_path: Path, librar
     model = model_of("llama", tmp_path, torch.float32)
     plain = {name: one.weight.clone() for name, one in model.named_modules() if type(one) is torch.nn.Linear}
     count = sum(one.numel() for one in model.parameters())
-    pack(model, least=0)
+    Packer(model, least=0).pack(model)
     if library == "oneDNN":  # the other one's layout has room that takes no memory
         assert sum(one.numel() for one in model.parameters()) == count
     for name, weight in plain.items():
@@ -95,7 +96,7 @@ def test_packed_weights_take_no_more_memory_than_plain_ones() -> None:
     model.device = torch.device("cpu")
     trim_heap(model.device)
     before = resident_bytes()
-    assert pack(model) == 6
+    assert Packer(model).pack(model) == 6
     with torch.inference_mode():
         for layer in model:
             layer(torch.ones(512, 1024))
@@ -109,7 +110,7 @@ def test_code_that_takes_a_weight_by_itself_gets_the_plain_one(tmp_path: Path) -
     folder = tiny_causal(tmp_path / "c", seq_len=SEQ_LEN, **MAMBA)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     before = logits(model)
-    assert pack(model, least=0) > 0
+    assert Packer(model, least=0).pack(model) > 0
     assert torch.allclose(logits(model), before, atol=1e-4)
 
 
@@ -118,7 +119,7 @@ def test_a_weight_that_is_also_the_table_of_embeddings_stays(tmp_path: Path) -> 
     model = model_of("llama", tmp_path, torch.float32)
     model.lm_head.weight = model.get_input_embeddings().weight
     before = logits(model)
-    assert pack(model, least=0) == len(layers(model))
+    assert Packer(model, least=0).pack(model) == len(layers(model))
     assert not model.get_input_embeddings().weight.is_mkldnn
     assert model.lm_head.weight is model.get_input_embeddings().weight
     assert torch.allclose(logits(model), before, atol=1e-5)
@@ -126,15 +127,17 @@ def test_a_weight_that_is_also_the_table_of_embeddings_stays(tmp_path: Path) -> 
 
 def test_packing_again_changes_nothing(tmp_path: Path) -> None:
     model = model_of("llama", tmp_path, torch.float32)
-    pack(model, least=0)
+    Packer(model, least=0).pack(model)
     before = logits(model)
-    assert pack(model, least=0) == 0
+    assert Packer(model, least=0).pack(model) == 0
     assert torch.equal(logits(model), before)
 
 
 def test_small_weights_and_other_number_types_stay(tmp_path: Path) -> None:
-    assert pack(model_of("llama", tmp_path / "a", torch.float32)) == 0
-    assert pack(model_of("llama", tmp_path / "b", torch.float64), least=0) == 0
+    model = model_of("llama", tmp_path / "a", torch.float32)
+    assert Packer(model).pack(model) == 0
+    model = model_of("llama", tmp_path / "b", torch.float64)
+    assert Packer(model, least=0).pack(model) == 0
 
 
 @pytest.mark.usefixtures("half", "no_kernels")
@@ -144,9 +147,9 @@ def test_room_is_asked_for_where_float32_numbers_take_more(
     model = model_of("llama", tmp_path, torch.bfloat16)
     more = 2 * sum(one.weight.numel() for one in layers(model))
     wide = half == "in float32"
-    monkeypatch.setattr(packing, "free_memory", lambda _: 2 * more)
+    monkeypatch.setattr(packing, "free_bytes", lambda: 2 * more)
     assert has_room_to_pack(model, least=0) is not wide
-    monkeypatch.setattr(packing, "free_memory", lambda _: 20 * more)
+    monkeypatch.setattr(packing, "free_bytes", lambda: 20 * more)
     assert has_room_to_pack(model, least=0)
     assert has_room_to_pack(model, least=0, processes=10) is not wide
     assert has_room_to_pack(model_of("llama", tmp_path / "f", torch.float32), least=0, processes=1000)
@@ -159,14 +162,14 @@ def test_room_is_asked_for_where_float32_numbers_take_more(
 def test_half_precision_that_is_not_multiplied_stays_half_as_large(
     dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(products, "multiplies_by_tiles", lambda: False)
+    monkeypatch.setattr(packing, "multiplies_by_tiles", lambda: False)
     model = model_of("llama", tmp_path, dtype)
     plain = [one.weight.clone() for one in layers(model)]
     with in_float32():
         exact = logits(model)
     usual = float((logits(model) - exact).square().mean().sqrt())
     assert has_room_to_pack(model, least=0, processes=10**9)
-    assert pack(model, least=0) == len(plain)
+    assert Packer(model, least=0).pack(model) == len(plain)
     assert float((logits(model) - exact).square().mean().sqrt()) <= 1.5 * usual
     with in_float32():
         assert torch.allclose(logits(model), exact, atol=1e-5)
@@ -186,7 +189,7 @@ def test_any_number_of_rows_is_computed(rows: int, library: str) -> None:
     inputs = torch.randn(3, rows, 576, generator=numbers)
     with torch.inference_mode():
         expected = layer(inputs)
-        assert pack(model) == 1
+        assert Packer(model).pack(model) == 1
         found = layer(inputs)
     assert torch.allclose(found, expected, atol=1e-5), library
 
@@ -198,7 +201,7 @@ def test_a_layer_whose_packed_product_differs_stays_plain() -> None:
         first.weight[3, 5] = float("nan")  # no product of it is the same
     model: Any = torch.nn.Sequential(first, second)
     model.device = torch.device("cpu")
-    assert pack(model, least=0) == 1
+    assert Packer(model, least=0).pack(model) == 1
     assert [type(one) is torch.nn.Linear for one in layers(model)] == [True, False]
 
 
@@ -227,7 +230,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
 def test_one_layer_of_each_kind_is_tried(trials: list[torch.Tensor]) -> None:
     model = _alike(4)
     model.append(torch.nn.Linear(64, 32))
-    assert pack(model, least=0) == 5
+    assert Packer(model, least=0).pack(model) == 5
     assert [tuple(one.shape) for one in trials] == [(64, 64), (32, 64)]
 
 
@@ -238,7 +241,7 @@ def test_a_weight_that_is_not_finite_is_tried_by_itself(trials: list[torch.Tenso
     with torch.no_grad():
         model[1].weight[3, 5] = odd
     weights = [one.weight.data_ptr() for one in model]
-    assert pack(model, least=0) == 2
+    assert Packer(model, least=0).pack(model) == 2
     assert {one.data_ptr() for one in trials} == set(weights[:2])
     assert type(model[1]) is torch.nn.Linear
 
@@ -249,7 +252,7 @@ def test_another_layer_is_tried_where_the_first_of_its_kind_differs(trials: list
     with torch.no_grad():
         model[0].weight[3, 5] = float("nan")
     weights = [one.weight.data_ptr() for one in model]
-    assert pack(model, least=0) == 2
+    assert Packer(model, least=0).pack(model) == 2
     assert {one.data_ptr() for one in trials} == set(weights[:2])
 
 
@@ -257,7 +260,7 @@ def test_float32_arithmetic_reads_packed_weights(tmp_path: Path) -> None:
     model = model_of("llama", tmp_path, torch.bfloat16)
     with in_float32():
         before = logits(model)
-    pack(model, least=0)
+    Packer(model, least=0).pack(model)
     with in_float32():
         assert torch.equal(logits(model), before)
 
@@ -290,5 +293,5 @@ def test_weights_count_once_whatever_their_layout(tmp_path: Path) -> None:
     model.lm_head.weight = model.get_input_embeddings().weight
     before = bytes_of_weights(model)
     assert before == sum(one.numel() * one.element_size() for one in model.parameters())
-    pack(model, least=0)
+    Packer(model, least=0).pack(model)
     assert bytes_of_weights(model) == before

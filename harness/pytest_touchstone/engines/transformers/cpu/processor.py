@@ -1,23 +1,31 @@
-"""Half precision on a processor that has no products of such numbers.
+"""This machine's processor: its instructions, what computes faster on it, and half precision that it does not multiply.
 
 Many processors do not multiply bfloat16 or float16 numbers: on a CPU without ``avx512_bf16`` or ``amx_bf16``, torch's
 products of bfloat16 numbers took ten times as long as those of float32 (docs/performance.md). There, products and
 attention are computed in float32, and their results are rounded to the model's own type: one rounding each, as by
 instructions that add up in float32. Weights and hidden states have the values that they have in the model's own type.
 
-What the processor can do decides, and no clock: the same call gives the same numbers in each run.
+The processor's maker and its instructions decide, and no clock: a trial might choose otherwise in the next run, whose
+numbers would then be rounded otherwise.
 """
 
 from __future__ import annotations
 
 import functools
 import platform
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-from pytest_touchstone.engines.transformers.processor import instructions
 
 if TYPE_CHECKING:
     import torch
+
+OPEN = True
+"""Whether anything of this package is used. Without it the engine computes everything by torch's own operations."""
+
+_INTEL: Final = "GenuineIntel"
+
+DESCRIPTION: Final = Path("/proc/cpuinfo")
+"""The file in which Linux describes the processor."""
 
 _WITH_INSTRUCTIONS: Final = {
     "torch.bfloat16": ("avx512_bf16", "amx_bf16"),
@@ -28,21 +36,56 @@ _WITH_INSTRUCTIONS: Final = {
 _WIDE: Final = "touchstone_wide"
 
 
+def is_open() -> bool:
+    """Return whether this package is used."""
+    return OPEN
+
+
+@functools.cache
+def mkl_is_faster() -> bool:
+    """Return whether products of float32 numbers by MKL, and attention that uses them, are faster than by oneDNN.
+
+    They are on Intel's processors (docs/performance.md). On AMD's, oneDNN is.
+    """
+    import torch
+
+    kernels: Any = torch.backends.mkl  # torch has no types for it
+    return bool(kernels.is_available()) and _maker(DESCRIPTION) == _INTEL
+
+
+def products_attend_faster() -> bool:
+    """Return whether many queries meet many keys faster in oneDNN's products than in torch's operation for attention.
+
+    They do on AMD's processors with AVX-512. With AVX2 the operation took 0.6 times as long (docs/performance.md).
+    """
+    import torch
+
+    return not mkl_is_faster() and torch.backends.cpu.get_cpu_capability() != "AVX2"
+
+
+def instructions() -> set[str]:
+    """Return the names of the instructions that a processor has beyond the common ones; none where Linux does not say
+    so."""
+    return set(_said("flags", DESCRIPTION).split())
+
+
+def _maker(description: Path) -> str:
+    """Return what a processor calls its maker; Windows names it in another place than Linux."""
+    return _said("vendor_id", description) or (_INTEL if _INTEL in platform.processor() else "")
+
+
+def _said(name: str, description: Path) -> str:
+    """Return what a processor's description has under a name, nothing where it has none."""
+    try:
+        lines = description.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
+
+
 def computes_in_float32(dtype: torch.dtype, device: torch.device) -> bool:
     """Return whether products of such numbers are computed in float32 on a device."""
-    return device.type == "cpu" and str(dtype) in _WITH_INSTRUCTIONS and not multiplies(str(dtype))
-
-
-def has_kernels_for_steps(model: Any) -> bool:
-    """Return whether kernels of ours compute the products of a model's steps, where a compiler makes them.
-
-    On a CPU these are products of float32 numbers, whatever the model's own type is. They are of bfloat16 numbers where
-    the processor's vectors multiply such.
-    """
-    if model.device.type != "cpu":
-        return False
-    by_itself = str(model.dtype) == "torch.bfloat16" and "avx512_bf16" in instructions()
-    return by_itself or str(model.dtype) == "torch.float32" or computes_in_float32(model.dtype, model.device)
+    return OPEN and device.type == "cpu" and str(dtype) in _WITH_INSTRUCTIONS and not multiplies(str(dtype))
 
 
 @functools.cache
