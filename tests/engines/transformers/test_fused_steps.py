@@ -15,6 +15,7 @@ from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers import fused_steps
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.cpu.kernels import kernels, missing_kernels
+from pytest_touchstone.engines.transformers.cpu.packing import Packer
 from pytest_touchstone.engines.transformers.cpu.processor import computes_in_float32
 from pytest_touchstone.engines.transformers.cpu.steps import StepKernels
 from pytest_touchstone.engines.transformers.fused_layers import fuse

@@ -19,6 +19,7 @@ from pytest_touchstone.engines.transformers import pool
 from pytest_touchstone.engines.transformers.agreement import FACTOR
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.cpu import processor
+from pytest_touchstone.engines.transformers.cpu.packing import Packer
 from pytest_touchstone.engines.transformers.cpu.processor import widen_attention
 from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
