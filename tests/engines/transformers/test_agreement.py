@@ -18,7 +18,7 @@ from pytest_touchstone.engines.transformers.agreement import BOUND, FACTOR, diff
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.generation import batch, step
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues
-from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.pool import load_weights
 from pytest_touchstone.engines.transformers.scoring import shared_prefix
@@ -38,10 +38,10 @@ FAMILIES = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in CAU
 
 Change = Callable[[pytest.MonkeyPatch], None]
 
-Models = Callable[[str, Dtype], tuple[CheckpointInfo, Loaded]]
+Models = Callable[[str, Dtype], tuple[CheckpointInfo, LoadedModel]]
 
 
-def weights(folder: Path, dtype: Dtype) -> tuple[CheckpointInfo, Loaded]:
+def weights(folder: Path, dtype: Dtype) -> tuple[CheckpointInfo, LoadedModel]:
     (info,) = resolve(str(folder), seq_len=None)
     return info, load_weights(info, ModelSettings(device=DEVICE, threads=1, dtype=dtype))
 
@@ -49,7 +49,7 @@ def weights(folder: Path, dtype: Dtype) -> tuple[CheckpointInfo, Loaded]:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     @functools.cache
-    def model(family: str, dtype: Dtype) -> tuple[CheckpointInfo, Loaded]:
+    def model(family: str, dtype: Dtype) -> tuple[CheckpointInfo, LoadedModel]:
         return weights(causal_of(tmp_path_factory.mktemp("model"), family), dtype)
 
     return model

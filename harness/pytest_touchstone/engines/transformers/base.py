@@ -26,7 +26,7 @@ from pytest_touchstone.engines.transformers.devices import copies_notes, devices
 from pytest_touchstone.engines.transformers.independence import Company, IndependenceProbe
 from pytest_touchstone.engines.transformers.known_ways import KnownWays
 from pytest_touchstone.engines.transformers.library_warnings import heard
-from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.memory import first_batch_budget
 from pytest_touchstone.engines.transformers.scoring.plan import TokenWork, WorkDone
@@ -45,12 +45,12 @@ class ModelEngine(Generic[Made]):
     def __init__(
         self,
         info: CheckpointInfo,
-        loaded: Loaded,
+        loaded: LoadedModel,
         make: Callable[[Sequence[Request]], list[Made]],
         settings: ModelSettings,
     ) -> None:
         self.info = info
-        self._held: Loaded | None = loaded
+        self._held: LoadedModel | None = loaded
         self._ahead = PretokenizeQueue(make)
         self.work_done = WorkDone()
         self._needed = SelectiveLogits(loaded.model, self.work_done)
@@ -141,7 +141,7 @@ class ModelEngine(Generic[Made]):
         return f"{self.info.path}: {SLOW_WAYS[way][0]}, which is slow: {self._slow[way]}"
 
     @property
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedModel:
         """The model and its tokenizer, until the engine is closed."""
         assert self._held is not None, "the engine is closed"
         return self._held

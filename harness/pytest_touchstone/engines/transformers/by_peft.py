@@ -21,7 +21,7 @@ from pytest_touchstone.checkpoints.formats.lora import CONFIG, adapter_tensors
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.engines.transformers.compat import quiet
-from pytest_touchstone.engines.transformers.loading import Loaded, one_line_errors
+from pytest_touchstone.engines.transformers.loading import LoadedModel, one_line_errors
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ def check_peft(info: CheckpointInfo) -> None:
         )
 
 
-def with_adapter(info: CheckpointInfo, base: Loaded) -> Loaded:
+def with_adapter(info: CheckpointInfo, base: LoadedModel) -> LoadedModel:
     """Return the model that ``PeftModel.from_pretrained`` makes of a base and an adapter; the base stays as it is.
 
     Raises ``CheckpointError`` where the adapter does not fit, or where loading it twice gives two models.

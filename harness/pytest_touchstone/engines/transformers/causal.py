@@ -36,23 +36,23 @@ from pytest_touchstone.engines.transformers.generation.sequence import Ends, end
 from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.known_ways import KnownWays, folder_for
-from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.prompts import Prompt, chat_mode_of, prepare
 from pytest_touchstone.engines.transformers.scoring.padded import PaddedScorer
-from pytest_touchstone.engines.transformers.scoring.plan import Plan, TokenWork, WorkDone, plan, texts_of
+from pytest_touchstone.engines.transformers.scoring.plan import ScoringPlan, TokenWork, WorkDone, plan, texts_of
 from pytest_touchstone.engines.transformers.scoring.shared_prefix import SPLITS, PrefixTreeScorer
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 _PROBE_TOKENS: Final = 24
 
 
-class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
+class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
     """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``."""
 
     def __init__(
         self,
         info: CheckpointInfo,
-        loaded: Loaded,
+        loaded: LoadedModel,
         settings: ModelSettings | None = None,
         *,
         together: bool = True,
@@ -129,13 +129,13 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         return [found[number] for number in range(len(requests))]
 
     def _answers(
-        self, plans: Sequence[Plan | Prompt | Refusal], count: int
+        self, plans: Sequence[ScoringPlan | Prompt | Refusal], count: int
     ) -> Generator[tuple[int, Answer | Refusal], None, None]:
         """Yield the number of each request and its answer, as soon as it is final.
 
         Between two answers the model is at rest, and transformers' warnings are as usual.
         """
-        scored = {number: made for number, made in enumerate(plans) if isinstance(made, Plan)}
+        scored = {number: made for number, made in enumerate(plans) if isinstance(made, ScoringPlan)}
         prompts = {number: made for number, made in enumerate(plans) if isinstance(made, Prompt)}
         yield from ((number, made) for number, made in enumerate(plans) if isinstance(made, Refusal))
         with self._quiet():
@@ -169,7 +169,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         plans = enumerate(self._plans(requests))
         return [number for number, one in plans if not isinstance(one, Refusal) and one.truncated]
 
-    def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
+    def _plans(self, requests: Sequence[Request]) -> list[ScoringPlan | Prompt | Refusal]:
         how: dict[str, int] = {"seq_len": self.info.seq_len, "rows": self._rows}
         tokenizer = self._tokenizer.with_encoded(texts_of(requests))
         made = (
@@ -180,12 +180,12 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         )
         return [self._in_memory(one) for one in made]
 
-    def _in_memory(self, made: Plan | Prompt | Refusal) -> Plan | Prompt | Refusal:
+    def _in_memory(self, made: ScoringPlan | Prompt | Refusal) -> ScoringPlan | Prompt | Refusal:
         """Return the same, or a refusal where its keys and values do not fit into ``--eval-memory``."""
         match made:
             case Prompt(request, tokens):
                 longest = len(tokens) + request.max_new_tokens
-            case Plan(work):
+            case ScoringPlan(work):
                 longest = max((len(one.inputs) for one in work), default=0)
             case Refusal():
                 return made

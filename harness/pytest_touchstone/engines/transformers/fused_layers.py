@@ -3,7 +3,7 @@
 transformers computes such a layer by some sixty cpu. In a pass that continues few texts, most of them take
 longer to start than to compute. Here queries, keys and values are one product, and so are gate and up of the
 feed-forward part; a norm is one operation, and a rotation four. The last layer has no feed-forward part for tokens of
-which nothing more is wanted (``Wanted``).
+which nothing more is wanted (``WantedPlaces``).
 
 Qwen3's layers differ in two norms, of the heads of queries and of keys. A layer is computed this way only where its
 code is that of Llama's or of Qwen3's, and where a trial with random numbers gives what that code gives, up to rounding.
@@ -52,7 +52,7 @@ _ROTATION: Final = ("apply_rotary_pos_emb", "rotate_half")
 _SWAPPED: Final = "touchstone_swapped"
 
 
-class Wanted:
+class WantedPlaces:
     """The places whose hidden states are all that is wanted of a last layer, which sets ``taken`` where it computes no
     others."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError, difference
-from pytest_touchstone.engines.transformers.fused_layers import Wanted
+from pytest_touchstone.engines.transformers.fused_layers import WantedPlaces
 from pytest_touchstone.engines.transformers.fused_steps import last_layer
 from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
 from pytest_touchstone.engines.transformers.transfer import Reading, to_device
@@ -36,7 +36,7 @@ class SelectiveLogits:
         self._heap = cpu.GrowingHeap(model.device)
         self._where: tuple[torch.Tensor, torch.Tensor] | None = None
         self._called = 0
-        self._early: Wanted | None = None
+        self._early: WantedPlaces | None = None
         layer = model.get_output_embeddings()
         self._hook = layer.register_forward_pre_hook(self._gather) if layer is not None else None
 
@@ -110,7 +110,7 @@ class SelectiveLogits:
     ) -> torch.Tensor:
         self._where, self._called = where, 0
         layer = last_layer(self._model)
-        self._early = None if layer is None else Wanted(*where)
+        self._early = None if layer is None else WantedPlaces(*where)
         if layer is not None:
             layer.wanted = self._early
         try:

@@ -23,7 +23,7 @@ from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.known_ways import KnownWays, folder_for
-from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.logits import read_targets
 from pytest_touchstone.engines.transformers.scoring.padded import in_batches, padded
 from pytest_touchstone.engines.transformers.scoring.plan import TokenWork
@@ -74,7 +74,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
     def __init__(
         self,
         info: CheckpointInfo,
-        loaded: Loaded,
+        loaded: LoadedModel,
         settings: ModelSettings | None = None,
         *,
         remembers: bool = False,

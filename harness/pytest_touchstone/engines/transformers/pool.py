@@ -21,7 +21,7 @@ from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
 from pytest_touchstone.engines.transformers.library_warnings import heard
 from pytest_touchstone.engines.transformers.loading import (
-    Loaded,
+    LoadedModel,
     check_vocabulary,
     load_model,
     one_line_errors,
@@ -31,7 +31,7 @@ from pytest_touchstone.engines.transformers.lora import Adapters
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.mtp import load_mtp
 
-_LOADERS: Final[dict[str, Callable[[CheckpointInfo, ModelSettings], Loaded]]] = {"mtp": load_mtp}
+_LOADERS: Final[dict[str, Callable[[CheckpointInfo, ModelSettings], LoadedModel]]] = {"mtp": load_mtp}
 """Formats whose models are not transformers' own."""
 
 _NO_ROOM: Final = (
@@ -42,13 +42,13 @@ _NO_ROOM: Final = (
 _TRIED: Final = "its config does not fit its weights, or it is no language model of the usual kind"
 
 
-def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+def load_weights(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     """Load model and tokenizer of a checkpoint that is a complete model, as its format says.
 
     What libraries warn of is among its notes. Raises ``CheckpointError`` when its files do not make that model.
     """
     form = format_of(info)
-    loaded: Loaded
+    loaded: LoadedModel
     with heard() as warnings:
         if isinstance(form, LoadableFormat):
             loaded = form.load(info, settings)
@@ -60,7 +60,7 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     return loaded
 
 
-def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+def load_quick(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     """Load the same; the model's layers and steps are fused for speed, and on a CPU its weights packed.
 
     Weights that there is no memory to pack stay as they are, and a note says so.
@@ -81,7 +81,7 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 
 
 def engine_of(
-    info: CheckpointInfo, loaded: Loaded, settings: ModelSettings, *, remembers: bool = True
+    info: CheckpointInfo, loaded: LoadedModel, settings: ModelSettings, *, remembers: bool = True
 ) -> CausalEngine | MaskedEngine:
     """Return the engine of a model that is loaded; ``remembers``: fast ways that a probe admits.
 
@@ -99,8 +99,8 @@ class SharedModel:
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
-        self._shared: tuple[Loaded, Adapters] | None = None
-        self._plain: Loaded | None = None
+        self._shared: tuple[LoadedModel, Adapters] | None = None
+        self._plain: LoadedModel | None = None
 
     def __call__(self, info: CheckpointInfo) -> Engine:
         """Return the checkpoint, ready to answer.
@@ -126,7 +126,7 @@ class SharedModel:
                 self._shared = loaded, Adapters(loaded.model)
             return self._switched(info, *self._shared)
 
-    def _switched(self, info: CheckpointInfo, loaded: Loaded, adapters: Adapters) -> Engine:
+    def _switched(self, info: CheckpointInfo, loaded: LoadedModel, adapters: Adapters) -> Engine:
         name = None
         if info.base is not None:
             name = adapters.add(info)
@@ -140,7 +140,7 @@ class SharedModel:
             raise
 
 
-def _with_own_tokenizer(info: CheckpointInfo, loaded: Loaded) -> Loaded:
+def _with_own_tokenizer(info: CheckpointInfo, loaded: LoadedModel) -> LoadedModel:
     """Return a model with the tokenizer of an adapter, where that has one."""
     if info.tokenizer != info.path:
         return loaded

@@ -38,7 +38,7 @@ _LONGEST_ERROR: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class TokenPair:
     """Token ids of a context (at least one) and of its continuation (at least one)."""
 
     context: tuple[int, ...]
@@ -79,7 +79,7 @@ class TextTokenizer:
         found = bos if bos is not None else eos
         return None if found is None else int(found)
 
-    def pair(self, context: str, continuation: str) -> Pair | Refusal:
+    def pair(self, context: str, continuation: str) -> TokenPair | Refusal:
         """Return the tokens of both; a ``Refusal`` when there is nothing to score or nothing to start from."""
         if not continuation:
             return Refusal("the continuation is empty; there is nothing to score")
@@ -105,7 +105,7 @@ class TextTokenizer:
                 f"the continuation {continuation!r} has no tokens in this vocabulary; "
                 "there is nothing to score"
             )
-        return Pair(before, after, spans)
+        return TokenPair(before, after, spans)
 
     def text(self, text: str) -> tuple[int, ...] | Refusal:
         """Return the tokens of a text that is scored from its first token on, without special tokens around it."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.engines.transformers.scoring.prefix_tree import (
-    Limits,
+    BatchLimits,
     Piece,
     Stem,
     Tree,
@@ -134,7 +134,7 @@ def test_batches_hold_every_piece_once_and_keep_to_their_limits(
     left = sorted(pieces, key=lambda piece: piece.length)
     taken: list[Piece] = []
     while left:
-        rows = take_batch(left, Limits(tokens, logits, size, row=16))
+        rows = take_batch(left, BatchLimits(tokens, logits, size, row=16))
         batch = [piece for row in rows for piece in row]
         assert batch
         taken += batch
@@ -152,7 +152,7 @@ def test_in_a_row_each_token_sees_its_own_prefix_and_nothing_else(given_: Sequen
     root = divide(tree, room=10, saving=1000)
     left = sorted(root.pieces, key=lambda piece: piece.length)
     while left:
-        check_sight(tree, take_batch(left, Limits(40, 1000, row=30)))
+        check_sight(tree, take_batch(left, BatchLimits(40, 1000, row=30)))
 
 
 def check_sight(tree: Tree, rows: list[list[Piece]]) -> None:
@@ -189,7 +189,7 @@ def test_rows_of_similar_pieces_have_few_gaps() -> None:
     left = sorted(stem.pieces, key=lambda piece: piece.length)
     gaps = total = 0
     while left:
-        layout = lay_out(tree, take_batch(left, Limits(512, 10**6)))
+        layout = lay_out(tree, take_batch(left, BatchLimits(512, 10**6)))
         gaps += sum(places.count(-1) for places in layout.places)
         total += sum(map(len, layout.places))
     assert gaps < 0.05 * total

@@ -31,7 +31,7 @@ from pytest_touchstone.engines.transformers.generation.ahead import AheadStepper
 from pytest_touchstone.engines.transformers.generation.grouping import by_length, group
 from pytest_touchstone.engines.transformers.generation.lane import Lane
 from pytest_touchstone.engines.transformers.generation.sequence import (
-    Ended,
+    EndedPrompt,
     Ends,
     GeneratedSequence,
     samples_of,
@@ -85,7 +85,7 @@ class BatchGenerator:
         self._waiting: deque[Lane] = deque()
         self._begun: dict[Prompt, list[list[GeneratedSequence]]] = {}
 
-    def run(self, prompts: Sequence[Prompt], first: int | None = None) -> Generator[Ended, None, None]:
+    def run(self, prompts: Sequence[Prompt], first: int | None = None) -> Generator[EndedPrompt, None, None]:
         """Yield each prompt as soon as its samples have ended, while others go on; so many prompts begin ``first``.
 
         Nothing is computed until the next one is asked for. Texts that are at work when the generator is closed go on
@@ -97,12 +97,12 @@ class BatchGenerator:
         going = {sample for lane in (*self._lanes, *self._waiting) for sample in lane.all()}
         open_ = [sum(sample in going for sample in some) for some in samples]
         try:
-            yield from (Ended(number, some) for number, some in enumerate(samples) if not open_[number])
+            yield from (EndedPrompt(number, some) for number, some in enumerate(samples) if not open_[number])
             for sample in self._run_lanes():
                 number = number_of[sample]
                 open_[number] -= 1
                 if not open_[number]:
-                    yield Ended(number, samples[number])
+                    yield EndedPrompt(number, samples[number])
         except GeneratorExit:
             for prompt, some, left in zip(prompts, samples, open_, strict=True):
                 if left:

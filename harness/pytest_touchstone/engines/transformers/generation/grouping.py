@@ -82,7 +82,7 @@ LEAST_SHARED: Final = 24
 """The tokens from which those of another prompt are copied: it takes a pass more, as long as some dozens of tokens."""
 
 
-class Source(NamedTuple):
+class CopySource(NamedTuple):
     """The text whose first tokens another takes, by its number among those given, and how many tokens it takes."""
 
     text: int
@@ -91,21 +91,21 @@ class Source(NamedTuple):
 
 def waves(
     texts: Sequence[Sequence[int]], known: Sequence[Sequence[int]] = ()
-) -> list[list[tuple[int, Source | None]]]:
+) -> list[list[tuple[int, CopySource | None]]]:
     """Return the numbers of texts in waves, each with what it takes from an earlier wave, or from a ``known`` text.
 
     Known texts are numbered after the others. Of each text at least one token is left.
     """
     order = sorted(range(len(texts)), key=lambda number: list(texts[number]))
     depth: dict[int, int] = {}
-    found: list[list[tuple[int, Source | None]]] = []
+    found: list[list[tuple[int, CopySource | None]]] = []
     for place, number in enumerate(order):
         own = texts[number]
         most = len(own) - 1
-        best, level = Source(-1, 0), 0
+        best, level = CopySource(-1, 0), 0
         for other, text in enumerate(known, len(texts)):
             if (shared := min(most, common(own, text))) > best.shared:
-                best = Source(other, shared)
+                best = CopySource(other, shared)
         # The one before in this order shares most; of those that share as much the one computed first is taken.
         shared = most
         for before in reversed(order[:place]):
@@ -113,7 +113,7 @@ def waves(
             if shared < max(LEAST_SHARED, best.shared):
                 break
             if shared > best.shared or (level and depth[before] < level - 1):
-                best, level = Source(before, shared), depth[before] + 1
+                best, level = CopySource(before, shared), depth[before] + 1
         source = best if best.shared >= LEAST_SHARED else None
         depth[number] = level if source is not None else 0
         while len(found) <= depth[number]:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pytest_touchstone.engines.transformers.generation.grouping import LEAST_SHARED, Source, waves
+from pytest_touchstone.engines.transformers.generation.grouping import LEAST_SHARED, CopySource, waves
 from pytest_touchstone.engines.transformers.generation.sampling import choose
 from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
@@ -224,7 +224,7 @@ class Lane:
             ]
 
     def _taken(
-        self, source: Source | None, jobs: list[list[GeneratedSequence]], slots: Sequence[int]
+        self, source: CopySource | None, jobs: list[list[GeneratedSequence]], slots: Sequence[int]
     ) -> tuple[int, int]:
         """Return the slot of a source, and the tokens taken from it."""
         if source is None:

@@ -84,7 +84,7 @@ class GeneratedSequence:
         self.outcome = Generated(text, "stop" if stopped else reason, len(self.tokens))
 
 
-class Ended(NamedTuple):
+class EndedPrompt(NamedTuple):
     """The number of a prompt, and its different samples, all ended."""
 
     number: int

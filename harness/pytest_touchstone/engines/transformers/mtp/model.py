@@ -45,7 +45,7 @@ class Sizes:
         return self
 
 
-class Output(NamedTuple):
+class MtpOutput(NamedTuple):
     """Logits [rows, length, vocabulary] of head 0."""
 
     logits: torch.Tensor
@@ -144,7 +144,7 @@ class MtpModel:
         position_ids: torch.Tensor | None = None,
         past_key_values: Any = None,
         use_cache: bool = False,
-    ) -> Output:
+    ) -> MtpOutput:
         """Return the logits of head 0.
 
         Without an additive mask [rows, 1, length, keys] every token sees those to its left; padding, which a mask of
@@ -167,7 +167,7 @@ class MtpModel:
         if self.drafts and getattr(cache, "keeps", False):
             self._keep_for_drafts(hidden, now)
         hidden = self._block(self._layers[-1], hidden, now, len(self._layers) - 1)
-        return Output(self._output(self._normed(hidden, self._norm)))
+        return MtpOutput(self._output(self._normed(hidden, self._norm)))
 
     def draft(
         self, cache: Any, mask: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor

@@ -46,7 +46,7 @@ _FREQUENCIES: Final = "rope.freqs"
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class MtpWeights:
     """Tensors by the model's names, checked; ``put`` hands them over ready to compute with.
 
     ``notes`` say which parts of the file are not used.
@@ -77,7 +77,7 @@ class Weights:
 
 def weights_of(
     path: Path, found: Mapping[str, torch.Tensor], config: MtpConfig, trained: Mapping[str, Any]
-) -> Weights:
+) -> MtpWeights:
     """Return the tensors of a file as the model wants them.
 
     ``trained`` is the ``config`` that the file carries; rank and alpha of LoRA are read from it. Raises
@@ -103,7 +103,7 @@ def weights_of(
     notes = (
         [f"{path}: its value head ({listed(left_out, 5)}) answers nothing here: left out"] if left_out else []
     )
-    return Weights(path, tensors, vocabulary, low_rank, scale, tuple(notes))
+    return MtpWeights(path, tensors, vocabulary, low_rank, scale, tuple(notes))
 
 
 def _put(path: Path, into: dict[str, torch.Tensor], name: str, tensor: torch.Tensor, given: str) -> None:

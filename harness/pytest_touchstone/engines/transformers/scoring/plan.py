@@ -138,7 +138,7 @@ class WorkDone:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScoringPlan:
     """The work of one request, and the parts of its answer besides the score."""
 
     work: tuple[TokenWork, ...]
@@ -166,7 +166,7 @@ def texts_of(requests: Iterable[Request]) -> Iterator[str]:
                 yield text
 
 
-def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) -> Plan | Refusal:
+def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) -> ScoringPlan | Refusal:
     """Return the work that answers a request; the model takes ``seq_len`` tokens and has ``rows`` embeddings."""
     match request:
         case Loglikelihood(context, continuation):
@@ -177,7 +177,7 @@ def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) 
             return Refusal("a causal language model fills no masks; give a masked language model")
         case RunProgram():
             return Refusal("programs are run by the sandbox, not by a checkpoint")
-    if isinstance(made, Plan) and any(max(work.inputs + work.targets) >= rows for work in made.work):
+    if isinstance(made, ScoringPlan) and any(max(work.inputs + work.targets) >= rows for work in made.work):
         return Refusal(f"the text has a token that the model, with {rows} embeddings, does not know")
     return made
 
@@ -232,16 +232,16 @@ def batches(
         yield batch
 
 
-def _plan_text(tokenizer: TextTokenizer, text: str, seq_len: int) -> Plan | Refusal:
+def _plan_text(tokenizer: TextTokenizer, text: str, seq_len: int) -> ScoringPlan | Refusal:
     tokens = tokenizer.text(text)
     if isinstance(tokens, Refusal):
         return tokens
     start = tokenizer.start
     assert start is not None, "TextTokenizer.text refuses without a start token"
-    return Plan(tuple(windows(tokens, start, seq_len)), rolling=True)
+    return ScoringPlan(tuple(windows(tokens, start, seq_len)), rolling=True)
 
 
-def _plan_pair(tokenizer: TextTokenizer, context: str, continuation: str, seq_len: int) -> Plan | Refusal:
+def _plan_pair(tokenizer: TextTokenizer, context: str, continuation: str, seq_len: int) -> ScoringPlan | Refusal:
     """Cut from the left so that context and continuation together are one token longer than the model takes.
 
     The last token is only predicted, never fed; hence the one more.
@@ -256,6 +256,6 @@ def _plan_pair(tokenizer: TextTokenizer, context: str, continuation: str, seq_le
         )
     whole = (*pair.context, *pair.continuation)
     truncated = max(0, len(whole) - seq_len - 1)
-    return Plan(
+    return ScoringPlan(
         (TokenWork(whole[truncated:-1], pair.continuation),), truncated=truncated, spans_join=pair.spans_join
     )

@@ -267,7 +267,7 @@ _WIDTHS: Final = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """The limits of a batch, which always holds at least one piece.
 
     ``row`` is a length beyond which rows are not extended for the sake of fewer gaps.
@@ -302,7 +302,7 @@ class Layout:
         )
 
 
-def take_batch(pieces: list[Piece], limits: Limits) -> list[Row]:
+def take_batch(pieces: list[Piece], limits: BatchLimits) -> list[Row]:
     """Return the rows of the next batch, and take its pieces out of ``pieces``, which are in order of length.
 
     The longest come first, so that a lack of memory shows at once. Rows are filled with the longest piece that still
@@ -351,7 +351,7 @@ def lay_out(tree: Tree, rows: Sequence[Row]) -> Layout:
     return layout
 
 
-def _fill(pieces: Sequence[Piece], lengths: Sequence[int], width: int, limits: Limits) -> list[list[int]]:
+def _fill(pieces: Sequence[Piece], lengths: Sequence[int], width: int, limits: BatchLimits) -> list[list[int]]:
     """Return the numbers of pieces by row, for rows of a given width."""
     left = list(range(len(pieces)))
     left_lengths = list(lengths)

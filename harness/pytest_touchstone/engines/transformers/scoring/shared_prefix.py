@@ -25,7 +25,7 @@ from pytest_touchstone.engines.transformers.scoring.prefix_tree import (
     ROOM,
     SAVING,
     Layout,
-    Limits,
+    BatchLimits,
     Piece,
     Stem,
     Tree,
@@ -248,7 +248,7 @@ class PrefixTreeScorer:
         logits = self._budget.logits // self._vocabulary
         while left:
             tokens = self._budget.within(self._keys(len(past.tokens)), left[-1].length)
-            limits = Limits(tokens, logits, self._batch, self._room)
+            limits = BatchLimits(tokens, logits, self._batch, self._room)
             if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
                 # A long text that is too much for a batch even by itself.
                 (node,) = left.pop().nodes
