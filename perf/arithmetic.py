@@ -20,7 +20,7 @@ from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.requests import Loglikelihood
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers.loading import load_model
-from pytest_touchstone.engines.transformers.scoring.plan import ScoringPlan, plan
+from pytest_touchstone.engines.transformers.token_work import ScoringPlan, plan
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 REPEATS = 7

@@ -30,15 +30,15 @@ from pytest_touchstone.engines.transformers.attention_masks import Attention, at
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.fused_steps import fuse_steps, prepare_steps
-from pytest_touchstone.engines.transformers.generation.sampling import DrawKey, SamplingParams, choose
+from pytest_touchstone.engines.transformers.generation.sequence import DrawKey, SamplingParams, choose
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.memory import first_batch_budget
 from pytest_touchstone.engines.transformers.pool import load_weights
-from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
-from pytest_touchstone.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
+from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
 from pytest_touchstone.engines.transformers.split_attention import attended, splitting
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 
 def main() -> None:

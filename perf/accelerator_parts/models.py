@@ -31,8 +31,7 @@ from pytest_touchstone.engines.transformers.compat import no_length_limit, quiet
 from pytest_touchstone.engines.transformers.loading import LoadedModel, load_tokenizer, tokenizer_at
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.mtp import load_tokenizer as load_mtp_tokenizer
-from pytest_touchstone.engines.transformers.mtp.config import config_of
-from pytest_touchstone.engines.transformers.mtp.model import MtpModel
+from pytest_touchstone.engines.transformers.mtp.model import MtpModel, config_of
 
 BUILTIN = "the builtin one"
 

@@ -10,7 +10,7 @@ from perf.accelerator_parts.shapes import Sizes
 from perf.arithmetic import Tokens, count
 from perf.prompts import Item
 from pytest_touchstone.core.requests import Loglikelihood
-from pytest_touchstone.engines.transformers.scoring.plan import ScoringPlan, TokenWork, plan
+from pytest_touchstone.engines.transformers.token_work import ScoringPlan, TokenWork, plan
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 BASE = 32

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
-from pytest_touchstone.engines.transformers.tokenizer import TokenPair, TextTokenizer
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer, TokenPair
 
 Array = Any
 

@@ -11,7 +11,7 @@ from pytest_touchstone.engines.http.abilities import Abilities
 from pytest_touchstone.engines.http.calls import Malformed
 from pytest_touchstone.engines.http.generating import Asking, Prompted, answer_of, prompted, text_calls
 from pytest_touchstone.engines.http.scoring import Asked
-from pytest_touchstone.engines.transformers.prompts import ChatMode
+from pytest_touchstone.engines.transformers.token_work import ChatMode
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import bytelevel_tokenizer
 

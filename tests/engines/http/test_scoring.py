@@ -13,7 +13,7 @@ from pytest_touchstone.core.requests import LoglikelihoodAnswer
 from pytest_touchstone.engines.http.abilities import Abilities, abilities_of
 from pytest_touchstone.engines.http.calls import Malformed
 from pytest_touchstone.engines.http.scoring import Asked, in_steps, score_calls
-from pytest_touchstone.engines.transformers.scoring.plan import ScoringPlan, Score, TokenWork
+from pytest_touchstone.engines.transformers.token_work import Score, ScoringPlan, TokenWork
 
 WORK = TokenWork((5, 6, 7), (7, 8))
 """Of the tokens 5 6 7 8 the last two are scored."""

@@ -22,7 +22,7 @@ from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.pool import load_weights
 from pytest_touchstone.engines.transformers.scoring import shared_prefix
-from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 from tests.support.engines import DEVICE, ON_CPU, engine_for, generates_together
 from tests.support.families import CAUSAL, MASKED, causal_of
 from tests.support.tiny import tiny_masked

@@ -11,9 +11,9 @@ import pytest
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers import causal, known_ways
+from pytest_touchstone.engines.transformers.agreement import KnownWays, folder_for
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator
-from pytest_touchstone.engines.transformers.known_ways import KnownWays, folder_for
 from pytest_touchstone.engines.transformers.pool import load_weights
 from tests.support.engines import ON_CPU, generates_together
 from tests.support.families import causal_of

@@ -12,7 +12,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Refusal, Turn
 from pytest_touchstone.engines.settings import Chat
-from pytest_touchstone.engines.transformers.prompts import ChatMode, Prompt, chat_mode_of, prepare
+from pytest_touchstone.engines.transformers.token_work import ChatMode, Prompt, chat_mode_of, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer
 

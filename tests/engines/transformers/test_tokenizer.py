@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.core.requests import Refusal
 from pytest_touchstone.engines.transformers import tokenizer as tokens
-from pytest_touchstone.engines.transformers.tokenizer import TokenPair, TextTokenizer, Vocabulary
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer, TokenPair, Vocabulary
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer, wordpiece_tokenizer
 
 KINDS: dict[str, Callable[[], Any]] = {

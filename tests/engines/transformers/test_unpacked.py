@@ -22,10 +22,15 @@ from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import compat
 from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.gguf import (
+    UnpackedModels,
+    broken,
+    same_tokenizer,
+    seal,
+    write_safetensors,
+)
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.pool import load_weights
-from pytest_touchstone.engines.transformers.sealed import broken, seal
-from pytest_touchstone.engines.transformers.unpacked import UnpackedModels, same_tokenizer, write_safetensors
 from tests.support.families import causal_of
 from tests.support.fetched import needs_smollm2
 from tests.support.tiny import bytelevel_tokenizer
@@ -64,7 +69,9 @@ def test_a_kept_model_is_the_same(tied: tuple[CheckpointInfo, LoadedModel], tmp_
     assert [path.name[0] for path in found.path.parent.iterdir()] != ["."]
 
 
-def test_another_type_or_content_is_not_found(tied: tuple[CheckpointInfo, LoadedModel], tmp_path: Path) -> None:
+def test_another_type_or_content_is_not_found(
+    tied: tuple[CheckpointInfo, LoadedModel], tmp_path: Path
+) -> None:
     info, loaded = tied
     assert models(tmp_path).keep(info, loaded.model, loaded.tokenizer)
     assert UnpackedModels(torch.bfloat16, tmp_path / "unpacked").find(info) is None

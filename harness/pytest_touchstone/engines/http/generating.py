@@ -17,7 +17,7 @@ from pytest_touchstone.engines.http.calls import Call
 from pytest_touchstone.engines.http.replies import check_prompt
 from pytest_touchstone.engines.http.scoring import Asked
 from pytest_touchstone.engines.http.texts import Wanted, fewest_tokens, read_texts
-from pytest_touchstone.engines.transformers.prompts import ChatMode, in_form, prepare
+from pytest_touchstone.engines.transformers.token_work import ChatMode, in_form, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 _SEEDS: Final = 2**31

@@ -36,8 +36,7 @@ from pytest_touchstone.engines.http.generating import (
 from pytest_touchstone.engines.http.scoring import Asked, ScoreCall, in_steps, score_calls
 from pytest_touchstone.engines.http.tokens import Tokens
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.prompts import ChatMode
-from pytest_touchstone.engines.transformers.scoring.plan import ScoringPlan, Score, TokenWork, plan
+from pytest_touchstone.engines.transformers.token_work import ChatMode, Score, ScoringPlan, TokenWork, plan
 
 Made: TypeAlias = ScoringPlan | Prompted | Refusal
 

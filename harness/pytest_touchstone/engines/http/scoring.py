@@ -25,7 +25,7 @@ from pytest_touchstone.engines.http.replies import (
     logprob,
     token_number,
 )
-from pytest_touchstone.engines.transformers.scoring.plan import ScoringPlan, Score, TokenWork
+from pytest_touchstone.engines.transformers.token_work import Score, ScoringPlan, TokenWork
 
 STEP_COSTS: Final = 64
 """The tokens of a prompt that cost a server about as much as a request does, beside its own tokens."""

@@ -19,6 +19,7 @@ from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request
 from pytest_touchstone.engines.base import Done, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import cpu
+from pytest_touchstone.engines.transformers.agreement import KnownWays, folder_for
 from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
 from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
@@ -31,17 +32,22 @@ from pytest_touchstone.engines.transformers.fused_steps import (
 from pytest_touchstone.engines.transformers.generation.ahead import AHEAD, AheadStepper, CudaGraphs
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator, most_rows
 from pytest_touchstone.engines.transformers.generation.fallback import SequentialGenerator
-from pytest_touchstone.engines.transformers.generation.lookup_stepper import LookupStepper
 from pytest_touchstone.engines.transformers.generation.sequence import Ends, ends_of
-from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
+from pytest_touchstone.engines.transformers.generation.speculative import LookupStepper, SpeculativeStepper
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
-from pytest_touchstone.engines.transformers.known_ways import KnownWays, folder_for
 from pytest_touchstone.engines.transformers.loading import LoadedModel
-from pytest_touchstone.engines.transformers.prompts import Prompt, chat_mode_of, prepare
-from pytest_touchstone.engines.transformers.scoring.padded import PaddedScorer
-from pytest_touchstone.engines.transformers.scoring.plan import ScoringPlan, TokenWork, WorkDone, plan, texts_of
-from pytest_touchstone.engines.transformers.scoring.shared_prefix import SPLITS, PrefixTreeScorer
+from pytest_touchstone.engines.transformers.scoring import SPLITS, PaddedScorer, PrefixTreeScorer
+from pytest_touchstone.engines.transformers.token_work import (
+    Prompt,
+    ScoringPlan,
+    TokenWork,
+    chat_mode_of,
+    plan,
+    prepare,
+    texts_of,
+)
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 _PROBE_TOKENS: Final = 24
 

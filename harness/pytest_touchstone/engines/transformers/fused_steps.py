@@ -211,6 +211,7 @@ class _Attention:
             own_parts = cache.store(
                 keys[part].transpose(1, 2), values[part].transpose(1, 2), attention.layer_idx
             )
-            found.append(attended(asked[part], own_parts, mask, attention.scaling).flatten(2))
+            few = attended(asked[part], own_parts, mask, attention.scaling)
+            found.append(few.flatten(2))
             first = end
         return (found[0] if len(found) == 1 else torch.cat(found)).flatten(0, 1)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError
-from pytest_touchstone.engines.transformers.scoring.prefix_tree import common
+from pytest_touchstone.engines.transformers.prefix_tree import common
 from pytest_touchstone.engines.transformers.split_attention import put_behind, put_beside
 
 if TYPE_CHECKING:
@@ -420,29 +420,3 @@ class SlotCaches(_Cache):
         counts = [cache.count for cache in self.caches]
         parts = zip(self.caches, torch.split(keys, counts), torch.split(values, counts), strict=True)
         return put_beside(keys, [cache.store(key, value, layer_idx) for cache, key, value in parts]), values
-
-
-def slot_mask(
-    attention_window: int | None,
-    *,
-    own: torch.Tensor,
-    past: int,
-    until: int,
-    dtype: torch.dtype,
-) -> torch.Tensor:
-    """Return a mask [rows, 1, length, keys]: 0 where a token sees a key, else the lowest number of the type.
-
-    ``own`` [rows, length] has the tokens' columns; a token sees those up to its own. Keys are the columns up to
-    ``until``. With a window that does not reach back to the first token, the prefix's keys come first.
-    """
-    import torch
-
-    column = torch.arange(until, device=own.device)
-    seen = column <= own[:, :, None]
-    if attention_window is not None:
-        seen &= own[:, :, None] - column < attention_window
-        if past and past + until > attention_window:
-            before = torch.arange(past, device=own.device)
-            seen = torch.cat((own[:, :, None] + past - before < attention_window, seen), dim=2)
-    mask = torch.zeros(seen.shape, dtype=dtype, device=own.device)
-    return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]

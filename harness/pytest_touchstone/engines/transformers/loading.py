@@ -40,6 +40,7 @@ from pytest_touchstone.engines.transformers.compat import (
 )
 from pytest_touchstone.engines.transformers.devices import check_device_map, choose_device
 from pytest_touchstone.engines.transformers.gguf import (
+    UnpackedModels,
     check_tensors,
     divide_frequencies,
     gguf_config,
@@ -47,7 +48,6 @@ from pytest_touchstone.engines.transformers.gguf import (
 )
 from pytest_touchstone.engines.transformers.library_warnings import heard
 from pytest_touchstone.engines.transformers.tokenizer_files import tokenizer_of
-from pytest_touchstone.engines.transformers.unpacked import UnpackedModels
 
 if TYPE_CHECKING:
     import torch

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError, difference
+from pytest_touchstone.engines.transformers.devices import Reading, to_device
 from pytest_touchstone.engines.transformers.fused_layers import WantedPlaces
 from pytest_touchstone.engines.transformers.fused_steps import last_layer
-from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
-from pytest_touchstone.engines.transformers.transfer import Reading, to_device
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 if TYPE_CHECKING:
     import torch

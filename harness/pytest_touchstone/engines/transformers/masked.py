@@ -20,15 +20,15 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.base import Done
 from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.agreement import KnownWays, folder_for
 from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
-from pytest_touchstone.engines.transformers.known_ways import KnownWays, folder_for
+from pytest_touchstone.engines.transformers.devices import Reading, to_device
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.logits import read_targets
-from pytest_touchstone.engines.transformers.scoring.padded import in_batches, padded
-from pytest_touchstone.engines.transformers.scoring.plan import TokenWork
+from pytest_touchstone.engines.transformers.scoring import in_batches, padded
+from pytest_touchstone.engines.transformers.token_work import TokenWork
 from pytest_touchstone.engines.transformers.tokenizer import Vocabulary, frame, not_text
-from pytest_touchstone.engines.transformers.transfer import Reading, to_device
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pytest_touchstone.core.requests import Answer, Refusal, Request
 from pytest_touchstone.engines.base import Done, Engine, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import cpu
-from pytest_touchstone.engines.transformers.by_peft import check_peft, with_adapter
+from pytest_touchstone.engines.transformers.adapters import Adapters, check_peft, with_adapter
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.compat import collector_paused, import_libraries
 from pytest_touchstone.engines.transformers.fused_layers import fuse
@@ -27,7 +27,6 @@ from pytest_touchstone.engines.transformers.loading import (
     one_line_errors,
     read_tokenizer,
 )
-from pytest_touchstone.engines.transformers.lora import Adapters
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.mtp import load_mtp
 

@@ -17,9 +17,9 @@ from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.memory import first_batch_budget
-from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
-from pytest_touchstone.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
+from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
 from pytest_touchstone.engines.transformers.split_attention import splitting
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 VOCABULARY = 90
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.engines.transformers.generation.grouping import (
+from pytest_touchstone.engines.transformers.prefix_tree import (
     LEAST_SHARED,
     Group,
     by_length,
+    common,
     group,
+    grow,
     waves,
 )
-from pytest_touchstone.engines.transformers.scoring.prefix_tree import common, grow
 
 PROMPTS = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 100)).map(

@@ -15,8 +15,8 @@ from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
 from pytest_touchstone.engines.transformers.generation import lookup_stepper
-from pytest_touchstone.engines.transformers.generation.prompt_lookup import PromptLookup
 from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence
+from pytest_touchstone.engines.transformers.generation.speculative import PromptLookup
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.pool import load_weights
 from tests.support.engines import ON_CPU, engine_for, generates_together

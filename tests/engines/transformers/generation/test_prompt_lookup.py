@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.engines.transformers.generation.prompt_lookup import (
+from pytest_touchstone.engines.transformers.generation.speculative import (
     FREE,
     PromptLookup,
     agreeing,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.engines.transformers.generation.sampling import (
+from pytest_touchstone.engines.transformers.generation.sequence import (
     DrawKey,
     SamplingParams,
     choose,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.engines.transformers.scoring.prefix_tree import (
+from pytest_touchstone.engines.transformers.prefix_tree import (
     BatchLimits,
     Piece,
     Stem,

@@ -17,18 +17,18 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.engines.transformers.compat import collector_paused, is_out_of_memory
-from pytest_touchstone.engines.transformers.generation.sampling import (
+from pytest_touchstone.engines.transformers.devices import Reading, to_device
+from pytest_touchstone.engines.transformers.generation.sequence import (
     SHORT,
+    GeneratedSequence,
     SamplingParams,
     Warps,
     draw,
     numbers_of,
     warps_of,
 )
-from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache, enlarged
-from pytest_touchstone.engines.transformers.transfer import Reading, to_device
 
 if TYPE_CHECKING:
     import torch

@@ -28,7 +28,6 @@ from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
 from pytest_touchstone.engines.transformers.generation.ahead import AheadStepper
-from pytest_touchstone.engines.transformers.generation.grouping import by_length, group
 from pytest_touchstone.engines.transformers.generation.lane import Lane
 from pytest_touchstone.engines.transformers.generation.sequence import (
     EndedPrompt,
@@ -39,10 +38,10 @@ from pytest_touchstone.engines.transformers.generation.sequence import (
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues, SlotCache
 from pytest_touchstone.engines.transformers.memory import BatchBudget, release, useful_rows
-from pytest_touchstone.engines.transformers.prompts import Prompt
-from pytest_touchstone.engines.transformers.scoring.plan import TokenWork
-from pytest_touchstone.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
+from pytest_touchstone.engines.transformers.prefix_tree import by_length, group
+from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
 from pytest_touchstone.engines.transformers.split_attention import splitting
+from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork
 
 if TYPE_CHECKING:
     import torch

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.compat import plain_generation
-from pytest_touchstone.engines.transformers.generation.grouping import by_length, group, waves
-from pytest_touchstone.engines.transformers.generation.sampling import choose
 from pytest_touchstone.engines.transformers.generation.sequence import (
     EndedPrompt,
     Ends,
     GeneratedSequence,
+    choose,
     samples_of,
 )
-from pytest_touchstone.engines.transformers.prompts import Prompt
-from pytest_touchstone.engines.transformers.scoring.padded import padded
-from pytest_touchstone.engines.transformers.scoring.plan import TokenWork, WorkDone
+from pytest_touchstone.engines.transformers.prefix_tree import by_length, group, waves
+from pytest_touchstone.engines.transformers.scoring import padded
+from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 if TYPE_CHECKING:
     import torch

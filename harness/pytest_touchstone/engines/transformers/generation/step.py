@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_touchstone.engines.transformers.attention_masks import Attention
-from pytest_touchstone.engines.transformers.generation.sampling import choose
-from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence
-from pytest_touchstone.engines.transformers.kv_cache import SlotCache, SlotCaches, slot_mask
+from pytest_touchstone.engines.transformers.attention_masks import Attention, slot_mask
+from pytest_touchstone.engines.transformers.devices import to_device
+from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence, choose
+from pytest_touchstone.engines.transformers.kv_cache import SlotCache, SlotCaches
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.memory import BatchBudget
-from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
 from pytest_touchstone.engines.transformers.split_attention import put_beside
-from pytest_touchstone.engines.transformers.transfer import to_device
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 if TYPE_CHECKING:
     import torch

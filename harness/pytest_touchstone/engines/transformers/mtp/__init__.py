@@ -18,8 +18,7 @@ from pytest_touchstone.engines.transformers.loading import (
     choose_dtype,
     one_line_errors,
 )
-from pytest_touchstone.engines.transformers.mtp.config import config_of
-from pytest_touchstone.engines.transformers.mtp.model import MtpModel
+from pytest_touchstone.engines.transformers.mtp.model import MtpModel, config_of
 from pytest_touchstone.engines.transformers.mtp.weights import read_pt, weights_of
 
 _LOG: Final = logging.getLogger(__name__)

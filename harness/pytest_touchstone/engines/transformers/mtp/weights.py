@@ -26,7 +26,7 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.compat import refused_global
-from pytest_touchstone.engines.transformers.mtp.config import MtpConfig
+from pytest_touchstone.engines.transformers.mtp.model import MtpConfig
 
 if TYPE_CHECKING:
     import torch

@@ -1,31 +1,35 @@
-"""Scores sequences with every shared prefix computed once.
+"""Scores of token sequences: with every shared prefix computed once, or one sequence per row.
 
-``PrefixTreeScorer.verify`` tests whether a model supports that, against a plain forward pass.
+``PaddedScorer`` computes one sequence per row, as any causal model can: it is the reference for the shared way, and its
+fallback. Rows of a batch are padded on the right. Under a causal mask no token sees what is to its right, so padding
+changes nothing, and positions count from 0 as in a single row.
 
-After a prefix, the layers attend by ``split_attention`` on a CPU or a GPU, if a probe gives the same scores that way
-(``verify_split``). The model's own attention would copy the prefix for every row and every head, in every layer.
+``PrefixTreeScorer`` computes shared prefixes once; ``verify`` tests whether a model supports that. After a prefix, the
+layers attend by ``split_attention`` on a CPU or a GPU, if a probe gives the same scores that way (``verify_split``).
+The model's own attention would copy the prefix for every row and every head, in every layer.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.attention_masks import Attention, additive_mask
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
+from pytest_touchstone.engines.transformers.devices import moved, to_device
+from pytest_touchstone.engines.transformers.independence import ANY, Company
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues, PrefixCache, SharedPast
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits, TargetScores, read_targets
 from pytest_touchstone.engines.transformers.memory import BatchBudget, release
-from pytest_touchstone.engines.transformers.scoring.plan import Score, TokenWork, WorkDone
-from pytest_touchstone.engines.transformers.scoring.prefix_tree import (
+from pytest_touchstone.engines.transformers.prefix_tree import (
     ROOM,
     SAVING,
-    Layout,
     BatchLimits,
+    Layout,
     Piece,
     Stem,
     Tree,
@@ -35,10 +39,182 @@ from pytest_touchstone.engines.transformers.scoring.prefix_tree import (
     take_batch,
 )
 from pytest_touchstone.engines.transformers.split_attention import splitting
-from pytest_touchstone.engines.transformers.transfer import to_device
+from pytest_touchstone.engines.transformers.token_work import Score, TokenWork
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 if TYPE_CHECKING:
     import torch
+
+Made = TypeVar("Made")
+
+
+class PaddedScorer:
+    """Computes the scores of sequences in batches of similar length."""
+
+    def __init__(
+        self,
+        model: Any,
+        needed: SelectiveLogits,
+        *,
+        vocabulary: int,
+        budget: BatchBudget,
+        batch: int | None,
+        done: WorkDone,
+    ) -> None:
+        self._model, self._needed, self._done = model, needed, done
+        self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
+        self.company = ANY
+
+    def score(self, works: Sequence[TokenWork]) -> list[Score]:
+        """Return the scores of all sequences, in their order, whatever the batches."""
+        self._done.begin(len(works), sum(len(work.inputs) for work in works))
+        scores = in_batches(
+            works,
+            lambda numbers: self._score([works[number] for number in numbers]),
+            budget=self._budget,
+            size=self._batch,
+            vocabulary=self._vocabulary,
+            device=self._model.device,
+            company=self.company,
+            done=self._done,
+        )
+        if works:
+            enough = grow([work.inputs for work in works]).tokens
+            self._done.distinct += enough
+            self._done.slowly("scoring", sum(len(work.inputs) for work in works), enough)
+        return scores
+
+    def logits(self, works: Sequence[TokenWork]) -> torch.Tensor:
+        """Return float32 logits [targets, vocabulary] at the targets of a few short sequences, one after the
+        other."""
+        import torch
+
+        if self.company.rows != "any" and len(works) > 1:
+            return torch.cat([self.logits([work]) for work in works])
+        places = _places(works)
+        return self._needed.logits(self.inputs(works), [row for row, _ in places], [at for _, at in places])
+
+    def inputs(self, works: Sequence[TokenWork]) -> dict[str, Any]:
+        """Return input ids and attention mask [rows, longest], padded on the right with any token."""
+        return {**padded([work.inputs for work in works], 0, self._model.device), "use_cache": False}
+
+    def _score(self, works: Sequence[TokenWork]) -> list[Score]:
+        """Run one forward pass. Sums are Python's floats, so that their order cannot matter."""
+        places = _places(works)
+        targets = [target for work in works for target in work.targets]
+        inputs = self.inputs(works)
+        logits = self._needed.logits(inputs, [row for row, _ in places], [at for _, at in places])
+        self._done.computed += inputs["input_ids"].numel()
+        self._done.padded += inputs["input_ids"].numel() - sum(len(work.inputs) for work in works)
+        self._done.logits += len(targets)
+        self._done.scored += len(works)
+        self._done.known += sum(len(work.inputs) for work in works)
+        parts = iter(read_targets(logits, range(len(targets)), targets))
+        found = []
+        for work in works:
+            mine = [next(parts) for _ in work.targets]
+            found.append(Score(sum(logprob for logprob, _ in mine), all(greedy for _, greedy in mine)))
+        return found
+
+
+def _places(works: Sequence[TokenWork]) -> list[tuple[int, int]]:
+    """Return the row and position of every target."""
+    return [
+        (row, position)
+        for row, work in enumerate(works)
+        for position in range(len(work.inputs) - len(work.targets), len(work.inputs))
+    ]
+
+
+def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[str, Any]:
+    """Return input ids and attention mask [rows, longest], padded on the right with a token."""
+    import torch
+
+    ids = torch.full((len(rows), max(map(len, rows))), padding, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = torch.tensor(row)
+        mask[number, : len(row)] = 1
+    return {"input_ids": moved(ids, device), "attention_mask": moved(mask, device)}
+
+
+def in_batches(
+    works: Sequence[TokenWork],
+    compute: Callable[[Sequence[int]], Sequence[Made]],
+    *,
+    budget: BatchBudget,
+    size: int | None,
+    vocabulary: int,
+    device: Any,
+    company: Company,
+    done: WorkDone,
+) -> list[Made]:
+    """Return the results of all sequences, in their order; ``compute`` returns those of a batch, given its numbers.
+
+    ``done`` is told the passes that rows which have to stay apart cost. Where memory runs out the budget is halved, and
+    what is left, that batch included, is cut into smaller batches.
+    """
+    made: dict[int, Made] = {}
+    longest = max((len(work.inputs) for work in works), default=1)
+    while left := [number for number in range(len(works)) if number not in made]:
+        how: dict[str, Any] = {"size": size, "vocabulary": vocabulary, "most_logits": budget.logits}
+        how["most_tokens"] = budget.within(0, longest)
+        todo = [works[number] for number in left]
+        queue = list(batches(todo, **how, company=company))
+        if company.reason and (enough := len(list(batches(todo, **how)))) < len(queue):
+            done.slowly("batching", len(queue), enough)
+        smaller = False
+        for batch in queue:
+            numbers = [left[index] for index in batch]
+            try:
+                made.update(zip(numbers, compute(numbers), strict=True))
+            except Exception as error:
+                if size is not None or not is_out_of_memory(error) or not budget.halve():
+                    raise
+                smaller = True
+            if smaller:
+                break  # outside the handler, so that the error no longer holds the batch's memory
+        if smaller:
+            release(device)
+    return [made[number] for number in range(len(works))]
+
+
+def batches(
+    works: Sequence[TokenWork],
+    *,
+    size: int | None,
+    most_tokens: int,
+    most_logits: int,
+    vocabulary: int,
+    company: Company = ANY,
+) -> Iterator[list[int]]:
+    """Return the indices of ``works``, each once, in batches of similar length, the longest first.
+
+    Rows that may not be computed together are never in one batch.
+
+    With ``size``, each batch has that many. Without, it has as many as keep rows x longest row within ``most_tokens``
+    and needed logits within ``most_logits`` numbers (at least one). The longest come first, so that a lack of memory
+    shows at once.
+    """
+    order = sorted(range(len(works)), key=lambda index: (-len(works[index].inputs), index))
+    batch: list[int] = []
+    logits = 0
+    for index in order:
+        needed = len(works[index].targets) * vocabulary
+        longest = len(works[batch[0]].inputs) if batch else 0
+        if size is not None:
+            full = len(batch) >= size
+        else:
+            full = longest * (len(batch) + 1) > most_tokens or logits + needed > most_logits
+        apart = company.rows == "one" or company.group(longest) != company.group(len(works[index].inputs))
+        if batch and (full or apart):
+            yield batch
+            batch, logits = [], 0
+        batch.append(index)
+        logits += needed
+    if batch:
+        yield batch
+
 
 _KEPT_BYTES: Final = 2**28
 """The bytes of kept prefixes where no allowance says how many."""
