@@ -344,9 +344,9 @@ def test_settings_that_peft_does_not_know_are_noted(adapter: Callable[[str], Pat
 def test_the_lack_of_peft_is_one_line(
     adapter: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_touchstone.engines.transformers import by_peft
+    from pytest_touchstone.engines.transformers import adapters
 
-    monkeypatch.setattr(by_peft, "find_spec", lambda _: None)
+    monkeypatch.setattr(adapters, "find_spec", lambda _: None)
     assert "pip install 'pytest-touchstone[peft]'" in fault(adapter("DoRA"))
 
 
