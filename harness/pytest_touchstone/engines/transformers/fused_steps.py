@@ -63,7 +63,7 @@ def steps_are_fused(model: Any) -> bool:
 
 
 def last_layer(model: Any) -> Any | None:
-    """Return the last layer of a model of which only what ``WantedPlaces`` names may be computed; None for other models."""
+    """Return the last layer of a model, of which only ``WantedPlaces`` may be computed; None for other models."""
     if not steps_are_fused(model) or _has_hooks(model):
         return None
     layer = model.model.layers[-1]

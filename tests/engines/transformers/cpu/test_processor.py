@@ -15,7 +15,7 @@ import torch
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Request
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
-from pytest_touchstone.engines.transformers import pool
+from pytest_touchstone.engines.transformers import cpu, pool
 from pytest_touchstone.engines.transformers.agreement import FACTOR
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.cpu import processor
@@ -82,8 +82,8 @@ def test_without_memory_for_float32_weights_stay_and_a_note_says_so(
         asked.append(processes)
         return False
 
-    monkeypatch.setattr(pool, "has_room_to_pack", full)
-    monkeypatch.setattr(pool, "Packer", lambda _: pytest.fail("packed without memory"))
+    monkeypatch.setattr(cpu, "has_room_to_pack", full)
+    monkeypatch.setattr(cpu, "Packer", lambda _: pytest.fail("packed without memory"))
     engine = pool.engine_of(info, pool.load_quick(info, settings), settings)
     (note,) = engine.notes
     assert note.startswith(

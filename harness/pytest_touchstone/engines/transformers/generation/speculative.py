@@ -228,9 +228,9 @@ class LookupStepper(DecodeStep):
 
 
 def _lookup(sample: GeneratedSequence) -> PromptLookup:
-    if sample.lookup is None:
-        sample.lookup = PromptLookup(sample.prompt.tokens)
-    return sample.lookup
+    lookup: PromptLookup = sample.lookup or PromptLookup(sample.prompt.tokens)
+    sample.lookup = lookup
+    return lookup
 
 
 def _proposed(sample: GeneratedSequence) -> list[int]:
