@@ -137,7 +137,7 @@ def _pass(model: Any, seq_len: int, rows: int, options: argparse.Namespace) -> _
         assert max(slots.lengths) + slots.past < seq_len
 
         def once() -> Any:
-            logits = stepper.step(slots, [5] * rows)
+            logits = stepper.step_all([slots], [[5] * rows])
             slots.lengths = [length - 1 for length in slots.lengths]
             return logits
 

@@ -149,7 +149,7 @@ def test_base_and_adapters_share_one_model_and_answer_as_they_do_alone(
     for _ in range(2):  # in turn: an adapter must leave nothing behind
         assert [(logprobs(engine), texts(engine)) for engine in engines] == alone
     assert alone[0] != alone[1] != alone[2]
-    models = {id(engine.engine.loaded.model) for engine in engines}  # type: ignore[attr-defined]
+    models = {id(engine.loaded.model) for engine in engines}  # type: ignore[attr-defined]
     assert len(models) == 1
     assert [pool.engine(info) for info in infos] == engines, "each is made once"
     pool.close()
@@ -157,9 +157,9 @@ def test_base_and_adapters_share_one_model_and_answer_as_they_do_alone(
 
 def test_an_adapter_goes_the_fast_ways_too(adapter: Path) -> None:
     engine: Any = open_engine(only(adapter), SETTINGS)
-    assert engine.engine.shares
-    assert generates_together(engine.engine)
-    assert engine.engine.notes == []
+    assert engine.shares
+    assert generates_together(engine)
+    assert engine.notes == []
     engine.close()
 
 
@@ -169,7 +169,7 @@ def test_a_base_is_freed_when_another_is_loaded(base: Path, tmp_path: Path) -> N
 
     pool = EnginePool(SETTINGS)
     engine: Any = pool.engine(only(base))
-    model = weakref.ref(engine.engine.loaded.model)
+    model = weakref.ref(engine.loaded.model)
     other = pool.engine(only(tiny_causal(tmp_path / "other", seed=5)))
     gc.collect()
     assert model() is None

@@ -176,7 +176,7 @@ def test_adapters_of_all_kinds_share_one_base_in_any_order(
     assert all(torch.equal(one, weights[name]) for name, one in own.named_parameters())
     shared = {one.data_ptr() for one in opened._plain.model.parameters()}
     for engine in engines:
-        held = [one for one in engine.engine.loaded.model.parameters() if one.data_ptr() in shared]
+        held = [one for one in engine.loaded.model.parameters() if one.data_ptr() in shared]
         assert len(held) >= len(weights) - 4, "all but what it changes is the base's own"
 
 
@@ -337,7 +337,7 @@ def test_settings_that_peft_does_not_know_are_noted(adapter: Callable[[str], Pat
     folder = Path(shutil.copytree(adapter("DoRA"), tmp_path / "copy"))
     change_config(folder, of_a_later_version=3)
     engine: Any = open_engine(only(folder), SETTINGS)
-    assert any("does not know the settings of_a_later_version" in note for note in engine.engine.notes)
+    assert any("does not know the settings of_a_later_version" in note for note in engine.notes)
     engine.close()
 
 

@@ -84,7 +84,9 @@ class Planner:
         ]
 
     def _stepped(self, made: list[Made]) -> list[Made]:
-        places = [number for number, one in enumerate(made) if isinstance(one, ScoringPlan) and not one.rolling]
+        places = [
+            number for number, one in enumerate(made) if isinstance(one, ScoringPlan) and not one.rolling
+        ]
         plans = [one for one in made if isinstance(one, ScoringPlan) and not one.rolling]
         stepped = dict(zip(places, in_steps(plans, self.asked.abilities), strict=True))
         return [stepped.get(number, one) for number, one in enumerate(made)]

@@ -21,6 +21,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.requests import Request
 from pytest_touchstone.engines.base import SLOW_WAYS, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.adapters import OwnAdapter
 from pytest_touchstone.engines.transformers.agreement import KnownWays
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.devices import copies_notes, devices_of
@@ -40,7 +41,8 @@ Made = TypeVar("Made")
 class ModelEngine(Generic[Made]):
     """The common part of engines with a model; ``Made`` is the type of what they prepare from a request.
 
-    ``work_done`` counts what has gone through the model so far; ``budget`` limits what is computed at once.
+    ``work_done`` counts what has gone through the model so far; ``budget`` limits what is computed at once. ``adapter``
+    is set where engines share the model.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class ModelEngine(Generic[Made]):
         settings: ModelSettings,
     ) -> None:
         self.info = info
+        self.adapter: OwnAdapter | None = None
         self._held: LoadedModel | None = loaded
         self._ahead = PretokenizeQueue(make)
         self.work_done = WorkDone()
@@ -89,8 +92,15 @@ class ModelEngine(Generic[Made]):
         """Free the model's memory; the engine cannot answer afterwards."""
         self._ahead.close()
         self._needed.close()
-        self._held = None
+        if self.adapter is not None:
+            self.adapter.drop()
+        self._held = self.adapter = None
         del self._needed
+
+    def _put_on_adapter(self) -> None:
+        """Make a model that engines share this engine's own."""
+        if self.adapter is not None:
+            self.adapter.put_on()
 
     def _goes_slowly(self, way: str, reason: str) -> None:
         """Log that a slow way (``SLOW_WAYS``) has to be taken, each reason once; the run's report has its cost."""

@@ -98,7 +98,12 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
 
     @property
     def continues(self) -> bool:
-        """Return whether texts at work stay there when an answer's receiver raises: where many go on at once."""
+        """Return whether texts at work stay there when an answer's receiver raises: where many go on at once.
+
+        Not beside adapters, whose own texts would take as much memory.
+        """
+        if self.adapter is not None and not self.adapter.alone:
+            return False
         return isinstance(self._generation, BatchGenerator) or (self._generation is None and self.shares)
 
     @property
@@ -125,6 +130,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         self, count: int, requests: Sequence[Request], done: Done | None
     ) -> list[Answer | Refusal]:
         """Return the same; texts of the first ``count`` requests begin before the others."""
+        self._put_on_adapter()
         found: dict[int, Answer | Refusal] = {}
         self.work_done.begin(0, 0)
         with closing(self._answers(self._ahead.made(requests), count)) as answers:
@@ -213,12 +219,10 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
             self._goes_slowly("scoring", different)
             return None
         if self._model.device.type in SPLITS:
-            different = self._ways.tried(
-                "split scores", lambda: shared.verify_split(works, self._plain.logits)
-            )
-            if different is None:
-                shared.split()
-            else:
+            shared.splits = True
+            different = self._ways.tried("split scores", lambda: shared.verify(works, self._plain.logits))
+            if different is not None:
+                shared.splits = False
                 self._note(f"scores after shared prefixes take the model's own attention: {different}")
         return shared
 
@@ -263,26 +267,15 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         def generator(stepper: DecodeStep, scorer: PrefixTreeScorer = trial, **more: Any) -> BatchGenerator:
             return BatchGenerator(self._model, stepper, scorer, ends, **how, batch=self._batch, **more)
 
-        more: dict[str, Any] = {}
         plain = self._plain.logits
         different = self._fused(lambda: generator(stepper).verify(probe, plain))
         if different is not None:
             different = self._ways.tried("texts", lambda: generator(stepper).verify(probe, plain))
-        if different is not None and self._model.device.type != "cpu":
-            more, fused = {"fused": False}, different
-            different = self._ways.tried(
-                "texts by products", lambda: generator(stepper, **more).verify(probe, plain)
-            )
-            if different is None:
-                self._note(f"attention to shared prefixes goes without torch's own operations: {fused}")
         if different is not None:
             self._goes_slowly("generating", different)
             return None
-        if (
-            self._ways.tried("lanes", lambda: generator(stepper, **more).verify_lanes(probe, plain))
-            is not None
-        ):
-            more["lanes"] = 1
+        lanes = self._ways.tried("lanes", lambda: generator(stepper).verify_lanes(probe, plain))
+        more = {} if lanes is None else {"lanes": 1}
         looked_up = DecodeStep
         if kind is DecodeStep and self._model.device.type == "cpu" and self._speculative == "auto":
             different = self._ways.tried(

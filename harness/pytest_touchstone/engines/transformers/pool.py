@@ -5,16 +5,15 @@ Before an engine answers, its own adapter is put on, or none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo, LoadableFormat, format_of
-from pytest_touchstone.core.requests import Answer, Refusal, Request
-from pytest_touchstone.engines.base import Done, Engine, EngineProgress
+from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import cpu
-from pytest_touchstone.engines.transformers.adapters import Adapters, check_peft, with_adapter
+from pytest_touchstone.engines.transformers.adapters import Adapters, OwnAdapter, check_peft, with_adapter
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.compat import collector_paused, import_libraries
 from pytest_touchstone.engines.transformers.fused_layers import fuse
@@ -117,7 +116,9 @@ class SharedModel:
                     loaded = with_adapter(info, self._plain)
                 loaded = replace(loaded, notes=(*loaded.notes, *warnings.notes(info.path)))
                 loaded = _with_own_tokenizer(info, loaded)
-                return Switched(engine_of(info, loaded, self._settings, remembers=False), None, None)
+                engine = engine_of(info, loaded, self._settings, remembers=False)
+                engine.adapter = OwnAdapter(None, None)
+                return engine
             if not base.takes_adapters:
                 return engine_of(info, load_quick(info, self._settings), self._settings)
             if self._shared is None:
@@ -132,7 +133,9 @@ class SharedModel:
             loaded = _with_own_tokenizer(info, loaded)
         adapters.put_on(name)
         try:
-            return Switched(engine_of(info, loaded, self._settings), adapters, name)
+            engine = engine_of(info, loaded, self._settings)
+            engine.adapter = OwnAdapter(adapters, name)
+            return engine
         except BaseException:
             if name is not None:
                 adapters.drop(name)
@@ -147,63 +150,3 @@ def _with_own_tokenizer(info: CheckpointInfo, loaded: LoadedModel) -> LoadedMode
         tokenizer, notes = read_tokenizer(info)
     check_vocabulary(info, loaded.model, tokenizer)
     return replace(loaded, tokenizer=tokenizer, notes=(*loaded.notes, *notes, *warnings.notes(info.path)))
-
-
-class Switched:
-    """An engine that puts its own adapter on before it answers; without ``adapters`` it has one always."""
-
-    def __init__(
-        self, engine: CausalEngine | MaskedEngine, adapters: Adapters | None, name: str | None
-    ) -> None:
-        self.engine, self._adapters, self._name = engine, adapters, name
-        self.info = engine.info
-
-    @property
-    def usage(self) -> dict[str, Any]:
-        """The counts of what answering has cost so far."""
-        return self.engine.usage
-
-    @property
-    def continues(self) -> bool:
-        """Return whether texts may stay at work; not beside adapters, whose own texts would take as much memory."""
-        alone = self._adapters is not None and self._adapters.none
-        return alone and isinstance(self.engine, CausalEngine) and self.engine.continues
-
-    @property
-    def texts_together(self) -> int:
-        """The most texts that a step of the model continues; a masked model continues none."""
-        return self.engine.texts_together if isinstance(self.engine, CausalEngine) else 1
-
-    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """Return one answer per request, in the order asked."""
-        self._put_on()
-        return self.engine.answer(requests, done)
-
-    def answer_first(self, count: int, requests: Sequence[Request], done: Done) -> list[Answer | Refusal]:
-        """Return the same; texts of the first ``count`` requests begin before the others."""
-        assert isinstance(self.engine, CausalEngine), "a masked model generates no texts"
-        self._put_on()
-        return self.engine.answer_first(count, requests, done)
-
-    def _put_on(self) -> None:
-        if self._adapters is not None:
-            self._adapters.put_on(self._name)
-
-    def progress(self) -> EngineProgress:
-        """Return the work so far, also while a call is under way."""
-        return self.engine.progress()
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        """Prepare what does not need the model; no adapter matters to it."""
-        self.engine.prepare(requests)
-
-    def too_long(self, requests: Sequence[Request]) -> list[int]:
-        """Return the numbers of the requests whose contexts would be cut."""
-        return self.engine.too_long(requests)
-
-    def close(self) -> None:
-        """Free the adapter; the base stays for others."""
-        self.engine.close()
-        if self._adapters is not None and self._name is not None:
-            self._adapters.drop(self._name)
-        del self._adapters

@@ -104,11 +104,9 @@ class PaddedScorer:
         targets = [target for work in works for target in work.targets]
         inputs = self.inputs(works)
         logits = self._needed.logits(inputs, [row for row, _ in places], [at for _, at in places])
-        self._done.computed += inputs["input_ids"].numel()
-        self._done.padded += inputs["input_ids"].numel() - sum(len(work.inputs) for work in works)
-        self._done.logits += len(targets)
+        known = sum(len(work.inputs) for work in works)
+        self._done.passed(inputs["input_ids"].numel(), known, logits=len(targets))
         self._done.scored += len(works)
-        self._done.known += sum(len(work.inputs) for work in works)
         parts = iter(read_targets(logits, range(len(targets)), targets))
         found = []
         for work in works:
@@ -257,7 +255,7 @@ class PrefixTreeScorer:
         self._kept = PrefixCache(_KEPT_BYTES if allowance is None else allowance.kept(model.device))
         self._room, self._saving = ROOM, SAVING
         self._unread = _UNREAD.get(model.device.type, 0)
-        self._splits = False
+        self.splits = False
 
     def verify(
         self, works: Sequence[TokenWork], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
@@ -286,19 +284,6 @@ class PrefixTreeScorer:
             what="a score",
             most=max(len(work.targets) for work in works),
         )
-
-    def verify_split(
-        self, works: Sequence[TokenWork], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
-    ) -> str | None:
-        """Do the same by split attention, which is used from then on if the scores agree."""
-        self._splits = True
-        different = self.verify(works, plain)
-        self._splits = different is None
-        return different
-
-    def split(self) -> None:
-        """Attend after prefixes by split attention."""
-        self._splits = True
 
     def _both_ways(self, works: Sequence[TokenWork]) -> torch.Tensor:
         """Return float32 logits at the targets of a probe, as ``Plain.logits`` returns them, twice."""
@@ -354,10 +339,6 @@ class PrefixTreeScorer:
         made = self._run_on(pass_, past, tokens, range(len(past.tokens), len(tokens)))
         self._kept.keep(made)
         return made
-
-    def close(self) -> None:
-        """Free what is kept."""
-        self._kept.clear()
 
     def _walk(self, pass_: _Tree, cuts: Collection[int]) -> None:
         """Compute all parts of a tree, stems before the parts below them; free a stem's keys and values when nothing
@@ -444,7 +425,7 @@ class PrefixTreeScorer:
 
     def _split_after(self, past: int) -> bool:
         """Return whether attention is split in a pass after so many tokens."""
-        return self._splits and past >= _LEAST_SPLIT
+        return self.splits and past >= _LEAST_SPLIT
 
     def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast, past: int) -> None:
         """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
@@ -458,7 +439,9 @@ class PrefixTreeScorer:
         rows, columns = [row for row, _, _ in asked], [column for _, column, _ in asked]
         with splitting(self._model) if self._split_after(past) else nullcontext():
             logits = self._needed.logits(inputs, rows, columns)
-        self._count(layout, len(asked))
+        computed = sum(len(row) for row in layout.ids)
+        padding = sum(row.count(-1) for row in layout.places)
+        self._done.passed(computed, computed - padding, logits=len(asked))
         self._done.scored += pass_.take([place for _, _, place in asked], logits, self._unread)
 
     def _inputs(self, layout: Layout, cache: SharedPast, past: int) -> dict[str, Any]:
@@ -487,14 +470,6 @@ class PrefixTreeScorer:
             # transformers looks at it, and so waits for the device.
             inputs["attention_mask"] = None if self._unread else torch.ones_like(positions)
         return inputs
-
-    def _count(self, layout: Layout, logits: int) -> None:
-        computed = sum(len(row) for row in layout.ids)
-        padded = sum(row.count(-1) for row in layout.places)
-        self._done.computed += computed
-        self._done.padded += padded
-        self._done.known += computed - padded
-        self._done.logits += logits
 
 
 class _Tree:

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 NAME: Final = "touchstone_split"
 
-_PRODUCTS: Final = "touchstone_split_products"
-"""The same without torch's own operations for attention."""
-
 _BEHIND: Final = "touchstone_behind"
 
 _BESIDE: Final = "touchstone_beside"
@@ -46,20 +43,16 @@ _UNKNOWN: Final = ("s_aux", "position_bias", "head_mask")
 
 
 @contextmanager
-def splitting(model: Any, *, fused: bool = True) -> Iterator[None]:
-    """Make the model's layers attend by ``split_attention`` within the block.
-
-    ``fused``: attention to a prefix is one operation of torch where the device has one, and not two products.
-    """
+def splitting(model: Any) -> Iterator[None]:
+    """Make the model's layers attend by ``split_attention`` within the block."""
     from transformers import AttentionInterface
 
-    name = NAME if fused else _PRODUCTS
-    AttentionInterface.register(name, split_attention if fused else _split_by_products)
+    AttentionInterface.register(NAME, split_attention)
     config = model.config.get_text_config()
     before = config._attn_implementation
-    model.set_attn_implementation(name)
+    model.set_attn_implementation(NAME)
     try:
-        if config._attn_implementation != name:
+        if config._attn_implementation != NAME:
             raise UnsupportedError("the model's attention cannot be set")
         yield
     finally:
@@ -96,7 +89,6 @@ def split_attention(
     *,
     scaling: float | None = None,
     softcap: float | None = None,
-    fused: bool = True,
     **more: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attend for a layer: queries [rows, heads, length, width] -> [rows, length, heads, width].
@@ -113,15 +105,11 @@ def split_attention(
     if (caches := beside(key)) is None:
         if not hasattr(key, _BEHIND):
             raise UnsupportedError("the model's attention gets other keys than those in its cache")
-        return attended(query, (key, value), attention_mask, *how, fused=fused), None
+        return attended(query, (key, value), attention_mask, *how), None
     masks = beside(attention_mask) or [attention_mask]
     asked = torch.split(query, [len(mask) for mask in masks])
     parts = zip(asked, caches, masks, strict=True)
-    return torch.cat([attended(one, cache, mask, *how, fused=fused) for one, cache, mask in parts]), None
-
-
-def _split_by_products(*tensors: Any, **how: Any) -> tuple[torch.Tensor, None]:
-    return split_attention(*tensors, **how, fused=False)
+    return torch.cat([attended(one, cache, mask, *how) for one, cache, mask in parts]), None
 
 
 def attended(
@@ -130,8 +118,6 @@ def attended(
     attention_mask: torch.Tensor,
     scale: float,
     softcap: float | None = None,
-    *,
-    fused: bool = True,
 ) -> torch.Tensor:
     """Attend for the rows of one cache: queries [rows, heads, length, width] -> [rows, length, heads, width].
 
@@ -141,19 +127,19 @@ def attended(
     import torch
 
     if cpu.computes_in_float32(query.dtype, query.device):
-        wide = attended(query.float(), _wide(own), cpu.widened(attention_mask), scale, softcap, fused=fused)
+        wide = attended(query.float(), _wide(own), cpu.widened(attention_mask), scale, softcap)
         return wide.to(query.dtype)
     key, value = own
     prefix = getattr(key, _BEHIND, None)
     rows, all_heads, length, width = query.shape
-    if fused and length <= FEW and softcap is None:
+    if length <= FEW and softcap is None:
         few = cpu.attend_few(query, own, prefix, attention_mask, scale)
         if few is not None:
             return few.view(rows, length, all_heads, -1)
     heads = key.shape[1]
     group = all_heads // heads
     asked = (query * scale).reshape(rows, heads, group * length, width)
-    if fused and softcap is None and attention_mask.shape[-1] == key.shape[2]:
+    if softcap is None and attention_mask.shape[-1] == key.shape[2]:
         found = _by_operation(asked, prefix, own, attention_mask)
         if found is not None:
             return found.reshape(rows, all_heads, length, -1).transpose(1, 2)

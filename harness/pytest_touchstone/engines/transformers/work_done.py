@@ -118,6 +118,13 @@ class WorkDone:
         self.scored, self.to_score = 0, sequences
         self.known, self.to_know = 0, tokens
 
+    def passed(self, computed: int, known: int, *, logits: int) -> None:
+        """Count a pass over so many tokens, of which ``known`` are no padding, and the places of its logits."""
+        self.computed += computed
+        self.padded += computed - known
+        self.known += known
+        self.logits += logits
+
     def stepped(self, tokens: int) -> None:
         """Count a pass that continued texts by so many tokens in all."""
         self.steps += 1

@@ -145,7 +145,7 @@ def _steps(model: Any, begin: list[int], rows: list[list[int]], added: list[list
     slots = SlotCache(scorer.prefix(tuple(begin)))
     with splitting(model):
         stepper.fill(slots, rows)
-        found = stepper.several(slots, added)
+        found = stepper.several_all([slots], [added], len(added[0]))
     needed.close()
     return found
 

@@ -20,14 +20,13 @@ from pytest_touchstone.engines.transformers.compat import collector_paused, is_o
 from pytest_touchstone.engines.transformers.devices import Reading, to_device
 from pytest_touchstone.engines.transformers.generation.sequence import (
     SHORT,
-    GeneratedSequence,
     SamplingParams,
     Warps,
     draw,
     numbers_of,
     warps_of,
 )
-from pytest_touchstone.engines.transformers.generation.step import DecodeStep
+from pytest_touchstone.engines.transformers.generation.step import DecodeStep, Groups
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache, enlarged
 
 if TYPE_CHECKING:
@@ -45,8 +44,6 @@ _ROWS: Final = 8
 
 _BLOCKS: Final = 8
 """The number of shapes for which buffers and graphs are kept."""
-
-Groups = Sequence[tuple[SlotCache, Sequence[GeneratedSequence]]]
 
 
 class _Shape(NamedTuple):

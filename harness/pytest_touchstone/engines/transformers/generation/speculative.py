@@ -39,10 +39,11 @@ from typing import Any, Final
 
 from pytest_touchstone.engines.transformers.attention_masks import slot_mask
 from pytest_touchstone.engines.transformers.devices import to_device
-from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence, choose
-from pytest_touchstone.engines.transformers.generation.step import DecodeStep
+from pytest_touchstone.engines.transformers.generation.sequence import DrawKey, GeneratedSequence, choose
+from pytest_touchstone.engines.transformers.generation.step import DecodeStep, Groups
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.split_attention import FEW
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 
 class SpeculativeStepper(DecodeStep):
@@ -57,11 +58,20 @@ class SpeculativeStepper(DecodeStep):
         super().__init__(*arguments, **more)
         self._worth = SpeculationTuner()
 
-    def advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
+    def advance_all(self, groups: Groups) -> Iterable[list[list[list[int | None]]]]:
         """Return the next tokens of each sample: one, and those after it that were proposed correctly."""
+        return [[self._advance(slots, samples) for slots, samples in groups]]
+
+    def _advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
         rows, began = len(samples), time.perf_counter()
         proposes = self._worth.proposes(rows)
-        found = self._verified(slots, samples) if proposes else super().advance(slots, samples)
+        if proposes:
+            proposals = self._propose(slots, samples)
+            found = _verified(self, self._done, [(slots, samples)], proposals, self._model.drafts + 1)
+            for sample, mine in zip(samples, proposals, strict=True):
+                sample.proposals.append((len(sample.tokens), mine))
+        else:
+            ((found,),) = super().advance_all([(slots, samples)])
         # All numbers have been read by now, so that the time includes an accelerator's work.
         self._worth.took(rows, time.perf_counter() - began, sum(map(len, found)) if proposes else None)
         return found
@@ -70,25 +80,6 @@ class SpeculativeStepper(DecodeStep):
         """Count which proposals of a sample were right, and the tokens that came from them."""
         self._done.decoded += self._done.accepted.judge(sample.proposals, sample.tokens)
         sample.proposals.clear()
-
-    def _verified(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
-        """Return the next tokens, by one pass over what the extra heads propose."""
-        width = self._model.drafts + 1
-        proposals = self._propose(slots, samples)
-        fed = [[sample.tokens[-1], *mine] for sample, mine in zip(samples, proposals, strict=True)]
-        logits = self.several(slots, fed)
-        draws = [sample.draw for sample in samples]
-        ahead = [draw._replace(step=draw.step + place) for draw in draws for place in range(width)]
-        chosen = choose(logits, ahead)
-        found = []
-        for row, mine in enumerate(proposals):
-            theirs = chosen[row * width : (row + 1) * width]
-            right = next((place for place, token in enumerate(mine) if theirs[place] != token), len(mine))
-            found.append(theirs[: right + 1])
-            samples[row].proposals.append((draws[row].step, mine))
-        slots.lengths = [length + len(mine) for length, mine in zip(slots.lengths, found, strict=True)]
-        self._done.stepped(sum(map(len, found)))
-        return found
 
     def _propose(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int]]:
         """Return what the extra heads propose after each sample's last token."""
@@ -103,9 +94,7 @@ class SpeculativeStepper(DecodeStep):
             logits = self._model.draft(
                 slots, mask, torch.arange(len(samples), device=self._model.device), columns
             )
-        draws = [sample.draw for sample in samples]
-        ahead = [draw._replace(step=draw.step + place) for draw in draws for place in range(heads)]
-        tokens = [token or 0 for token in choose(logits.flatten(0, 1).float(), ahead)]
+        tokens = [token or 0 for token in choose(logits.flatten(0, 1).float(), _draws(samples, heads))]
         return [tokens[row * heads : (row + 1) * heads] for row in range(len(samples))]
 
 
@@ -173,9 +162,6 @@ class SpeculationTuner:
             self._rows, self._tokens = self._rows - gone[0], self._tokens - gone[1]
 
 
-Groups = Sequence[tuple[SlotCache, Sequence[GeneratedSequence]]]
-
-
 class LookupStepper(DecodeStep):
     """Runs a model on a CPU, with proposals where they are expected to save time."""
 
@@ -189,42 +175,43 @@ class LookupStepper(DecodeStep):
         rates = [(_lookup(sample).rate, len(mine)) for sample, mine in zip(samples, proposals, strict=True)]
         width = best_width(rates, free)
         if width == 1:
-            steps = list(super().advance_all(groups))
-            found = [tokens for some in steps[0] for tokens in some]
+            (step,) = super().advance_all(groups)
+            found = [tokens for some in step for tokens in some]
         else:
-            found = self._verified(groups, [mine[: width - 1] for mine in proposals], width)
+            found = _verified(self, self._done, groups, [mine[: width - 1] for mine in proposals], width)
+            taken = sum(map(len, found))
+            self._done.decoded += taken
+            self._done.padded += width * len(samples) - taken
         for sample, mine, theirs in zip(samples, proposals, found, strict=True):
             _lookup(sample).judge(mine[: max(1, width - 1)], theirs)
         rows = iter(found)
         return [[[next(rows) for _ in some] for _, some in groups]]
 
-    def _verified(
-        self, groups: Groups, proposals: Sequence[Sequence[int]], width: int
-    ) -> list[list[int | None]]:
-        """Return the next tokens of all samples, by one pass over ``width`` tokens of each."""
-        caches = [slots for slots, _ in groups]
-        samples = [sample for _, some in groups for sample in some]
-        fed = [[sample.tokens[-1], *mine] for sample, mine in zip(samples, proposals, strict=True)]
-        rows = iter(fed)
-        logits = self.several_all(caches, [[next(rows) for _ in some] for _, some in groups], width)
-        ahead = [
-            draw._replace(step=draw.step + place)
-            for draw in (s.draw for s in samples)
-            for place in range(width)
-        ]
-        chosen = choose(logits, ahead)
-        found = []
-        for row, mine in enumerate(proposals):
-            theirs = chosen[row * width : row * width + len(mine) + 1]
-            found.append(theirs[: agreeing(mine, theirs) + 1])
-        counts = map(len, found)
-        for slots in caches:
-            slots.lengths = [length + next(counts) for length in slots.lengths]
-        taken = sum(map(len, found))
-        self._done.stepped(taken)
-        self._done.decoded += taken
-        self._done.padded += width * len(samples) - taken
-        return found
+
+def _verified(
+    stepper: DecodeStep, done: WorkDone, groups: Groups, proposals: Sequence[Sequence[int]], width: int
+) -> list[list[int | None]]:
+    """Return the next tokens of all samples, by one pass over ``width`` tokens of each, the last and the proposed."""
+    samples = [sample for _, some in groups for sample in some]
+    rows = iter([[sample.tokens[-1], *mine] for sample, mine in zip(samples, proposals, strict=True)])
+    fed = [[next(rows) for _ in some] for _, some in groups]
+    chosen = choose(stepper.several_all([slots for slots, _ in groups], fed, width), _draws(samples, width))
+    found = []
+    for row, mine in enumerate(proposals):
+        theirs = chosen[row * width : row * width + len(mine) + 1]
+        found.append(theirs[: agreeing(mine, theirs) + 1])
+    counts = map(len, found)
+    for slots, _ in groups:
+        slots.lengths = [length + next(counts) for length in slots.lengths]
+    done.stepped(sum(map(len, found)))
+    return found
+
+
+def _draws(samples: Sequence[GeneratedSequence], width: int) -> list[DrawKey]:
+    """Return the keys by which the next ``width`` tokens of each sample are drawn."""
+    return [
+        draw._replace(step=draw.step + place) for draw in (s.draw for s in samples) for place in range(width)
+    ]
 
 
 def _lookup(sample: GeneratedSequence) -> PromptLookup:
