@@ -20,7 +20,7 @@ from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.requests import Loglikelihood
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers.loading import load_model
-from pytest_touchstone.engines.transformers.scoring.plan import Plan, plan
+from pytest_touchstone.engines.transformers.token_work import ScoringPlan, plan
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 REPEATS = 7
@@ -63,7 +63,7 @@ def measure(
     tokenizer = TextTokenizer(loaded.tokenizer)
     plans = [plan(one, tokenizer, seq_len=info.seq_len, rows=len(table)) for one in requests]
     tokens = count(
-        (work.inputs, work.targets) for made in plans if isinstance(made, Plan) for work in made.work
+        (work.inputs, work.targets) for made in plans if isinstance(made, ScoringPlan) for work in made.work
     )
     output = loaded.model.get_output_embeddings().weight
     inside = [one for one in loaded.model.parameters() if one is not table and one is not output]

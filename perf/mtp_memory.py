@@ -75,7 +75,7 @@ def written(folder: Path, weights: int, optimizer: int) -> tuple[Path, int]:
     """Write a checkpoint with at least that many bytes of weights; return how many they are."""
     import torch
 
-    from pytest_touchstone.engines.transformers.mtp.config import config_of
+    from pytest_touchstone.engines.transformers.mtp.model import config_of
     from tests.support.tiny_mtp import random_state, save_mtp
 
     for layers in range(PARAMS["n_future_tokens"], 1000):

@@ -27,8 +27,8 @@ from pytest_touchstone.core.requests import Generate, GenerateAnswer
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.generation.acceptance import Acceptance
 from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
+from pytest_touchstone.engines.transformers.work_done import Acceptance
 
 PIECE = 400
 """The characters of a prompt that is a piece of a file."""

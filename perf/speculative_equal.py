@@ -24,7 +24,7 @@ from pytest_touchstone.core.files import shipped
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
-from pytest_touchstone.engines.transformers.prompts import Prompt
+from pytest_touchstone.engines.transformers.token_work import Prompt
 
 TEXTS = (
     ("humaneval", "HumanEval.jsonl", "prompt"),

@@ -11,7 +11,7 @@ from pytest_touchstone import GenerateAnswer
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.loading import load_model
-from pytest_touchstone.engines.transformers.prompts import ChatMode, Prompt, prepare
+from pytest_touchstone.engines.transformers.token_work import ChatMode, Prompt, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 

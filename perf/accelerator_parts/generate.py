@@ -27,7 +27,7 @@ from perf.programs import HUMANEVAL
 from perf.prompts import asked_first
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.requests import Generate, GenerateAnswer
-from pytest_touchstone.engines.transformers.prompts import Prompt, prepare
+from pytest_touchstone.engines.transformers.token_work import Prompt, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 PART = "generate"

@@ -28,11 +28,10 @@ from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import pool
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.compat import no_length_limit, quiet
-from pytest_touchstone.engines.transformers.loading import Loaded, load_tokenizer, tokenizer_at
+from pytest_touchstone.engines.transformers.loading import LoadedModel, load_tokenizer, tokenizer_at
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.mtp import load_tokenizer as load_mtp_tokenizer
-from pytest_touchstone.engines.transformers.mtp.config import config_of
-from pytest_touchstone.engines.transformers.mtp.model import MtpModel
+from pytest_touchstone.engines.transformers.mtp.model import MtpModel, config_of
 
 BUILTIN = "the builtin one"
 
@@ -153,7 +152,7 @@ def info_of(shape: Shape) -> CheckpointInfo:
 def _open(shape: Shape, setup: Setup, plain: bool) -> Any:
     more: dict[str, Any] = {"device": setup.device, "dtype": setup.dtype, "chat": "off", **setup.settings}
     settings = ModelSettings(**more)
-    loaded = Loaded(bare_model(shape, setup), tokenizer_of(shape.kind, setup.tokenizer))
+    loaded = LoadedModel(bare_model(shape, setup), tokenizer_of(shape.kind, setup.tokenizer))
     info = info_of(shape)
     if plain and shape.texts:
         return CausalEngine(info, loaded, settings, together=False)

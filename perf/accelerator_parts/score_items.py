@@ -10,7 +10,7 @@ from perf.accelerator_parts.shapes import Sizes
 from perf.arithmetic import Tokens, count
 from perf.prompts import Item
 from pytest_touchstone.core.requests import Loglikelihood
-from pytest_touchstone.engines.transformers.scoring.plan import Plan, TokenWork, plan
+from pytest_touchstone.engines.transformers.token_work import ScoringPlan, TokenWork, plan
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 BASE = 32
@@ -80,7 +80,7 @@ def case_of(name: str, items: Sequence[Item], engine: Any, found: Sizes) -> Case
             for item in some
             for one in item.requests
         ]
-        return [work for made in plans if isinstance(made, Plan) for work in made.work]
+        return [work for made in plans if isinstance(made, ScoringPlan) for work in made.work]
 
     some = works(items[: 2 * BASE])
     more = count((work.inputs, work.targets) for work in some)

@@ -156,7 +156,7 @@ def sizes(shape: Shape) -> Sizes:
 
 def _mtp_sizes(shape: Shape) -> Sizes:
     """Count head 0's way through the model; extra heads are no part of a plain pass."""
-    from pytest_touchstone.engines.transformers.mtp.config import config_of
+    from pytest_touchstone.engines.transformers.mtp.model import config_of
 
     config = config_of(shape.config, shape.name)
     vocabulary = int(shape.config["vocab_size"])

@@ -24,7 +24,7 @@ from perf.accelerator_parts.shapes import Sizes, named, sizes, small
 from perf.arithmetic import Tokens
 from perf.prompts import Item
 from pytest_touchstone.core.requests import Generate, Loglikelihood
-from pytest_touchstone.engines.transformers.prompts import Prompt
+from pytest_touchstone.engines.transformers.token_work import Prompt
 
 ABOUT = {"device": "A100", "dtype": "bfloat16", "shapes": "as published", "torch": "2.13.0"}
 

@@ -18,13 +18,13 @@ from typing import Any
 
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.loading import Loaded, load_model
+from pytest_touchstone.engines.transformers.loading import LoadedModel, load_model
 from pytest_touchstone.results.usage import peak_bytes
 
 SETTINGS = ModelSettings(device="cpu", threads=1)
 
 
-def loaded(source: str) -> Loaded:
+def loaded(source: str) -> LoadedModel:
     """The model, without an engine around it."""
     (info,) = resolve(source, seq_len=None)
     return load_model(info, SETTINGS)

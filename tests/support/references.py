@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
-from pytest_touchstone.engines.transformers.tokenizer import Pair, TextTokenizer
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer, TokenPair
 
 Array = Any
 
@@ -21,7 +21,7 @@ def plain_answer(folder: Path, request: Loglikelihood, seq_len: int = 128) -> Lo
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     pair = TextTokenizer(tokenizer).pair(request.context, request.continuation)
-    assert isinstance(pair, Pair)
+    assert isinstance(pair, TokenPair)
     whole = [*pair.context, *pair.continuation]
     with torch.no_grad():
         logprobs = model(torch.tensor([whole[-(seq_len + 1) : -1]])).logits[0].float().log_softmax(-1)

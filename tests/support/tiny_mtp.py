@@ -9,7 +9,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.mtp.config import config_of
+from pytest_touchstone.engines.transformers.mtp.model import config_of
 from tests.support.tiny import bytelevel_tokenizer
 
 SEQ_LEN = 256

@@ -14,7 +14,7 @@ from pytest_touchstone.engines.base import Engine, EngineFactory
 from pytest_touchstone.engines.fake import FakeFactory
 from pytest_touchstone.engines.http.engine import HttpFactory
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.factory import TransformersFactory
+from pytest_touchstone.engines.transformers import TransformersFactory
 
 
 def factories() -> tuple[EngineFactory, ...]:

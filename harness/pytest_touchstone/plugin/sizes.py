@@ -25,7 +25,7 @@ from pytest_touchstone.core.requests import (
     RunProgram,
 )
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.scoring.prefix_tree import common
+from pytest_touchstone.engines.transformers.prefix_tree import common
 from pytest_touchstone.plugin.batches import batch_key
 from pytest_touchstone.plugin.collection import checkpoint_of, given_of, result_of
 from pytest_touchstone.plugin.dispatch import CAUGHT

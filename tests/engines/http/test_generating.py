@@ -19,7 +19,7 @@ from pytest_touchstone.engines.http.generating import (
     read_texts,
     text_calls,
 )
-from pytest_touchstone.engines.transformers.prompts import ChatMode
+from pytest_touchstone.engines.transformers.token_work import ChatMode
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import bytelevel_tokenizer
 

@@ -17,7 +17,7 @@ from pytest_touchstone.engines.http.calls import Failure
 from pytest_touchstone.engines.http.probe import Probe, ProbedServer
 from pytest_touchstone.engines.http.server import parse_address
 from pytest_touchstone.engines.http.tokens import KNOWN, named_tokens
-from pytest_touchstone.engines.transformers.tokenizer import Pair
+from pytest_touchstone.engines.transformers.tokenizer import TokenPair
 from tests.support.model_server import ModelServer
 
 BOTH = (Loglikelihood, RollingLoglikelihood, Generate)
@@ -260,5 +260,5 @@ def test_the_texts_of_many_requests_are_tokenized_together_and_each_once() -> No
     tokens.remote.ahead(use)
     assert asked == [["ab c", "ab", "ab d"]]
     use()
-    assert found[0] == found[2] == Pair((97, 98), (32, 99), spans_join=False)
+    assert found[0] == found[2] == TokenPair((97, 98), (32, 99), spans_join=False)
     assert len(asked) == 1

@@ -17,7 +17,7 @@ from pytest_touchstone.engines.http.abilities import (
 )
 from pytest_touchstone.engines.http.calls import Malformed
 from pytest_touchstone.engines.http.scoring import in_steps, score_calls
-from pytest_touchstone.engines.transformers.scoring.plan import Plan, Score, TokenWork
+from pytest_touchstone.engines.transformers.token_work import Score, ScoringPlan, TokenWork
 
 WORK = TokenWork((5, 6, 7), (7, 8))
 """Of the tokens 5 6 7 8 the last two are scored."""
@@ -168,9 +168,9 @@ def test_choices_of_one_token_take_one_call_and_equal_works_are_asked_once() -> 
 STEPPING = replace(OWN, choices=True, block=16)
 
 
-def _plans(before: int, *afters: tuple[int, ...]) -> list[Plan]:
+def _plans(before: int, *afters: tuple[int, ...]) -> list[ScoringPlan]:
     context = tuple(range(before))
-    return [Plan((TokenWork((*context, *after[:-1]), after),), truncated=3) for after in afters]
+    return [ScoringPlan((TokenWork((*context, *after[:-1]), after),), truncated=3) for after in afters]
 
 
 def test_choices_go_in_steps_where_a_cache_makes_that_less_work() -> None:

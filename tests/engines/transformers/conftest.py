@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.engines.transformers import half_precision, products, split_attention
-from pytest_touchstone.engines.transformers.native import library as native
+from pytest_touchstone.engines.transformers.cpu import attention, kernels, packing, processor
 from tests.support.families import causal_of
 
 
@@ -15,18 +14,18 @@ from tests.support.families import causal_of
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The library that is taken to compute faster here, one after the other, whatever the processor is."""
     name: str = request.param
-    for module in (products, split_attention):
+    for module in (packing, attention):
         monkeypatch.setattr(module, "mkl_is_faster", lambda: name == "MKL")
-    own = native.kernels() if name == "own" else None
-    monkeypatch.setattr(products, "kernels", lambda: own)
-    monkeypatch.setattr(products, "multiplies_by_tiles", lambda: own is not None)
+    own = kernels.kernels() if name == "own" else None
+    monkeypatch.setattr(packing, "kernels", lambda: own)
+    monkeypatch.setattr(packing, "multiplies_by_tiles", lambda: own is not None)
     return name
 
 
 @pytest.fixture
 def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that cannot use the kernels."""
-    monkeypatch.setattr(native, "_found", lambda: (None, "there is no C compiler (cc or gcc)"))
+    monkeypatch.setattr(kernels, "_found", lambda: (None, "there is no C compiler (cc or gcc)"))
 
 
 @pytest.fixture(params=["by kernels", "by torch"])
@@ -42,7 +41,7 @@ def step_way(request: pytest.FixtureRequest) -> str:
 def half(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How half precision is taken to be multiplied here, one after the other, whatever the processor is."""
     name: str = request.param
-    monkeypatch.setattr(half_precision, "multiplies", lambda _: name == "by itself")
+    monkeypatch.setattr(processor, "multiplies", lambda _: name == "by itself")
     return name
 
 

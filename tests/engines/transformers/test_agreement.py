@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,31 @@ import torch
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
-from pytest_touchstone.engines.transformers import attention_masks, kv_cache, logits, split_attention
-from pytest_touchstone.engines.transformers.agreement import BOUND, FACTOR, difference, largest
+from pytest_touchstone.engines.transformers import (
+    agreement,
+    attention_masks,
+    causal,
+    kv_cache,
+    logits,
+    scoring,
+    split_attention,
+)
+from pytest_touchstone.engines.transformers.agreement import (
+    BOUND,
+    FACTOR,
+    KnownWays,
+    difference,
+    folder_for,
+    largest,
+)
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.generation import batch, step
+from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues
-from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.pool import load_weights
-from pytest_touchstone.engines.transformers.scoring import shared_prefix
-from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 from tests.support.engines import DEVICE, ON_CPU, engine_for, generates_together
 from tests.support.families import CAUSAL, MASKED, causal_of
 from tests.support.tiny import tiny_masked
@@ -38,10 +54,10 @@ FAMILIES = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in CAU
 
 Change = Callable[[pytest.MonkeyPatch], None]
 
-Models = Callable[[str, Dtype], tuple[CheckpointInfo, Loaded]]
+Models = Callable[[str, Dtype], tuple[CheckpointInfo, LoadedModel]]
 
 
-def weights(folder: Path, dtype: Dtype) -> tuple[CheckpointInfo, Loaded]:
+def weights(folder: Path, dtype: Dtype) -> tuple[CheckpointInfo, LoadedModel]:
     (info,) = resolve(str(folder), seq_len=None)
     return info, load_weights(info, ModelSettings(device=DEVICE, threads=1, dtype=dtype))
 
@@ -49,7 +65,7 @@ def weights(folder: Path, dtype: Dtype) -> tuple[CheckpointInfo, Loaded]:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     @functools.cache
-    def model(family: str, dtype: Dtype) -> tuple[CheckpointInfo, Loaded]:
+    def model(family: str, dtype: Dtype) -> tuple[CheckpointInfo, LoadedModel]:
         return weights(causal_of(tmp_path_factory.mktemp("model"), family), dtype)
 
     return model
@@ -61,7 +77,7 @@ def columns_seen(change: Callable[[Sequence[int]], list[int]]) -> Change:
     def plant(patch: pytest.MonkeyPatch) -> None:
         right = attention_masks.additive_mask
         patch.setattr(
-            shared_prefix, "additive_mask", lambda seen, **how: right([change(row) for row in seen], **how)
+            scoring, "additive_mask", lambda seen, **how: right([change(row) for row in seen], **how)
         )
 
     return plant
@@ -76,30 +92,30 @@ def first_hidden(patch: pytest.MonkeyPatch) -> None:
         made[..., : min(past, 1)] = torch.finfo(dtype).min
         return made
 
-    patch.setattr(shared_prefix, "additive_mask", mask)
+    patch.setattr(scoring, "additive_mask", mask)
 
 
 def position_off(patch: pytest.MonkeyPatch) -> None:
-    right = shared_prefix.PrefixTreeScorer._inputs
+    right = scoring.PrefixTreeScorer._inputs
 
     def inputs(self: Any, layout: Any, cache: Any, past: int) -> dict[str, Any]:
         made = right(self, layout, cache, past)
         made["position_ids"] = made["position_ids"] + (1 if past or layout.branches else 0)
         return made
 
-    patch.setattr(shared_prefix.PrefixTreeScorer, "_inputs", inputs)
+    patch.setattr(scoring.PrefixTreeScorer, "_inputs", inputs)
 
 
 def stale_stem(patch: pytest.MonkeyPatch) -> None:
     """Stems have the keys and values of other tokens."""
-    right = shared_prefix.PrefixTreeScorer._run_on
+    right = scoring.PrefixTreeScorer._run_on
 
     def run_on(self: Any, pass_: Any, past: KeyValues, whole: tuple[int, ...], places: Any) -> KeyValues:
         other = tuple((token + 1) % 300 for token in whole)
         made = right(self, pass_, KeyValues(other[: len(past.tokens)], past.layers), other, places)
         return KeyValues(whole, made.layers)
 
-    patch.setattr(shared_prefix.PrefixTreeScorer, "_run_on", run_on)
+    patch.setattr(scoring.PrefixTreeScorer, "_run_on", run_on)
 
 
 def slots_seen(more: int) -> Change:
@@ -140,12 +156,12 @@ def no_prefix(patch: pytest.MonkeyPatch) -> None:
 
 
 def stale_prefix(patch: pytest.MonkeyPatch) -> None:
-    right = shared_prefix.PrefixTreeScorer.prefix
+    right = scoring.PrefixTreeScorer.prefix
 
     def prefix(self: Any, tokens: tuple[int, ...]) -> KeyValues:
         return KeyValues(tokens, right(self, tuple((token + 1) % 300 for token in tokens)).layers)
 
-    patch.setattr(shared_prefix.PrefixTreeScorer, "prefix", prefix)
+    patch.setattr(scoring.PrefixTreeScorer, "prefix", prefix)
 
 
 def rows_exchanged(patch: pytest.MonkeyPatch) -> None:
@@ -160,7 +176,7 @@ def rows_exchanged(patch: pytest.MonkeyPatch) -> None:
 
 def nothing_hidden(patch: pytest.MonkeyPatch) -> None:
     """Let all tokens see all others where attention is split, when scoring."""
-    right = shared_prefix.PrefixTreeScorer._inputs
+    right = scoring.PrefixTreeScorer._inputs
 
     def inputs(self: Any, layout: Any, cache: Any, past: int) -> Any:
         found = right(self, layout, cache, past)
@@ -170,7 +186,7 @@ def nothing_hidden(patch: pytest.MonkeyPatch) -> None:
             found["attention_mask"] = {k: 0 * mask for k, mask in masks.items()} if whole else 0 * masks
         return found
 
-    patch.setattr(shared_prefix.PrefixTreeScorer, "_inputs", inputs)
+    patch.setattr(scoring.PrefixTreeScorer, "_inputs", inputs)
 
 
 def past_before_last(patch: pytest.MonkeyPatch) -> None:
@@ -448,3 +464,99 @@ def test_nothing_of_a_probe_is_left(dtype: Dtype, tmp_path: Path) -> None:
     )
     engine.close()
     assert hooks == [len(one._forward_hooks) + len(one._forward_pre_hooks) for one in loaded.model.modules()]
+
+
+pytestmark = ON_CPU
+
+
+@pytest.fixture
+def probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The probes that are run, in their order; the cache is a folder of the test's own."""
+    found: list[str] = []
+    tried = KnownWays.tried
+
+    def noted(self: KnownWays, way: str, probe: Callable[[], str | None]) -> str | None:
+        def run() -> str | None:
+            found.append(way)
+            return probe()
+
+        return tried(self, way, run)
+
+    monkeypatch.setattr(KnownWays, "tried", noted)
+    monkeypatch.setattr(causal, "folder_for", lambda _model: tmp_path / "ways")
+    return found
+
+
+def start(folder: Path, dtype: Dtype = "float32", *, remembers: bool = True) -> CausalEngine:
+    (info,) = resolve(str(folder), seq_len=None)
+    settings = ModelSettings(device="cpu", dtype=dtype, threads=1)
+    engine = CausalEngine(info, load_weights(info, settings), settings, remembers=remembers)
+    generates_together(engine)
+    return engine
+
+
+ALL = [
+    *("without the future of 24 tokens", "beside any rows"),
+    *("logits", "scores", "split scores", "texts", "lanes", "proposals"),
+]
+
+
+def test_the_second_start_needs_no_probe(llama: Path, probes: list[str]) -> None:
+    for engine in (start(llama), start(llama)):
+        assert engine.gathers
+        assert engine.shares
+        assert generates_together(engine)
+    assert probes == ALL
+
+
+def test_other_weights_of_the_same_model_need_none_and_another_model_or_type_does(
+    llama: Path, tmp_path: Path, probes: list[str]
+) -> None:
+    start(llama)
+    start(causal_of(tmp_path / "seed", "llama", seed=7))
+    assert probes == ALL
+    start(llama, "bfloat16")
+    start(causal_of(tmp_path / "tied", "llama tied"))
+    assert probes == 3 * ALL
+
+
+def test_other_code_is_tried_again(llama: Path, probes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    start(llama)
+    monkeypatch.setattr(agreement, "_code", lambda: "edited")
+    start(llama)
+    assert probes == 2 * ALL
+
+
+def test_what_was_refused_is_tried_again(
+    llama: Path, probes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchGenerator, "verify", lambda *_: "a logit is 7 off")
+        assert "a logit is 7 off" in start(llama).notes[0]
+    tried = [*ALL[: ALL.index("texts") + 1], "generate"]
+    assert probes == tried
+    assert start(llama).notes == []
+    assert probes == [*tried, *ALL[ALL.index("texts") :]]
+
+
+def test_nothing_is_remembered_unless_asked_for(llama: Path, tmp_path: Path, probes: list[str]) -> None:
+    start(llama, remembers=False)
+    start(llama, remembers=False)
+    assert probes == 2 * ALL
+    assert not (tmp_path / "ways").exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "7", '{"scores": true}', "[1, 2]"])
+def test_a_damaged_file_is_as_good_as_none(
+    content: str, llama: Path, tmp_path: Path, probes: list[str]
+) -> None:
+    start(llama)
+    (file,) = (tmp_path / "ways").iterdir()
+    assert json.loads(file.read_text()) == sorted(ALL)
+    file.write_text(content)
+    start(llama)
+    assert probes == 2 * ALL
+
+
+def test_a_small_model_is_always_tried(llama: Path) -> None:
+    assert folder_for(start(llama, remembers=False).loaded.model) is None

@@ -27,7 +27,8 @@ from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.devices import choose_device, worker_number
-from pytest_touchstone.engines.transformers.scoring.plan import TokenWork, batches, windows
+from pytest_touchstone.engines.transformers.scoring import batches
+from pytest_touchstone.engines.transformers.token_work import TokenWork, windows
 from tests.support.engines import DEVICE
 from tests.support.references import plain_answer
 from tests.support.tiny import CORPUS, bytelevel_tokenizer, tiny_causal

@@ -12,17 +12,17 @@ import json
 import logging as standard
 import os
 import re
+import subprocess
 import sys
 import threading
 import warnings
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.engines.transformers import compat, imports
+from pytest_touchstone.engines.transformers import compat
 from pytest_touchstone.engines.transformers.compat import quiet
 from tests.support.tiny import bytelevel_tokenizer, tiny_causal
 
@@ -94,27 +94,30 @@ def test_warnings_of_other_threads_are_left_alone() -> None:
     assert seen == [True]
 
 
-@pytest.mark.parametrize(
-    ("module", "parts", "more"),
-    [
-        (compat, {"let_go", "MappedFiles"}, {"MISMATCHES"}),  # the first are of ``pages_let_go``
-        (imports, {"collector_paused", "KnownStructure"}, set()),
-    ],
-    ids=["compat", "imports"],
-)
-def test_every_workaround_is_in_the_table_with_a_test_and_the_version_it_was_checked_with(
-    module: ModuleType, parts: set[str], more: set[str]
-) -> None:
-    rows = re.findall(r"^    (\w+) +(\w+) ([\d.]+) ", module.__doc__ or "", re.MULTILINE)
-    name = module.__name__.rpartition(".")[2]
-    tests = Path(__file__).with_name(f"test_{name}.py").read_text(encoding="utf-8")
+def test_every_workaround_is_in_the_table_with_a_test_and_the_version_it_was_checked_with() -> None:
+    rows = re.findall(r"^    (\w+) +(\w+) ([\d.]+) ", compat.__doc__ or "", re.MULTILINE)
+    tests = Path(__file__).read_text(encoding="utf-8")
     own = {
         name
-        for name, one in vars(module).items()
-        if callable(one) and getattr(one, "__module__", "") == module.__name__ and not name.startswith("_")
+        for name, one in vars(compat).items()
+        if callable(one) and getattr(one, "__module__", "") == compat.__name__ and not name.startswith("_")
     }
+    parts, more = {"let_go", "MappedFiles", "collector_paused"}, {"MISMATCHES"}
     assert {name for name, _, _ in rows} == own - parts | more
     assert all(name in tests for name, _, _ in rows)
+
+
+def test_import_libraries_keeps_what_they_make_from_the_collector() -> None:
+    program = (
+        "import gc\n"
+        "from pytest_touchstone.engines.transformers.compat import import_libraries\n"
+        "import_libraries()\n"
+        "print(gc.get_freeze_count(), gc.isenabled())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    frozen, collects = done.stdout.split()
+    assert int(frozen) > 100_000
+    assert collects == "True"
 
 
 def test_quiet_is_needed_for_ggufs_bar_which_knows_no_setting() -> None:

@@ -14,8 +14,14 @@ from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import devices, loading
-from pytest_touchstone.engines.transformers.devices import choose_device, copies_notes, devices_of, neighbours
-from pytest_touchstone.engines.transformers.transfer import Reading, to_device
+from pytest_touchstone.engines.transformers.devices import (
+    Reading,
+    choose_device,
+    copies_notes,
+    devices_of,
+    neighbours,
+    to_device,
+)
 
 
 @pytest.fixture

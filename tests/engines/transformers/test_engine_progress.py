@@ -10,11 +10,10 @@ from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.requests import FillMask, GenerateAnswer, Loglikelihood, Request
 from pytest_touchstone.engines.base import EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers import causal
+from pytest_touchstone.engines.transformers import causal, scoring
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.pool import load_weights
-from pytest_touchstone.engines.transformers.scoring import shared_prefix
 from tests.support.engines import DEVICE, before_each_pass, engine_for
 from tests.support.generating import prompts
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
@@ -36,7 +35,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """The order of work on a CPU, and on a GPU: steps in blocks, scores read after the next pass has begun."""
     if request.param == "GPU":
         monkeypatch.setattr(causal, "AHEAD", {DEVICE})
-        monkeypatch.setattr(shared_prefix, "_UNREAD", {DEVICE: 1})
+        monkeypatch.setattr(scoring, "_UNREAD", {DEVICE: 1})
 
 
 def watched(engine: CausalEngine | MaskedEngine, requests: list[Request]) -> list[EngineProgress]:

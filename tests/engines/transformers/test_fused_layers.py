@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from pytest_touchstone.engines.transformers.cpu.packing import Packer
 from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.in_float32 import in_float32
-from pytest_touchstone.engines.transformers.packing import Packer, pack
 from tests.support.families import CAUSAL, causal_of
 
 IDS = torch.tensor([[3, 17, 42, 7, 99, 120, 5, 60], [9, 1, 77, 13, 200, 31, 8, 2]])
@@ -34,7 +34,7 @@ def test_layers_of_llamas_form_are_fused_and_their_logits_stay(name: str, tmp_pa
     model = model_of(name, tmp_path)
     before = logits(model)
     assert fuse(model) == (len(model.model.layers) if name in OF_THE_FORM else 0)
-    pack(model, least=0)
+    Packer(model, least=0).pack(model)
     assert float((logits(model) - before).abs().max()) <= 1e-5 * max(1.0, float(before.abs().max()))
     assert fuse(model) == 0  # once is enough
 
@@ -46,7 +46,7 @@ def test_each_layer_is_packed_before_the_next_is_fused(name: str, tmp_path: Path
     layers = fuse(model, then=lambda layer: packed.append(packer.pack(layer)))
     assert packed == [4] * layers
     assert packer.pack(model) == 1  # the output layer
-    assert pack(model, least=0) == 0
+    assert Packer(model, least=0).pack(model) == 0
     assert float((logits(model) - before).abs().max()) <= 1e-5 * max(1.0, float(before.abs().max()))
 
 
@@ -56,7 +56,7 @@ def test_half_precision_is_no_farther_from_single_precision_than_before(tmp_path
         exact = logits(model)
     usual = float((logits(model) - exact).square().mean().sqrt())
     assert fuse(model) == len(model.model.layers)
-    pack(model, least=0)
+    Packer(model, least=0).pack(model)
     assert float((logits(model) - exact).square().mean().sqrt()) <= 1.5 * usual
     with in_float32():
         assert float((logits(model) - exact).abs().max()) <= 1e-5 * max(1.0, float(exact.abs().max()))
@@ -65,7 +65,7 @@ def test_half_precision_is_no_farther_from_single_precision_than_before(tmp_path
 def test_in_another_number_type_merged_layers_compute_once_and_keep_nothing(tmp_path: Path) -> None:
     model = model_of("qwen2", tmp_path, torch.bfloat16)
     fuse(model)
-    pack(model, least=0)
+    Packer(model, least=0).pack(model)
     merged = [getattr(layer, name) for layer in model.model.layers for name in ("qkv_proj", "gate_up_proj")]
     calls: list[Any] = []
     for one in merged:
@@ -82,7 +82,7 @@ def test_weights_and_biases_of_the_parts_can_be_read(tmp_path: Path) -> None:
     names = [f"self_attn.{name}_proj" for name in "qkv"] + ["mlp.gate_proj", "mlp.up_proj"]
     before = [model.model.layers[0].get_submodule(name) for name in names]
     fuse(model)
-    pack(model, least=0)
+    Packer(model, least=0).pack(model)
     hidden = torch.randn(3, before[0].in_features)
     for name, plain in zip(names, before, strict=True):
         part = model.model.layers[0].get_submodule(name)
@@ -139,7 +139,7 @@ def test_norms_of_heads_are_those_of_queries_and_of_keys(dtype: torch.dtype, tmp
         exact = logits(model)
     usual = float((logits(model) - exact).square().mean().sqrt())
     assert fuse(model) == len(model.model.layers)
-    pack(model, least=0)
+    Packer(model, least=0).pack(model)
     assert float((logits(model) - exact).square().mean().sqrt()) <= 1.5 * usual + 1e-6
 
 

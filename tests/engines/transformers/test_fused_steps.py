@@ -14,14 +14,14 @@ from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers import fused_steps
 from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.cpu.kernels import kernels, missing_kernels
+from pytest_touchstone.engines.transformers.cpu.packing import Packer
+from pytest_touchstone.engines.transformers.cpu.processor import computes_in_float32
+from pytest_touchstone.engines.transformers.cpu.steps import StepKernels
 from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.fused_steps import fuse_steps, leave_steps, steps_are_fused
-from pytest_touchstone.engines.transformers.half_precision import computes_in_float32, has_kernels_for_steps
-from pytest_touchstone.engines.transformers.native.library import kernels
-from pytest_touchstone.engines.transformers.native.steps import StepKernels
-from pytest_touchstone.engines.transformers.packing import pack
 from pytest_touchstone.engines.transformers.pool import load_weights
-from pytest_touchstone.engines.transformers.split_attention import attend_few
+from pytest_touchstone.engines.transformers.split_attention import attended
 from tests.support.engines import engine_for, generates_together
 from tests.support.families import CAUSAL, SHOTS, causal_of
 from tests.support.generating import prompts, texts, with_samples
@@ -35,7 +35,7 @@ def quick_engine(folder: Path, dtype: Dtype = "auto") -> CausalEngine:
     settings = ModelSettings(device="cpu", threads=1, dtype=dtype)
     loaded = load_weights(info, settings)
     fuse(loaded.model)
-    pack(loaded.model, least=0)
+    Packer(loaded.model, least=0).pack(loaded.model)
     fuse_steps(loaded.model)
     return CausalEngine(info, loaded, settings)
 
@@ -109,9 +109,9 @@ def test_a_step_with_a_fault_is_left_to_the_models_own_code(
 ) -> None:
 
     def faulty(asked: torch.Tensor, own: Any, mask: torch.Tensor, scale: float) -> torch.Tensor:
-        return attend_few(asked, own, torch.zeros_like(mask), scale)  # all rows see as much as the longest
+        return attended(asked, own, torch.zeros_like(mask), scale)  # all rows see as much as the longest
 
-    monkeypatch.setattr(fused_steps, "attend_few", faulty)
+    monkeypatch.setattr(fused_steps, "attended", faulty)
     engine = quick_engine(llama, dtype)
     assert steps_are_fused(engine.loaded.model)
     wanted = engine_for(llama, dtype=dtype)
@@ -119,7 +119,7 @@ def test_a_step_with_a_fault_is_left_to_the_models_own_code(
         assert texts(engine, prompts()) == texts(wanted, prompts())
     assert generates_together(engine)
     assert not steps_are_fused(engine.loaded.model)
-    no_kernels = has_kernels_for_steps(engine.loaded.model)
+    no_kernels = missing_kernels(engine.loaded.model) is not None
     assert len(engine.notes) == 1 + no_kernels
     assert "each step goes through the model's own code: a logit is" in engine.notes[-1]
 

@@ -13,9 +13,8 @@ import torch
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.gguf import gguf_tokenizer
-from pytest_touchstone.engines.transformers.loading import Loaded, load_model
-from pytest_touchstone.engines.transformers.unpacked import UnpackedModels
+from pytest_touchstone.engines.transformers.gguf import UnpackedModels, gguf_tokenizer
+from pytest_touchstone.engines.transformers.loading import LoadedModel, load_model
 from tests.support.gguf_files import HEADS, LAYERS, LENGTH, model_keys, tensors_of, tokenizer_keys, write
 from tests.support.tiny import CORPUS, bytelevel_tokenizer
 
@@ -178,7 +177,7 @@ def written(
     return write(path, said | tokenizer_keys(TOKENIZER), {**tensors_of(model, family), **(tensors or {})})
 
 
-def loaded(path: Path) -> Loaded:
+def loaded(path: Path) -> LoadedModel:
     (info,) = resolve(str(path), seq_len=None)
     return load_model(info, SETTINGS)
 

@@ -74,7 +74,7 @@ def test_logits_are_those_of_float32_weights(name: str, dtype: Any, tmp_path: Pa
 
 def test_an_adapter_is_on_there_too(tmp_path: Path) -> None:
     from pytest_touchstone.checkpoints import resolve
-    from pytest_touchstone.engines.transformers.lora import Adapters
+    from pytest_touchstone.engines.transformers.adapters import Adapters
 
     base = causal_of(tmp_path, "llama")
     adapter = tiny_adapter(tmp_path / "a", base)

@@ -14,7 +14,7 @@ from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.pool import load_weights
-from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 IDS = torch.arange(30).view(3, 10)
 

@@ -146,7 +146,7 @@ def test_a_warning_while_the_model_is_tried_is_noted(tmp_path: Path, monkeypatch
     from transformers import LlamaForCausalLM
 
     from pytest_touchstone.checkpoints.resolve import resolve
-    from pytest_touchstone.engines.transformers.factory import TransformersFactory
+    from pytest_touchstone.engines.transformers import TransformersFactory
 
     forward = LlamaForCausalLM.forward
 

@@ -23,7 +23,6 @@ from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.memory import (
     BatchBudget,
-    GrowingHeap,
     first_batch_budget,
     free_memory,
     release,
@@ -215,21 +214,3 @@ def test_freed_memory_between_what_is_kept_goes_back() -> None:
 
     assert resident_bytes() < held - size * count // 2
     assert all(bool((one == 1).all()) for one in kept)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux says what a process has")
-def test_the_heap_is_trimmed_only_when_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = iter([500, 510, 480, 590, 700, 620, 650, 680, 730, 600])
-    trimmed: list[Any] = []
-    module = "pytest_touchstone.engines.transformers.memory"
-    monkeypatch.setattr(f"{module}.resident_bytes", lambda: next(sizes) * 2**20)
-    monkeypatch.setattr(f"{module}.trim_heap", trimmed.append)
-    heap = GrowingHeap(torch.device("cpu"))
-    counts = []
-    for _ in range(8):
-        heap.trim()
-        counts.append(len(trimmed))
-    # 590 is 110 above 480, and trimming leaves 700; 620 is the smallest after that, and 730 is 110 above it.
-    assert counts == [0, 0, 0, 1, 1, 1, 1, 2]
-    GrowingHeap(torch.device("cuda")).trim()
-    assert len(trimmed) == 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_touchstone.engines.transformers import split_attention
-from pytest_touchstone.engines.transformers.split_attention import attend_few, put_behind
+from pytest_touchstone.engines.transformers.cpu import attention
+from pytest_touchstone.engines.transformers.split_attention import attended, put_behind
 
 HEADS, GROUP, WIDTH, OWN, SCALE = 2, 3, 16, 9, 0.3
 
@@ -51,20 +51,20 @@ def test_the_tokens_of_each_row_see_the_prefix_and_the_own_keys_before_them(
     expected = by_one_softmax(asked, key, value, mask, prefix)
     if past:
         put_behind(key, (prefix[0], prefix[1]))
-    found = attend_few(asked, (key, value), mask, SCALE)
+    found = attended(asked, (key, value), mask, SCALE).flatten(2)
     bound = 1e-5 if dtype is torch.float32 else 5e-2
     assert float((found.double() - expected).abs().max()) <= bound
 
 
 def test_products_that_are_not_right_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = split_attention._over_all_by_products
-    split_attention._products_are_right.cache_clear()
+    right = attention._by_onednn
+    attention._products_are_right.cache_clear()
     try:
         monkeypatch.setattr(
-            split_attention,
-            "_over_all_by_products",
+            attention,
+            "_by_onednn",
             lambda *given: (right(*given)[0] + 1e-3, right(*given)[1]),
         )
-        assert not split_attention._products_are_right(torch.float32)
+        assert not attention._products_are_right(torch.float32)
     finally:
-        split_attention._products_are_right.cache_clear()
+        attention._products_are_right.cache_clear()

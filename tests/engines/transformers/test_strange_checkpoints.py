@@ -12,7 +12,7 @@ from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import RollingLoglikelihood
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.factory import TransformersFactory
+from pytest_touchstone.engines.transformers import TransformersFactory
 from tests.support.tiny import bytelevel_tokenizer, tiny_causal, tiny_masked
 
 TEXT = "The quick brown fox jumps over the lazy dog."

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.requests import Refusal, Turn
-from pytest_touchstone.engines.transformers import templates
+from pytest_touchstone.engines.transformers import tokenizer as templates
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import tiny_causal
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.core.requests import Refusal
 from pytest_touchstone.engines.transformers import tokenizer as tokens
-from pytest_touchstone.engines.transformers.tokenizer import Pair, TextTokenizer, Vocabulary
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer, TokenPair, Vocabulary
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer, wordpiece_tokenizer
 
 KINDS: dict[str, Callable[[], Any]] = {
@@ -44,13 +44,13 @@ class WithoutOffsets:
         return f"?{token_id}"
 
 
-def pair(kind: str, context: str, continuation: str) -> Pair:
+def pair(kind: str, context: str, continuation: str) -> TokenPair:
     found = TextTokenizer(tokenizer(kind)).pair(context, continuation)
-    assert isinstance(found, Pair)
+    assert isinstance(found, TokenPair)
     return found
 
 
-def texts(kind: str, found: Pair) -> tuple[str, str]:
+def texts(kind: str, found: TokenPair) -> tuple[str, str]:
     decode = tokenizer(kind).decode
     return decode(found.context, skip_special_tokens=True), decode(found.continuation)
 
@@ -265,4 +265,4 @@ def test_half_of_a_character_is_a_refusal_and_leaves_the_texts_beside_it_alone()
         assert isinstance(refusal, Refusal)
         assert "half of a character" in refusal.reason
     assert known.pair("good", " one") == plain.pair("good", " one")
-    assert isinstance(plain.pair("\U0001f600", " one"), Pair)
+    assert isinstance(plain.pair("\U0001f600", " one"), TokenPair)

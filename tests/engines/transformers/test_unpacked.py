@@ -22,10 +22,15 @@ from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import compat
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.gguf import (
+    UnpackedModels,
+    broken,
+    same_tokenizer,
+    seal,
+    write_safetensors,
+)
+from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.pool import load_weights
-from pytest_touchstone.engines.transformers.sealed import broken, seal
-from pytest_touchstone.engines.transformers.unpacked import UnpackedModels, same_tokenizer, write_safetensors
 from tests.support.families import causal_of
 from tests.support.fetched import needs_smollm2
 from tests.support.tiny import bytelevel_tokenizer
@@ -33,13 +38,13 @@ from tests.support.tiny import bytelevel_tokenizer
 SETTINGS = ModelSettings(device="cpu", dtype="float32", threads=1)
 
 
-def given(folder: Path, family: str = "llama") -> tuple[CheckpointInfo, Loaded]:
+def given(folder: Path, family: str = "llama") -> tuple[CheckpointInfo, LoadedModel]:
     (info,) = resolve(str(causal_of(folder, family)), seq_len=None)
     return info, load_weights(info, SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def tied(tmp_path_factory: pytest.TempPathFactory) -> tuple[CheckpointInfo, Loaded]:
+def tied(tmp_path_factory: pytest.TempPathFactory) -> tuple[CheckpointInfo, LoadedModel]:
     return given(tmp_path_factory.mktemp("tied"), "llama tied")
 
 
@@ -47,7 +52,7 @@ def models(folder: Path, **limits: int) -> UnpackedModels:
     return UnpackedModels(torch.float32, folder / "unpacked", **{"least": 0, **limits})
 
 
-def test_a_kept_model_is_the_same(tied: tuple[CheckpointInfo, Loaded], tmp_path: Path) -> None:
+def test_a_kept_model_is_the_same(tied: tuple[CheckpointInfo, LoadedModel], tmp_path: Path) -> None:
     info, loaded = tied
     kept = models(tmp_path)
     assert kept.find(info) is None
@@ -64,7 +69,9 @@ def test_a_kept_model_is_the_same(tied: tuple[CheckpointInfo, Loaded], tmp_path:
     assert [path.name[0] for path in found.path.parent.iterdir()] != ["."]
 
 
-def test_another_type_or_content_is_not_found(tied: tuple[CheckpointInfo, Loaded], tmp_path: Path) -> None:
+def test_another_type_or_content_is_not_found(
+    tied: tuple[CheckpointInfo, LoadedModel], tmp_path: Path
+) -> None:
     info, loaded = tied
     assert models(tmp_path).keep(info, loaded.model, loaded.tokenizer)
     assert UnpackedModels(torch.bfloat16, tmp_path / "unpacked").find(info) is None
@@ -76,7 +83,7 @@ def test_another_type_or_content_is_not_found(tied: tuple[CheckpointInfo, Loaded
 
 
 def test_a_tokenizer_that_would_not_come_back_the_same_keeps_the_model_out(
-    tied: tuple[CheckpointInfo, Loaded], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tied: tuple[CheckpointInfo, LoadedModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info, loaded = tied
     other = bytelevel_tokenizer(300)
@@ -87,7 +94,7 @@ def test_a_tokenizer_that_would_not_come_back_the_same_keeps_the_model_out(
 
 @pytest.mark.parametrize("limits", [{"least": 1 << 30}, {"most": 10}])
 def test_what_is_too_small_or_too_large_is_not_kept(
-    limits: dict[str, int], tied: tuple[CheckpointInfo, Loaded], tmp_path: Path
+    limits: dict[str, int], tied: tuple[CheckpointInfo, LoadedModel], tmp_path: Path
 ) -> None:
     info, loaded = tied
     assert not models(tmp_path, **limits).keep(info, loaded.model, loaded.tokenizer)
@@ -95,7 +102,7 @@ def test_what_is_too_small_or_too_large_is_not_kept(
 
 
 def test_where_nothing_can_be_written_nothing_is_kept(
-    tied: tuple[CheckpointInfo, Loaded], tmp_path: Path
+    tied: tuple[CheckpointInfo, LoadedModel], tmp_path: Path
 ) -> None:
     info, loaded = tied
     (tmp_path / "unpacked").write_text("a file")
@@ -103,7 +110,7 @@ def test_where_nothing_can_be_written_nothing_is_kept(
 
 
 def test_the_one_unused_for_longest_goes_first_and_what_a_dead_process_left(
-    tied: tuple[CheckpointInfo, Loaded], tmp_path: Path
+    tied: tuple[CheckpointInfo, LoadedModel], tmp_path: Path
 ) -> None:
     info, loaded = tied
     assert models(tmp_path).keep(info, loaded.model, loaded.tokenizer)
@@ -155,7 +162,7 @@ def break_the_seal(weights: Path) -> None:
     [swap_a_number, swap_for_others_of_the_same_time, shorten, leave_out_the_tokenizer, break_the_seal],
 )
 def test_a_kept_model_that_was_changed_is_not_found_and_goes(
-    change: Callable[[Path], None], tied: tuple[CheckpointInfo, Loaded], tmp_path: Path
+    change: Callable[[Path], None], tied: tuple[CheckpointInfo, LoadedModel], tmp_path: Path
 ) -> None:
     info, loaded = tied
     kept = models(tmp_path)
@@ -170,7 +177,7 @@ def test_a_kept_model_that_was_changed_is_not_found_and_goes(
 
 
 def test_a_kept_model_in_the_place_of_another_is_not_found(
-    tied: tuple[CheckpointInfo, Loaded], tmp_path: Path
+    tied: tuple[CheckpointInfo, LoadedModel], tmp_path: Path
 ) -> None:
     info, loaded = tied
     kept = models(tmp_path)
@@ -205,7 +212,7 @@ def test_weights_are_written_as_safetensors_reads_them(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_named_before_the_cache_is_asked(
-    tied: tuple[CheckpointInfo, Loaded], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tied: tuple[CheckpointInfo, LoadedModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(compat, "find_spec", lambda _name: None)

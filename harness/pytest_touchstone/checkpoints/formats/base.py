@@ -110,4 +110,4 @@ class LoadableFormat(Protocol):
     """A format that brings its own way into memory, for the engine ``transformers``."""
 
     def load(self, info: CheckpointInfo, settings: Any) -> Any:
-        """Load the checkpoint as ``engines.transformers.loading.Loaded``."""
+        """Load the checkpoint as ``engines.transformers.loading.LoadedModel``."""

@@ -27,7 +27,7 @@ from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.http.abilities import NEUTRAL, Abilities, ServedModel
 from pytest_touchstone.engines.http.calls import Call, Malformed
 from pytest_touchstone.engines.http.replies import Json, check_prompt, choices
-from pytest_touchstone.engines.transformers.prompts import ChatMode, in_form, prepare
+from pytest_touchstone.engines.transformers.token_work import ChatMode, in_form, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 ENDS: Final[Mapping[str, FinishReason | None]] = {

@@ -44,10 +44,9 @@ from pytest_touchstone.engines.http.generating import (
 from pytest_touchstone.engines.http.scoring import ScoreCall, in_steps, score_calls
 from pytest_touchstone.engines.http.tokens import Tokens
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.prompts import ChatMode
-from pytest_touchstone.engines.transformers.scoring.plan import Plan, Score, TokenWork, plan
+from pytest_touchstone.engines.transformers.token_work import ChatMode, Score, ScoringPlan, TokenWork, plan
 
-Made: TypeAlias = Plan | Prompted | Refusal
+Made: TypeAlias = ScoringPlan | Prompted | Refusal
 
 ASSUMED: Final = 2048
 """The tokens that a server takes where neither it nor --eval-seq-len says it: the longest window of a text."""
@@ -93,8 +92,10 @@ class Planner:
         ]
 
     def _stepped(self, made: list[Made]) -> list[Made]:
-        places = [number for number, one in enumerate(made) if isinstance(one, Plan) and not one.rolling]
-        plans = [one for one in made if isinstance(one, Plan) and not one.rolling]
+        places = [
+            number for number, one in enumerate(made) if isinstance(one, ScoringPlan) and not one.rolling
+        ]
+        plans = [one for one in made if isinstance(one, ScoringPlan) and not one.rolling]
         stepped = dict(zip(places, in_steps(plans, self.asked.abilities), strict=True))
         return [stepped.get(number, one) for number, one in enumerate(made)]
 
@@ -108,7 +109,7 @@ class Planner:
             return Refusal(str(error))
         return Refusal(f"a served model does not answer {type(request).__name__}")
 
-    def _scored(self, request: Loglikelihood | RollingLoglikelihood) -> Plan | Refusal:
+    def _scored(self, request: Loglikelihood | RollingLoglikelihood) -> ScoringPlan | Refusal:
         if self._tokens is None or self.asked.abilities.scoring is None:
             return Refusal(self.asked.abilities.why)
         rolling = isinstance(request, RollingLoglikelihood)
@@ -116,7 +117,7 @@ class Planner:
         room = ANY_VOCABULARY if self._limit is None else self._limit - 2
         most = min(self._seq_len, room) if rolling or self._cut else room
         made = plan(request, self._tokens.text, seq_len=most, rows=ANY_VOCABULARY)
-        if isinstance(made, Plan) and made.truncated and not self._cut:
+        if isinstance(made, ScoringPlan) and made.truncated and not self._cut:
             (work,) = made.work
             tokens = len(work.inputs) + 1 + made.truncated
             return Refusal(
@@ -143,7 +144,7 @@ def _mode(info: CheckpointInfo, can: Abilities, tokens: Tokens | None, settings:
 class _Open:
     """A request whose calls have not all ended."""
 
-    made: Plan | Prompted
+    made: ScoringPlan | Prompted
     left: int
     parts: dict[int, Any]
     said: list[int]
@@ -204,7 +205,7 @@ class PlannedCalls:
         works: list[TokenWork] = []
         owners: list[int] = []
         for number, one in enumerate(made):
-            if isinstance(one, Plan):
+            if isinstance(one, ScoringPlan):
                 self._open[number] = _Open(one, len(one.work), {}, [])
                 self._scores += [(number, part) for part in range(len(one.work))]
                 works += one.work

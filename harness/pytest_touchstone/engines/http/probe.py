@@ -44,7 +44,7 @@ from pytest_touchstone.engines.http.replies import (
 from pytest_touchstone.engines.http.scoring import Read, next_tokens, whole
 from pytest_touchstone.engines.http.server import Address, choose_model
 from pytest_touchstone.engines.http.tokens import KNOWN, Tokens, find_tokens
-from pytest_touchstone.engines.transformers.scoring.plan import Score, TokenWork
+from pytest_touchstone.engines.transformers.token_work import Score, TokenWork
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], Any | Failure]
 """Sends a call to a path below the server's base, GET where the body is None; returns the reply's JSON, or its text

@@ -24,7 +24,7 @@ from pytest_touchstone.engines.http.replies import (
     logprob,
     token_number,
 )
-from pytest_touchstone.engines.transformers.scoring.plan import Plan, Score, TokenWork
+from pytest_touchstone.engines.transformers.token_work import Score, ScoringPlan, TokenWork
 
 STEP_COSTS: Final = 64
 """The tokens of a prompt that cost a server about as much as a request does, beside its own tokens."""
@@ -41,7 +41,7 @@ class ScoreCall:
     works: tuple[int, ...]
 
 
-def in_steps(plans: Sequence[Plan], abilities: Abilities) -> list[Plan]:
+def in_steps(plans: Sequence[ScoringPlan], abilities: Abilities) -> list[ScoringPlan]:
     """Return the plans of choices with a step per token, where a prefix cache makes that less work for the server.
 
     Choices of one context are asked alike. Of a cached prompt, what fills no block is computed anew.

@@ -1,4 +1,4 @@
-"""Attention masks of rows that hold branches, and which models can take them."""
+"""Attention masks of rows that hold branches and of rows that are generated, and which models can take them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers.compat import layer_values
+from pytest_touchstone.engines.transformers.devices import to_device
 from pytest_touchstone.engines.transformers.independence import length_boundary
-from pytest_touchstone.engines.transformers.transfer import to_device
 
 if TYPE_CHECKING:
     import torch
@@ -81,4 +81,30 @@ def additive_mask(
         keys = torch.cat((before, positions), dim=1)
         seen &= positions[:, :, None] - keys[:, None, :] < window
     mask = torch.zeros(seen.shape, dtype=dtype, device=device)
+    return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]
+
+
+def slot_mask(
+    attention_window: int | None,
+    *,
+    own: torch.Tensor,
+    past: int,
+    until: int,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """Return a mask [rows, 1, length, keys]: 0 where a token sees a key, else the lowest number of the type.
+
+    ``own`` [rows, length] has the tokens' columns; a token sees those up to its own. Keys are the columns up to
+    ``until``. With a window that does not reach back to the first token, the prefix's keys come first.
+    """
+    import torch
+
+    column = torch.arange(until, device=own.device)
+    seen = column <= own[:, :, None]
+    if attention_window is not None:
+        seen &= own[:, :, None] - column < attention_window
+        if past and past + until > attention_window:
+            before = torch.arange(past, device=own.device)
+            seen = torch.cat((own[:, :, None] + past - before < attention_window, seen), dim=2)
+    mask = torch.zeros(seen.shape, dtype=dtype, device=own.device)
     return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]

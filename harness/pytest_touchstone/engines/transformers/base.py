@@ -21,15 +21,17 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.requests import Request
 from pytest_touchstone.engines.base import SLOW_WAYS, Engine, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.adapters import OwnAdapter
+from pytest_touchstone.engines.transformers.agreement import KnownWays
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.devices import copies_notes, devices_of
 from pytest_touchstone.engines.transformers.independence import Company, IndependenceProbe
-from pytest_touchstone.engines.transformers.known_ways import KnownWays
 from pytest_touchstone.engines.transformers.library_warnings import heard
-from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.memory import first_batch_budget
-from pytest_touchstone.engines.transformers.scoring.plan import TokenWork, WorkDone
+from pytest_touchstone.engines.transformers.token_work import TokenWork
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -39,18 +41,20 @@ Made = TypeVar("Made")
 class ModelEngine(Engine, Generic[Made]):
     """The common part of engines with a model; ``Made`` is the type of what they prepare from a request.
 
-    ``work_done`` counts what has gone through the model so far; ``budget`` limits what is computed at once.
+    ``work_done`` counts what has gone through the model so far; ``budget`` limits what is computed at once. ``adapter``
+    is set where engines share the model.
     """
 
     def __init__(
         self,
         info: CheckpointInfo,
-        loaded: Loaded,
+        loaded: LoadedModel,
         make: Callable[[Sequence[Request]], list[Made]],
         settings: ModelSettings,
     ) -> None:
         self.info = info
-        self._held: Loaded | None = loaded
+        self.adapter: OwnAdapter | None = None
+        self._held: LoadedModel | None = loaded
         self._ahead = PretokenizeQueue(make)
         self.work_done = WorkDone()
         self._needed = SelectiveLogits(loaded.model, self.work_done)
@@ -88,8 +92,15 @@ class ModelEngine(Engine, Generic[Made]):
         """Free the model's memory; the engine cannot answer afterwards."""
         self._ahead.close()
         self._needed.close()
-        self._held = None
+        if self.adapter is not None:
+            self.adapter.drop()
+        self._held = self.adapter = None
         del self._needed
+
+    def _put_on_adapter(self) -> None:
+        """Make a model that engines share this engine's own."""
+        if self.adapter is not None:
+            self.adapter.put_on()
 
     def _goes_slowly(self, way: str, reason: str) -> None:
         """Log that a slow way (``SLOW_WAYS``) has to be taken, each reason once; the run's report has its cost."""
@@ -141,7 +152,7 @@ class ModelEngine(Engine, Generic[Made]):
         return f"{self.info.path}: {SLOW_WAYS[way][0]}, which is slow: {self._slow[way]}"
 
     @property
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedModel:
         """The model and its tokenizer, until the engine is closed."""
         assert self._held is not None, "the engine is closed"
         return self._held

@@ -18,6 +18,8 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request
 from pytest_touchstone.engines.base import Done, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers import cpu
+from pytest_touchstone.engines.transformers.agreement import KnownWays, folder_for
 from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
 from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
@@ -30,30 +32,33 @@ from pytest_touchstone.engines.transformers.fused_steps import (
 from pytest_touchstone.engines.transformers.generation.ahead import AHEAD, AheadStepper, CudaGraphs
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator, most_rows
 from pytest_touchstone.engines.transformers.generation.fallback import SequentialGenerator
-from pytest_touchstone.engines.transformers.generation.lookup_stepper import LookupStepper
 from pytest_touchstone.engines.transformers.generation.sequence import Ends, ends_of
-from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
+from pytest_touchstone.engines.transformers.generation.speculative import LookupStepper, SpeculativeStepper
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
-from pytest_touchstone.engines.transformers.half_precision import has_kernels_for_steps
-from pytest_touchstone.engines.transformers.known_ways import KnownWays, folder_for
-from pytest_touchstone.engines.transformers.loading import Loaded
-from pytest_touchstone.engines.transformers.native.library import missing
-from pytest_touchstone.engines.transformers.prompts import Prompt, chat_mode_of, prepare
-from pytest_touchstone.engines.transformers.scoring.padded import PaddedScorer
-from pytest_touchstone.engines.transformers.scoring.plan import Plan, TokenWork, WorkDone, plan, texts_of
-from pytest_touchstone.engines.transformers.scoring.shared_prefix import SPLITS, PrefixTreeScorer
+from pytest_touchstone.engines.transformers.loading import LoadedModel
+from pytest_touchstone.engines.transformers.scoring import SPLITS, PaddedScorer, PrefixTreeScorer
+from pytest_touchstone.engines.transformers.token_work import (
+    Prompt,
+    ScoringPlan,
+    TokenWork,
+    chat_mode_of,
+    plan,
+    prepare,
+    texts_of,
+)
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 _PROBE_TOKENS: Final = 24
 
 
-class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
+class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
     """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``."""
 
     def __init__(
         self,
         info: CheckpointInfo,
-        loaded: Loaded,
+        loaded: LoadedModel,
         settings: ModelSettings | None = None,
         *,
         together: bool = True,
@@ -93,7 +98,12 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
     @property
     def continues(self) -> bool:
-        """Return whether texts at work stay there when an answer's receiver raises: where many go on at once."""
+        """Return whether texts at work stay there when an answer's receiver raises: where many go on at once.
+
+        Not beside adapters, whose own texts would take as much memory.
+        """
+        if self.adapter is not None and not self.adapter.alone:
+            return False
         return isinstance(self._generation, BatchGenerator) or (self._generation is None and self.shares)
 
     @property
@@ -120,6 +130,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         self, count: int, requests: Sequence[Request], done: Done | None
     ) -> list[Answer | Refusal]:
         """Return the same; texts of the first ``count`` requests begin before the others."""
+        self._put_on_adapter()
         found: dict[int, Answer | Refusal] = {}
         self.work_done.begin(0, 0)
         with closing(self._answers(self._ahead.made(requests), count)) as answers:
@@ -130,13 +141,13 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         return [found[number] for number in range(len(requests))]
 
     def _answers(
-        self, plans: Sequence[Plan | Prompt | Refusal], count: int
+        self, plans: Sequence[ScoringPlan | Prompt | Refusal], count: int
     ) -> Generator[tuple[int, Answer | Refusal], None, None]:
         """Yield the number of each request and its answer, as soon as it is final.
 
         Between two answers the model is at rest, and transformers' warnings are as usual.
         """
-        scored = {number: made for number, made in enumerate(plans) if isinstance(made, Plan)}
+        scored = {number: made for number, made in enumerate(plans) if isinstance(made, ScoringPlan)}
         prompts = {number: made for number, made in enumerate(plans) if isinstance(made, Prompt)}
         yield from ((number, made) for number, made in enumerate(plans) if isinstance(made, Refusal))
         with self._quiet():
@@ -170,7 +181,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         plans = enumerate(self._plans(requests))
         return [number for number, one in plans if not isinstance(one, Refusal) and one.truncated]
 
-    def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
+    def _plans(self, requests: Sequence[Request]) -> list[ScoringPlan | Prompt | Refusal]:
         how: dict[str, int] = {"seq_len": self.info.seq_len, "rows": self._rows}
         tokenizer = self._tokenizer.with_encoded(texts_of(requests))
         made = (
@@ -181,12 +192,12 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         )
         return [self._in_memory(one) for one in made]
 
-    def _in_memory(self, made: Plan | Prompt | Refusal) -> Plan | Prompt | Refusal:
+    def _in_memory(self, made: ScoringPlan | Prompt | Refusal) -> ScoringPlan | Prompt | Refusal:
         """Return the same, or a refusal where its keys and values do not fit into ``--eval-memory``."""
         match made:
             case Prompt(request, tokens):
                 longest = len(tokens) + request.max_new_tokens
-            case Plan(work):
+            case ScoringPlan(work):
                 longest = max((len(one.inputs) for one in work), default=0)
             case Refusal():
                 return made
@@ -208,12 +219,10 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
             self._goes_slowly("scoring", different)
             return None
         if self._model.device.type in SPLITS:
-            different = self._ways.tried(
-                "split scores", lambda: shared.verify_split(works, self._plain.logits)
-            )
-            if different is None:
-                shared.split()
-            else:
+            shared.splits = True
+            different = self._ways.tried("split scores", lambda: shared.verify(works, self._plain.logits))
+            if different is not None:
+                shared.splits = False
                 self._note(f"scores after shared prefixes take the model's own attention: {different}")
         return shared
 
@@ -258,26 +267,15 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         def generator(stepper: DecodeStep, scorer: PrefixTreeScorer = trial, **more: Any) -> BatchGenerator:
             return BatchGenerator(self._model, stepper, scorer, ends, **how, batch=self._batch, **more)
 
-        more: dict[str, Any] = {}
         plain = self._plain.logits
         different = self._fused(lambda: generator(stepper).verify(probe, plain))
         if different is not None:
             different = self._ways.tried("texts", lambda: generator(stepper).verify(probe, plain))
-        if different is not None and self._model.device.type != "cpu":
-            more, fused = {"fused": False}, different
-            different = self._ways.tried(
-                "texts by products", lambda: generator(stepper, **more).verify(probe, plain)
-            )
-            if different is None:
-                self._note(f"attention to shared prefixes goes without torch's own operations: {fused}")
         if different is not None:
             self._goes_slowly("generating", different)
             return None
-        if (
-            self._ways.tried("lanes", lambda: generator(stepper, **more).verify_lanes(probe, plain))
-            is not None
-        ):
-            more["lanes"] = 1
+        lanes = self._ways.tried("lanes", lambda: generator(stepper).verify_lanes(probe, plain))
+        more = {} if lanes is None else {"lanes": 1}
         looked_up = DecodeStep
         if kind is DecodeStep and self._model.device.type == "cpu" and self._speculative == "auto":
             different = self._ways.tried(
@@ -305,7 +303,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
             if different is not None:
                 leave_kernels(self._model)
                 self._note(f"each step goes by torch's operations: {different}")
-        elif has_kernels_for_steps(self._model) and (reason := missing()) is not None:
+        elif (reason := cpu.missing_kernels(self._model)) is not None:
             self._note(f"texts are generated more slowly than they could be: {reason}")
         if different is not None and steps_are_fused(self._model):
             different = self._ways.tried("fused steps", verify)

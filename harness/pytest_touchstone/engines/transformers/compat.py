@@ -1,9 +1,10 @@
-"""All workarounds for other libraries, in one place; those for importing them are in ``imports``.
+"""All workarounds for other libraries, in one place.
 
 Each was checked with the version named; ``tests/engines/transformers/test_compat.py`` has a test per line that fails
 when the library has changed what is patched, or does by itself what the workaround is for.
 
     name                  library, version      reason
+    import_libraries      torch 2.13            the garbage collector scans what its import makes, again and again
     quiet                 transformers 5.23     bars, logs and warnings go to the terminal, GGUF's bar past its setting
     gguf_parsed_once      transformers 5.23     a GGUF file is parsed for config, tokenizer and weights anew
     pages_let_go          transformers 5.23     pages of a mapped file stay in memory beside the converted model
@@ -20,10 +21,9 @@ when the library has changed what is patched, or does by itself what the workaro
 
 from __future__ import annotations
 
-import ctypes
 import functools
+import gc
 import logging as standard_logging
-import mmap
 import re
 import sys
 import warnings
@@ -37,6 +37,7 @@ from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.library_warnings import (
     LIBRARIES,
     Listener,
@@ -45,7 +46,43 @@ from pytest_touchstone.engines.transformers.library_warnings import (
 )
 
 if TYPE_CHECKING:
-    import torch
+    pass
+
+
+_LARGE: Final = (
+    "torch",
+    "transformers.modeling_utils",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.tokenization_auto",
+    "transformers.generation.utils",
+)
+"""Together with what these import, they are nearly everything that loading a model imports."""
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector within the block."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+@functools.cache
+def import_libraries() -> None:
+    """Import the libraries, and exempt everything that exists by then from garbage collection.
+
+    The imports make some hundred thousand objects that live as long as the process. Scanning them took a third of the
+    time of a run that ends with a checkpoint that cannot be loaded. It is done before any model is there, since a
+    model that is exempt from collection may never be freed.
+    """
+    with collector_paused():
+        for name in _LARGE:
+            import_module(name)
+        gc.freeze()  # before the collector looks at them
 
 
 @contextmanager
@@ -146,10 +183,6 @@ def gguf_parsed_once() -> Iterator[None]:
         gguf.GGUFReader, gguf.get_tensor_name_map = reader, name_map
 
 
-_MADV_DONTNEED: Final = 4
-"""Linux's number on the machines that it runs on: 4 everywhere but on Alpha."""
-
-
 @contextmanager
 def pages_let_go() -> Iterator[None]:
     """Release each tensor's pages once transformers has copied it, on Linux.
@@ -168,7 +201,7 @@ def pages_let_go() -> Iterator[None]:
         source = tensor[...]
         made = copy(source, device, dtype)
         if made.data_ptr() != source.data_ptr() and _is_mapped(tensor):
-            let_go(source)
+            cpu.let_go(source)
         return made
 
     core_model_loading._materialize_copy = copied
@@ -186,49 +219,7 @@ def _is_mapped(tensor: Any) -> bool:
     """
     import torch
 
-    return not isinstance(tensor, torch.Tensor) or MappedFiles().hold(tensor)
-
-
-class MappedFiles:
-    """The places of files in this process's memory, as they are when this is made; made once for many tensors.
-
-    It is right for tensors that exist by then, as long as they exist.
-    """
-
-    def __init__(self) -> None:
-        self._places: list[tuple[int, int]] = []
-        if sys.platform != "linux":
-            return
-        for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
-            places, _, _, _, inode, *_ = line.split(maxsplit=5)
-            if inode != "0":
-                begin, end = places.split("-")
-                self._places.append((int(begin, 16), int(end, 16)))
-
-    def hold(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor's memory is that of a file."""
-        address = tensor.data_ptr()
-        return any(begin <= address < end for begin, end in self._places)
-
-    def let_go(self, tensor: torch.Tensor) -> None:
-        """Do as ``let_go`` with a tensor whose memory is that of a file, and nothing with another."""
-        if self.hold(tensor):
-            let_go(tensor)
-
-
-def let_go(tensor: torch.Tensor) -> None:
-    """Tell Linux that the pages wholly under a mapped tensor are not needed now.
-
-    On other systems they go when memory is short.
-    """
-    if sys.platform != "linux":
-        return
-    page = mmap.PAGESIZE
-    begin, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
-    first = -(-begin // page) * page
-    length = (begin + size) // page * page - first
-    if length > 0 and tensor.is_contiguous() and tensor.device.type == "cpu":
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), _MADV_DONTNEED)
+    return not isinstance(tensor, torch.Tensor) or cpu.MappedFiles().hold(tensor)
 
 
 MISMATCHES: Final[dict[str, bool]] = {"ignore_mismatched_sizes": True}

@@ -1,14 +1,17 @@
-"""The devices of this machine, and which of them a process computes on.
+"""The devices of this machine: which of them a process computes on, and copies between them and the host.
 
 Workers of xdist are spread over the GPUs, worker k on GPU k modulo their number, each with weights of its own. With
 ``--eval-device-map auto`` one process spreads a model over all of them instead, layer after layer.
+
+Neither the host nor the device waits for a copy. On a GPU a copy is asynchronous only where the host's side is pinned
+memory. Elsewhere there is nothing to wait for, and the plain way is the fastest.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_touchstone.core.errors import CheckpointError
@@ -87,3 +90,41 @@ def devices_of(model: Any) -> list[str]:
     """Return the accelerators that hold a model's weights, in their order; none of a model on a CPU."""
     parameters = getattr(model, "parameters", tuple)
     return sorted({str(one.device) for one in parameters() if one.device.type not in ("cpu", "meta")})
+
+
+def to_device(values: Sequence[Any], device: torch.device, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Return numbers of the host as a tensor on the device."""
+    import torch
+
+    if device.type != "cuda":
+        return torch.tensor(values, dtype=dtype, device=device)
+    return moved(torch.tensor(values, dtype=dtype), device)
+
+
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor of the host on the device."""
+    # torch keeps the pinned memory until the copy is done.
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+class Reading:
+    """Numbers on their way to the host. Work that is given to the device afterwards does not delay them."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        import torch
+
+        self._host = tensor
+        self._there: Any = None
+        if tensor.device.type == "cuda":
+            self._host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            self._host.copy_(tensor, non_blocking=True)
+            event: Any = torch.cuda.Event  # torch has no types for it
+            self._there = event()
+            self._there.record(torch.cuda.current_stream(tensor.device))
+
+    def numbers(self) -> list[Any]:
+        """Wait until they are there, and return them."""
+        if self._there is not None:
+            self._there.synchronize()
+        found: list[Any] = self._host.tolist()
+        return found

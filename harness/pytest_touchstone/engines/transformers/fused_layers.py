@@ -1,9 +1,9 @@
-"""Decoder layers of Llama's form, or of Qwen3's, computed by fewer and larger operations.
+"""Decoder layers of Llama's form, or of Qwen3's, computed by fewer and larger cpu.
 
-transformers computes such a layer by some sixty operations. In a pass that continues few texts, most of them take
+transformers computes such a layer by some sixty cpu. In a pass that continues few texts, most of them take
 longer to start than to compute. Here queries, keys and values are one product, and so are gate and up of the
 feed-forward part; a norm is one operation, and a rotation four. The last layer has no feed-forward part for tokens of
-which nothing more is wanted (``Wanted``).
+which nothing more is wanted (``WantedPlaces``).
 
 Qwen3's layers differ in two norms, of the heads of queries and of keys. A layer is computed this way only where its
 code is that of Llama's or of Qwen3's, and where a trial with random numbers gives what that code gives, up to rounding.
@@ -24,8 +24,7 @@ from ctypes import ArgumentError
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_touchstone.engines.transformers.compat import MappedFiles
-from pytest_touchstone.engines.transformers.native import operations
+from pytest_touchstone.engines.transformers import cpu
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +52,7 @@ _ROTATION: Final = ("apply_rotary_pos_emb", "rotate_half")
 _SWAPPED: Final = "touchstone_swapped"
 
 
-class Wanted:
+class WantedPlaces:
     """The places whose hidden states are all that is wanted of a last layer, which sets ``taken`` where it computes no
     others."""
 
@@ -85,7 +84,7 @@ def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
         for kind in {type(layer) for layer in layers}
         if _right(next(x for x in layers if type(x) is kind))
     }
-    files = MappedFiles()
+    files = cpu.MappedFiles()
     layers = [layer for layer in layers if type(layer) in right]
     for layer in layers:
         _fuse(layer, files)
@@ -116,16 +115,21 @@ def _can(layer: Any) -> bool:
     weight = linear[0].weight
     if len(kinds) > 1 or str(weight.dtype) not in _CLOSE or weight.device.type not in _DEVICES:
         return False
-    norms = operations.head_norms(attention)
+    norms = head_norms(attention)
     alike = len({getattr(norm, "variance_epsilon", None) for norm in norms}) <= 1
     return alike and _code(layer) == _known_code("Qwen3" if norms else "Llama")
+
+
+def head_norms(attention: Any) -> tuple[Any, ...]:
+    """Return the norms of each head of queries and of keys, which Qwen3's attention has; none for Llama's."""
+    return (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else ()
 
 
 def _code(layer: Any) -> list[str | None]:
     """Return the code of a layer's parts."""
     attention, feed = layer.self_attn, layer.mlp
     module = sys.modules.get(type(attention).__module__)
-    norms = [*(getattr(layer, name) for name in _NORMS), *operations.head_norms(attention)]
+    norms = [*(getattr(layer, name) for name in _NORMS), *head_norms(attention)]
     methods = [type(one).forward for one in (layer, attention, feed, *norms)]
     kind = type(feed.act_fn).__name__
     return [*map(body_of, methods), *(body_of(getattr(module, name, None)) for name in _ROTATION), kind]
@@ -185,14 +189,14 @@ def _right(layer: Any) -> bool:
     return bool(((after - before).float().abs() <= _CLOSE[str(before.dtype)] * most + 1e-30).all())
 
 
-def _fuse(layer: Any, files: MappedFiles | None) -> None:
+def _fuse(layer: Any, files: cpu.MappedFiles | None) -> None:
     """Make a layer compute this way; with ``files``, plain weights there need no memory any more."""
     import torch
 
     attention, feed = layer.self_attn, layer.mlp
     with torch.inference_mode(False), torch.no_grad():
         layer.qkv_proj, layer.gate_up_proj = _merged(attention, _QKV), _merged(feed, _GATE_UP)
-    layer.own_type = layer.qkv_proj.weight.dtype
+    layer.own_type, layer.head_norms = layer.qkv_proj.weight.dtype, head_norms(attention)
     plain: Any = type(layer)
     layer.__class__ = _fused_class(plain)
     for parent, names, merged in ((attention, _QKV, layer.qkv_proj), (feed, _GATE_UP, layer.gate_up_proj)):
@@ -309,24 +313,24 @@ def _fused_class(plain: Any) -> type[Any]:
                 **more,
             )
             return found
-        attention, by_kernels = self.self_attn, operations.computes(hidden_states)
+        attention, by_kernels = self.self_attn, cpu.computes(hidden_states)
         rows, length, _ = hidden_states.shape
         hidden: torch.Tensor = norm_by(self.input_layernorm, hidden_states, by_kernels=by_kernels)
         heads = _outputs(self.qkv_proj, attention, _QKV, hidden).view(rows, length, -1, attention.head_dim)
         keys = heads.shape[2] // (attention.num_key_value_groups + 2)
         if by_kernels:
             count = heads.shape[2] - keys
-            norms = zip(operations.head_norms(attention), (count - keys, keys), strict=False)
-            operations.turn(heads, count, *position_embeddings, list(norms))
+            norms = zip(self.head_norms, (count - keys, keys), strict=False)
+            cpu.turn(heads, count, *position_embeddings, list(norms))
             both = heads[:, :, :-keys].transpose(1, 2)
         else:
-            both = turned(normed_heads(attention, heads, keys), *position_embeddings).transpose(1, 2)
+            both = turned(normed_heads(self.head_norms, heads, keys), *position_embeddings).transpose(1, 2)
         key, value = both[:, -keys:], heads[:, :, -keys:].transpose(1, 2)
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, attention.layer_idx)
         attended = None
         if by_kernels and attention.config._attn_implementation == "sdpa":
-            attended = operations.attend(both[:, :-keys], (key, value), attention_mask, attention.scaling)
+            attended = cpu.attend(both[:, :-keys], (key, value), attention_mask, attention.scaling)
         if attended is None:
             attend = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager)
             attended, _ = attend(
@@ -348,7 +352,7 @@ def _fused_class(plain: Any) -> type[Any]:
         between = norm_by(self.post_attention_layernorm, hidden, by_kernels=by_kernels)
         gates_and_ups = _outputs(self.gate_up_proj, self.mlp, _GATE_UP, between)
         if by_kernels:
-            between = operations.gated(gates_and_ups)
+            between = cpu.gated(gates_and_ups)
         else:
             gate, up = gates_and_ups.chunk(2, -1)
             between = silu(gate).mul_(up)
@@ -383,16 +387,15 @@ def norm_by(norm: Any, states: torch.Tensor, *, by_kernels: bool) -> torch.Tenso
     import torch
 
     if by_kernels and norm.weight.dtype == states.dtype:
-        return operations.rms_norm(states, norm)
+        return cpu.rms_norm(states, norm)
     return torch.rms_norm(states, states.shape[-1:], norm.weight, norm.variance_epsilon)
 
 
-def normed_heads(attention: Any, heads: torch.Tensor, keys: int) -> torch.Tensor:
+def normed_heads(norms: tuple[Any, ...], heads: torch.Tensor, keys: int) -> torch.Tensor:
     """Return the heads of queries and keys of [rows, tokens, heads, width], whose last are ``keys`` of keys and as many
     of values, by the norms that an attention has for them."""
     import torch
 
-    norms = operations.head_norms(attention)
     if not norms:
         return heads[:, :, :-keys]
     parts = zip(norms, (heads[:, :, : -2 * keys], heads[:, :, -2 * keys : -keys]), strict=True)

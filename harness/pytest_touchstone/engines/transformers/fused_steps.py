@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.fused_layers import body_of, normed_heads, turned
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache, SlotCaches
-from pytest_touchstone.engines.transformers.native.steps import StepKernels
-from pytest_touchstone.engines.transformers.packing import pack_for_steps
-from pytest_touchstone.engines.transformers.split_attention import FEW, NAME, attend_few, beside
+from pytest_touchstone.engines.transformers.split_attention import FEW, NAME, attended, beside
 
 if TYPE_CHECKING:
     import torch
@@ -46,10 +45,10 @@ def fuse_steps(model: Any) -> bool:
 
 def prepare_steps(model: Any) -> bool:
     """Pack a model's weights for steps, before the first of them; return whether whole steps go by the kernels."""
-    pack_for_steps(model)
+    cpu.pack_for_steps(model)
     if steps_are_fused(model):
         with suppress(ValueError):  # other layers than the kernels compute
-            model.step_kernels = StepKernels(list(model.model.layers))
+            model.step_kernels = cpu.StepKernels(list(model.model.layers))
     return getattr(model, "step_kernels", None) is not None
 
 
@@ -64,7 +63,7 @@ def steps_are_fused(model: Any) -> bool:
 
 
 def last_layer(model: Any) -> Any | None:
-    """Return the last layer of a model of which only what ``Wanted`` names may be computed; None for other models."""
+    """Return the last layer of a model, of which only ``WantedPlaces`` may be computed; None for other models."""
     if not steps_are_fused(model) or _has_hooks(model):
         return None
     layer = model.model.layers[-1]
@@ -148,7 +147,7 @@ def _has_hooks(model: Any) -> bool:
 
 
 def _hidden(
-    model: Any, kernels: StepKernels | None, embedded: torch.Tensor, given: dict[str, Any]
+    model: Any, kernels: cpu.StepKernels | None, embedded: torch.Tensor, given: dict[str, Any]
 ) -> torch.Tensor:
     """Return the last hidden states [rows, tokens, width] of a step from embedded tokens [rows, tokens, width]."""
     import torch
@@ -169,7 +168,7 @@ def _hidden(
         between = rms_norm(hidden, (width,), norm.weight, norm.variance_epsilon)
         heads = parts["qkv_proj"].forward(between).view(rows, length, -1, attention.head_dim)
         own = heads.shape[2] // (attention.num_key_value_groups + 2)
-        both = turned(normed_heads(attention, heads, own), *turn)
+        both = turned(normed_heads(layer.head_norms, heads, own), *turn)
         found = attend(attention, kind, both, heads[:, :, -own:], own)
         hidden = attention._modules["o_proj"].forward(found).add_(hidden)
         norm = parts["post_attention_layernorm"]
@@ -212,6 +211,7 @@ class _Attention:
             own_parts = cache.store(
                 keys[part].transpose(1, 2), values[part].transpose(1, 2), attention.layer_idx
             )
-            found.append(attend_few(asked[part], own_parts, mask, attention.scaling))
+            few = attended(asked[part], own_parts, mask, attention.scaling)
+            found.append(few.flatten(2))
             first = end
         return (found[0] if len(found) == 1 else torch.cat(found)).flatten(0, 1)

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.engines.transformers.agreement import difference
-from pytest_touchstone.engines.transformers.known_ways import KnownWays
+from pytest_touchstone.engines.transformers.agreement import KnownWays, difference
 
 if TYPE_CHECKING:
     import torch

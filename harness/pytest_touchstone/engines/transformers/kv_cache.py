@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError
-from pytest_touchstone.engines.transformers.half_precision import stored_type
-from pytest_touchstone.engines.transformers.pages import can_be_apart, give_back, zeros_apart
-from pytest_touchstone.engines.transformers.scoring.prefix_tree import common
+from pytest_touchstone.engines.transformers.prefix_tree import common
 from pytest_touchstone.engines.transformers.split_attention import put_behind, put_beside
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class KeyValues:
         """Return them in the type in which they are multiplied."""
         if not self.layers:
             return self
-        dtype = stored_type(self.layers[0][0].dtype, self.layers[0][0].device)
+        dtype = cpu.stored_type(self.layers[0][0].dtype, self.layers[0][0].device)
         return KeyValues(self.tokens, tuple((key.to(dtype), value.to(dtype)) for key, value in self.layers))
 
     @property
@@ -203,7 +202,7 @@ class SlotCache(_Cache):
 
     ``lengths`` counts the tokens in each slot in use, without the prefix's. ``begun`` counts the tokens that the next
     slot holds already. ``stamp`` is another object whenever the buffers are others. Numbers that the processor does
-    not multiply are held as float32 ones (``half_precision``), since each step multiplies all of them.
+    not multiply are held as float32 ones (``cpu``), since each step multiplies all of them.
     """
 
     def __init__(self, prefix: KeyValues) -> None:
@@ -372,11 +371,11 @@ class SlotCache(_Cache):
 
     def _empty(self, like: torch.Tensor) -> torch.Tensor:
         # Zeros: what a mask hides is multiplied by 0, and leftover memory may hold NaN.
-        rows, columns = self._room if can_be_apart(like.device) else (self.rows, self.columns)
-        dtype = stored_type(like.dtype, like.device)
+        rows, columns = self._room if cpu.can_be_apart(like.device) else (self.rows, self.columns)
+        dtype = cpu.stored_type(like.dtype, like.device)
         if dtype.itemsize < _DENSE:
             columns = self.columns
-        return zeros_apart(like.new_empty(0, dtype=dtype), (rows, like.shape[1], columns, like.shape[3]))
+        return cpu.zeros_apart(like.new_empty(0, dtype=dtype), (rows, like.shape[1], columns, like.shape[3]))
 
     def _resize(self, rows: int, columns: int) -> None:
         """Make the buffers larger or smaller: where they lie if there is room, else elsewhere, with what fits."""
@@ -390,9 +389,9 @@ class SlotCache(_Cache):
             self._layers[layer] = (key, value)
 
     def _resized(self, part: torch.Tensor, kept: int, *, fewer: bool) -> torch.Tensor:
-        if can_be_apart(part.device) and self.rows <= part.shape[0] and self.columns <= part.shape[2]:
+        if cpu.can_be_apart(part.device) and self.rows <= part.shape[0] and self.columns <= part.shape[2]:
             if fewer:
-                give_back(part, self.rows)
+                cpu.give_back(part, self.rows)
             return part
         larger = self._empty(part)
         # Not the columns to spare: what is written there takes memory.
@@ -421,29 +420,3 @@ class SlotCaches(_Cache):
         counts = [cache.count for cache in self.caches]
         parts = zip(self.caches, torch.split(keys, counts), torch.split(values, counts), strict=True)
         return put_beside(keys, [cache.store(key, value, layer_idx) for cache, key, value in parts]), values
-
-
-def slot_mask(
-    attention_window: int | None,
-    *,
-    own: torch.Tensor,
-    past: int,
-    until: int,
-    dtype: torch.dtype,
-) -> torch.Tensor:
-    """Return a mask [rows, 1, length, keys]: 0 where a token sees a key, else the lowest number of the type.
-
-    ``own`` [rows, length] has the tokens' columns; a token sees those up to its own. Keys are the columns up to
-    ``until``. With a window that does not reach back to the first token, the prefix's keys come first.
-    """
-    import torch
-
-    column = torch.arange(until, device=own.device)
-    seen = column <= own[:, :, None]
-    if attention_window is not None:
-        seen &= own[:, :, None] - column < attention_window
-        if past and past + until > attention_window:
-            before = torch.arange(past, device=own.device)
-            seen = torch.cat((own[:, :, None] + past - before < attention_window, seen), dim=2)
-    mask = torch.zeros(seen.shape, dtype=dtype, device=own.device)
-    return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]

@@ -40,6 +40,7 @@ from pytest_touchstone.engines.transformers.compat import (
 )
 from pytest_touchstone.engines.transformers.devices import check_device_map, choose_device
 from pytest_touchstone.engines.transformers.gguf import (
+    UnpackedModels,
     check_tensors,
     divide_frequencies,
     gguf_config,
@@ -47,7 +48,6 @@ from pytest_touchstone.engines.transformers.gguf import (
 )
 from pytest_touchstone.engines.transformers.library_warnings import heard
 from pytest_touchstone.engines.transformers.tokenizer_files import tokenizer_of
-from pytest_touchstone.engines.transformers.unpacked import UnpackedModels
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +76,7 @@ _SMALL: Final = 1 << 27
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedModel:
     """A model in evaluation mode on its device, and its tokenizer.
 
     Both are transformers' objects, or have the same interface. ``notes`` say what of the checkpoint is not used, or is
@@ -88,7 +88,7 @@ class Loaded:
     notes: tuple[str, ...] = ()
 
 
-def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+def load_model(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     """Return the loaded checkpoint, on its device.
 
     A GGUF file that was unpacked before is loaded from the user's cache. Raises ``CheckpointError`` when the checkpoint
@@ -128,7 +128,7 @@ def _loaded(
     *,
     device_map: str | None = None,
     unpacked: bool = False,
-) -> Loaded:
+) -> LoadedModel:
     """Return a loaded checkpoint; ``unpacked``: its config was written for a model that had been loaded."""
     with quiet(), _parsed_once(info):
         config = _config(info)
@@ -155,7 +155,7 @@ def _loaded(
             check_types(info.path, weights_of(info.path))
         check_vocabulary(info, model, tokenizer)
         model = place(info, model, device) if device_map is None else model
-        return Loaded(model.eval(), tokenizer, (*notes, *_notes(info)))
+        return LoadedModel(model.eval(), tokenizer, (*notes, *_notes(info)))
 
 
 def place(info: CheckpointInfo, model: Any, device: Any) -> Any:

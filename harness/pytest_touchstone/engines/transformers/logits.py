@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError, difference
-from pytest_touchstone.engines.transformers.fused_layers import Wanted
+from pytest_touchstone.engines.transformers.devices import Reading, to_device
+from pytest_touchstone.engines.transformers.fused_layers import WantedPlaces
 from pytest_touchstone.engines.transformers.fused_steps import last_layer
-from pytest_touchstone.engines.transformers.memory import GrowingHeap
-from pytest_touchstone.engines.transformers.native import operations
-from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
-from pytest_touchstone.engines.transformers.transfer import Reading, to_device
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 if TYPE_CHECKING:
     import torch
@@ -34,10 +33,10 @@ class SelectiveLogits:
     def __init__(self, model: Any, done: WorkDone) -> None:
         """``done`` is told the cost where all logits are computed."""
         self._model, self._done = model, done
-        self._heap = GrowingHeap(model.device)
+        self._heap = cpu.GrowingHeap(model.device)
         self._where: tuple[torch.Tensor, torch.Tensor] | None = None
         self._called = 0
-        self._early: Wanted | None = None
+        self._early: WantedPlaces | None = None
         layer = model.get_output_embeddings()
         self._hook = layer.register_forward_pre_hook(self._gather) if layer is not None else None
 
@@ -111,7 +110,7 @@ class SelectiveLogits:
     ) -> torch.Tensor:
         self._where, self._called = where, 0
         layer = last_layer(self._model)
-        self._early = None if layer is None else Wanted(*where)
+        self._early = None if layer is None else WantedPlaces(*where)
         if layer is not None:
             layer.wanted = self._early
         try:
@@ -166,8 +165,8 @@ def _log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """
     import torch
 
-    if logits.dtype == torch.float32 and operations.computes(logits):
-        return operations.log_sums(logits)
+    if logits.dtype == torch.float32 and cpu.computes(logits):
+        return cpu.log_sums(logits)
     best, tokens = logits.max(dim=-1)  # on a CPU four times as fast as ``argmax``
     most = best.masked_fill(best.isinf(), 0.0)  # infinity less infinity is no number
     at_once = min(len(logits), _AT_ONCE) if logits.device.type == "cpu" else len(logits)

@@ -20,15 +20,15 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.base import Done
 from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.agreement import KnownWays, folder_for
 from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
-from pytest_touchstone.engines.transformers.known_ways import KnownWays, folder_for
-from pytest_touchstone.engines.transformers.loading import Loaded
+from pytest_touchstone.engines.transformers.devices import Reading, to_device
+from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.logits import read_targets
-from pytest_touchstone.engines.transformers.scoring.padded import in_batches, padded
-from pytest_touchstone.engines.transformers.scoring.plan import TokenWork
+from pytest_touchstone.engines.transformers.scoring import in_batches, padded
+from pytest_touchstone.engines.transformers.token_work import TokenWork
 from pytest_touchstone.engines.transformers.tokenizer import Vocabulary, frame, not_text
-from pytest_touchstone.engines.transformers.transfer import Reading, to_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
     def __init__(
         self,
         info: CheckpointInfo,
-        loaded: Loaded,
+        loaded: LoadedModel,
         settings: ModelSettings | None = None,
         *,
         remembers: bool = False,
@@ -103,6 +103,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """Return one answer per request, in the order asked; a request that cannot be answered gets a ``Refusal``."""
         del done  # no answer is there long before the others
+        self._put_on_adapter()
         answers: dict[int, Answer | Refusal] = {}
         self.work_done.begin(0, 0)
         questions: list[_Question] = []
@@ -118,27 +119,19 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         flat = [one for some in masked for one in some]
         known = sum(len(question.text.ids) for question in questions) + sum(len(one.ids) for one in flat)
         self.work_done.begin(len(questions) + len(flat), known)
+        how: dict[str, Any] = {"budget": self.budget, "size": self._batch, "vocabulary": self._rows}
+        how |= {"device": self.loaded.model.device, "company": self.company, "done": self.work_done}
         with self._quiet():
             filled = in_batches(
                 [TokenWork(question.text.ids, (0,)) for question in questions],
                 lambda numbers: self._fill([questions[number] for number in numbers]),
-                budget=self.budget,
-                size=self._batch,
-                vocabulary=self._rows,
-                device=self.loaded.model.device,
-                company=self.company,
-                done=self.work_done,
+                **how,
             )
             scored = iter(
                 in_batches(
                     [TokenWork(one.ids, (0,)) for one in flat],
                     lambda numbers: self._true_tokens([flat[number] for number in numbers]),
-                    budget=self.budget,
-                    size=self._batch,
-                    vocabulary=self._rows,
-                    device=self.loaded.model.device,
-                    company=self.company,
-                    done=self.work_done,
+                    **how,
                 )
             )
         answers.update((question.number, one) for question, one in zip(questions, filled, strict=True))
@@ -172,14 +165,10 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         ]
         if texts:
             # All at once: calling a fast tokenizer takes as long as tokenizing a sentence.
-            ids = iter(
-                tokenizer(
-                    texts,
-                    add_special_tokens=False,
-                    return_attention_mask=False,
-                    return_token_type_ids=False,
-                )["input_ids"]
+            lean = dict.fromkeys(
+                ("add_special_tokens", "return_attention_mask", "return_token_type_ids"), False
             )
+            ids = iter(tokenizer(texts, **lean)["input_ids"])
         for request in requests:
             if not isinstance(request, FillMask | PseudoLoglikelihood):
                 kind = type(request).__name__
@@ -198,15 +187,21 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         """Return a text's tokens, each of which is to be masked."""
         if not ids:
             return Refusal("the text is empty; there is nothing to score")
+        room = self._room(ids)
+        return room if isinstance(room, Refusal) else PlainText(tuple(ids), room)
+
+    def _room(self, ids: Sequence[int]) -> int | Refusal:
+        """Return how many tokens of a text the model takes."""
         if max(ids) >= self._rows:
             return Refusal(
                 f"the text has a token that the model, with {self._rows} embeddings, does not know"
             )
-        if (room := self.info.seq_len - sum(map(len, self._frame))) < 1:
+        room = self.info.seq_len - sum(map(len, self._frame))
+        if room < 1:
             return Refusal(
                 f"{self.info.seq_len} tokens leave no room for the mask; give a larger --eval-seq-len"
             )
-        return PlainText(tuple(ids), room)
+        return room
 
     def _masked(self, text: PlainText) -> Iterator[_Masked]:
         """Yield each token of a text, with the tokens nearest to it that fit."""
@@ -233,16 +228,10 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         """Return a text's tokens, cut and with special tokens around them."""
         if (masks := ids.count(mask)) != 1:
             return Refusal(f"the text has {masks} masks; exactly one {MASK} can be filled")
-        if max(ids) >= self._rows:
-            return Refusal(
-                f"the text has a token that the model, with {self._rows} embeddings, does not know"
-            )
+        room = self._room(ids)
+        if isinstance(room, Refusal):
+            return room
         front, back = self._frame
-        room = self.info.seq_len - len(front) - len(back)
-        if room < 1:
-            return Refusal(
-                f"{self.info.seq_len} tokens leave no room for the mask; give a larger --eval-seq-len"
-            )
         start, end = around(ids.index(mask), len(ids), room)
         position = len(front) + ids.index(mask) - start
         return MaskedText((*front, *ids[start:end], *back), position, len(ids) - (end - start))
@@ -272,12 +261,9 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
     def _count(self, inputs: dict[str, Any], texts: Sequence[tuple[int, ...]]) -> None:
         """Count the work of a forward pass with one mask per text."""
         tokens = sum(map(len, texts))
-        self.work_done.computed += inputs["input_ids"].numel()
-        self.work_done.padded += inputs["input_ids"].numel() - tokens
+        self.work_done.passed(inputs["input_ids"].numel(), tokens, logits=len(texts))
         self.work_done.distinct += tokens
-        self.work_done.logits += len(texts)
         self.work_done.scored += len(texts)
-        self.work_done.known += tokens
 
     def _targets(
         self, batch: Sequence[_Question], known: Any, total: Any

@@ -6,18 +6,16 @@ through the model at once; it is halved whenever memory runs out nevertheless.
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.engines.machine_memory import bytes_of, free_bytes, resident_bytes, shown_size
+from pytest_touchstone.engines.machine_memory import bytes_of, free_bytes, shown_size
 from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.compat import layer_values
 from pytest_touchstone.engines.transformers.devices import neighbours
-from pytest_touchstone.engines.transformers.half_precision import stored_type
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -29,20 +27,12 @@ _MOST_LOGITS: Final = {"cpu": 2**25, "cuda": 2**28, "mps": 2**25}
 _MOST_KEPT: Final = {"cpu": 2**28, "cuda": 2**31, "mps": 2**29}
 """The most bytes of prefixes that are kept from call to call."""
 
-PACKED: Final = "packed_weight"
-"""The name of a weight that is laid out for a library's kernels. It stands in place of the plain one, or beside one
-that has another use."""
-
 _USEFUL_ROWS: Final = 2**29
 """Bytes of keys and values that are always useful on a CPU. More than the weights have are not: a step reads both."""
 
 _LEAST_TOKENS: Final = 16
 
 _DEFAULT: Final = "50%"
-
-_GROWN: Final = 2**26
-"""The bytes by which a process may grow before its heap is trimmed. Trimming takes milliseconds, and the memory of the
-next passes is taken from the system again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +164,14 @@ def useful_rows(model: Any, allowance: Allowance) -> int | None:
 
 
 def bytes_of_weights(model: Any) -> int:
-    """Return the bytes of a model's weights, each once, in whatever layout (``packing``).
+    """Return the bytes of a model's weights, each once, in whatever layout (``cpu``).
 
     Shapes count: a layout for a library's kernels may have much room that takes hardly any memory.
     """
     found: dict[int, int] = {}
     for module in getattr(model, "modules", tuple)():
         for name, one in module.named_parameters(recurse=False):
-            if name != PACKED:
+            if name != cpu.PACKED:
                 found[id(one)] = one.numel() * one.element_size()
             elif "weight" not in module._parameters:
                 found[id(one)] = module.in_features * module.out_features * one.element_size()
@@ -197,7 +187,7 @@ def _allowance(model: Any, settings: ModelSettings) -> Allowance:
 
 def _costs(model: Any) -> Costs:
     config = model.config.get_text_config()
-    size, held = model.dtype.itemsize, stored_type(model.dtype, model.device).itemsize
+    size, held = model.dtype.itemsize, cpu.stored_type(model.dtype, model.device).itemsize
 
     def most(name: str, otherwise: int) -> int:
         values = layer_values(config, name)
@@ -241,36 +231,4 @@ def release(device: Any) -> None:
         import torch
 
         torch.cuda.empty_cache()
-    trim_heap(device)
-
-
-def trim_heap(device: Any) -> None:
-    """Return freed memory to Linux, on a CPU.
-
-    Tensors of up to 32 MiB come from a heap that glibc keeps; larger ones never use what lies free in it.
-    """
-    if device.type == "cpu" and sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
-        if trim is not None:
-            trim(0)
-
-
-class GrowingHeap:
-    """Trims the heap of a process on a CPU whenever the process has grown.
-
-    Passes of many sizes leave holes between what stays: in a trial with 500 sizes 1.4 GB of 1.7 were free.
-    """
-
-    def __init__(self, device: Any) -> None:
-        self._device, self._least = device, sys.maxsize
-        self._watched = device.type == "cpu" and sys.platform == "linux"
-
-    def trim(self) -> None:
-        """Return freed memory to Linux if this process has grown much since it was smallest, or since the last time."""
-        if not self._watched:
-            return
-        now = resident_bytes()
-        self._least = min(self._least, now)
-        if now - self._least > _GROWN:
-            trim_heap(self._device)
-            self._least = resident_bytes()
+    cpu.trim_heap(device)

@@ -5,39 +5,31 @@ Before an engine answers, its own adapter is put on, or none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo, LoadableFormat, format_of
-from pytest_touchstone.core.requests import Answer, Refusal, Request
-from pytest_touchstone.engines.base import Done, Engine, EngineProgress
+from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.by_peft import check_peft, with_adapter
+from pytest_touchstone.engines.transformers import cpu
+from pytest_touchstone.engines.transformers.adapters import Adapters, OwnAdapter, check_peft, with_adapter
 from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.compat import collector_paused, import_libraries
 from pytest_touchstone.engines.transformers.fused_layers import fuse
 from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
-from pytest_touchstone.engines.transformers.half_precision import computes_in_float32, widen_attention
-from pytest_touchstone.engines.transformers.imports import (
-    collector_paused,
-    compiler_when_called,
-    import_libraries,
-)
 from pytest_touchstone.engines.transformers.library_warnings import heard
 from pytest_touchstone.engines.transformers.loading import (
-    Loaded,
+    LoadedModel,
     check_vocabulary,
     load_model,
     one_line_errors,
     read_tokenizer,
 )
-from pytest_touchstone.engines.transformers.lora import Adapters
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
-from pytest_touchstone.engines.transformers.memory import trim_heap
 from pytest_touchstone.engines.transformers.mtp import load_mtp
-from pytest_touchstone.engines.transformers.packing import Packer, has_room_to_pack, keep_few_kernels
 
-_LOADERS: Final[dict[str, Callable[[CheckpointInfo, ModelSettings], Loaded]]] = {"mtp": load_mtp}
+_LOADERS: Final[dict[str, Callable[[CheckpointInfo, ModelSettings], LoadedModel]]] = {"mtp": load_mtp}
 """Formats whose models are not transformers' own."""
 
 _NO_ROOM: Final = (
@@ -48,33 +40,33 @@ _NO_ROOM: Final = (
 _TRIED: Final = "its config does not fit its weights, or it is no language model of the usual kind"
 
 
-def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+def load_weights(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     """Load model and tokenizer of a checkpoint that is a complete model, as its format says.
 
     What libraries warn of is among its notes. Raises ``CheckpointError`` when its files do not make that model.
     """
     form = format_of(info)
-    loaded: Loaded
+    loaded: LoadedModel
     with heard() as warnings:
         if isinstance(form, LoadableFormat):
             loaded = form.load(info, settings)
         else:
             loaded = _LOADERS.get(info.format, load_model)(info, settings)
     loaded = replace(loaded, notes=(*loaded.notes, *warnings.notes(info.path)))
-    if computes_in_float32(loaded.model.dtype, loaded.model.device):
-        widen_attention()
+    if cpu.computes_in_float32(loaded.model.dtype, loaded.model.device):
+        cpu.widen_attention()
     return loaded
 
 
-def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+def load_quick(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     """Load the same; the model's layers and steps are fused for speed, and on a CPU its weights packed.
 
     Weights that there is no memory to pack stay as they are, and a note says so.
     """
-    keep_few_kernels()
+    cpu.keep_few_kernels()
     loaded = load_weights(info, settings)
-    if has_room_to_pack(loaded.model, processes=settings.processes):
-        packer = Packer(loaded.model)
+    if cpu.has_room_to_pack(loaded.model, processes=settings.processes):
+        packer = cpu.Packer(loaded.model)
         fuse(loaded.model, then=packer.pack)
         packer.pack(loaded.model)
     else:
@@ -82,12 +74,12 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
         name = str(loaded.model.dtype).removeprefix("torch.")
         loaded = replace(loaded, notes=(*loaded.notes, f"{info.path}: {_NO_ROOM.format(name)}"))
     fuse_steps(loaded.model)
-    trim_heap(loaded.model.device)  # the plain weights' memory lies in pieces between what is kept
+    cpu.trim_heap(loaded.model.device)  # the plain weights' memory lies in pieces between what is kept
     return loaded
 
 
 def engine_of(
-    info: CheckpointInfo, loaded: Loaded, settings: ModelSettings, *, remembers: bool = True
+    info: CheckpointInfo, loaded: LoadedModel, settings: ModelSettings, *, remembers: bool = True
 ) -> CausalEngine | MaskedEngine:
     """Return the engine of a model that is loaded; ``remembers``: fast ways that a probe admits.
 
@@ -105,8 +97,8 @@ class SharedModel:
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
-        self._shared: tuple[Loaded, Adapters] | None = None
-        self._plain: Loaded | None = None
+        self._shared: tuple[LoadedModel, Adapters] | None = None
+        self._plain: LoadedModel | None = None
 
     def __call__(self, info: CheckpointInfo) -> Engine:
         """Return the checkpoint, ready to answer.
@@ -114,7 +106,7 @@ class SharedModel:
         Raises ``CheckpointError`` when its files do not make that model.
         """
         import_libraries()
-        with collector_paused(), compiler_when_called():
+        with collector_paused():
             base = info.base or info
             if info.by_peft:
                 if self._plain is None:
@@ -124,7 +116,9 @@ class SharedModel:
                     loaded = with_adapter(info, self._plain)
                 loaded = replace(loaded, notes=(*loaded.notes, *warnings.notes(info.path)))
                 loaded = _with_own_tokenizer(info, loaded)
-                return Switched(engine_of(info, loaded, self._settings, remembers=False), None, None)
+                engine = engine_of(info, loaded, self._settings, remembers=False)
+                engine.adapter = OwnAdapter(None, None)
+                return engine
             if not base.takes_adapters:
                 return engine_of(info, load_quick(info, self._settings), self._settings)
             if self._shared is None:
@@ -132,21 +126,23 @@ class SharedModel:
                 self._shared = loaded, Adapters(loaded.model)
             return self._switched(info, *self._shared)
 
-    def _switched(self, info: CheckpointInfo, loaded: Loaded, adapters: Adapters) -> Engine:
+    def _switched(self, info: CheckpointInfo, loaded: LoadedModel, adapters: Adapters) -> Engine:
         name = None
         if info.base is not None:
             name = adapters.add(info)
             loaded = _with_own_tokenizer(info, loaded)
         adapters.put_on(name)
         try:
-            return Switched(engine_of(info, loaded, self._settings), adapters, name)
+            engine = engine_of(info, loaded, self._settings)
+            engine.adapter = OwnAdapter(adapters, name)
+            return engine
         except BaseException:
             if name is not None:
                 adapters.drop(name)
             raise
 
 
-def _with_own_tokenizer(info: CheckpointInfo, loaded: Loaded) -> Loaded:
+def _with_own_tokenizer(info: CheckpointInfo, loaded: LoadedModel) -> LoadedModel:
     """Return a model with the tokenizer of an adapter, where that has one."""
     if info.tokenizer != info.path:
         return loaded
@@ -154,63 +150,3 @@ def _with_own_tokenizer(info: CheckpointInfo, loaded: Loaded) -> Loaded:
         tokenizer, notes = read_tokenizer(info)
     check_vocabulary(info, loaded.model, tokenizer)
     return replace(loaded, tokenizer=tokenizer, notes=(*loaded.notes, *notes, *warnings.notes(info.path)))
-
-
-class Switched(Engine):
-    """An engine that puts its own adapter on before it answers; without ``adapters`` it has one always."""
-
-    def __init__(
-        self, engine: CausalEngine | MaskedEngine, adapters: Adapters | None, name: str | None
-    ) -> None:
-        self.engine, self._adapters, self._name = engine, adapters, name
-        self.info = engine.info
-
-    @property
-    def usage(self) -> dict[str, Any]:
-        """The counts of what answering has cost so far."""
-        return self.engine.usage
-
-    @property
-    def continues(self) -> bool:
-        """Return whether texts may stay at work; not beside adapters, whose own texts would take as much memory."""
-        alone = self._adapters is not None and self._adapters.none
-        return alone and isinstance(self.engine, CausalEngine) and self.engine.continues
-
-    @property
-    def texts_together(self) -> int:
-        """The most texts that a step of the model continues; a masked model continues none."""
-        return self.engine.texts_together if isinstance(self.engine, CausalEngine) else 1
-
-    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """Return one answer per request, in the order asked."""
-        self._put_on()
-        return self.engine.answer(requests, done)
-
-    def answer_first(self, count: int, requests: Sequence[Request], done: Done) -> list[Answer | Refusal]:
-        """Return the same; texts of the first ``count`` requests begin before the others."""
-        assert isinstance(self.engine, CausalEngine), "a masked model generates no texts"
-        self._put_on()
-        return self.engine.answer_first(count, requests, done)
-
-    def _put_on(self) -> None:
-        if self._adapters is not None:
-            self._adapters.put_on(self._name)
-
-    def progress(self) -> EngineProgress:
-        """Return the work so far, also while a call is under way."""
-        return self.engine.progress()
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        """Prepare what does not need the model; no adapter matters to it."""
-        self.engine.prepare(requests)
-
-    def too_long(self, requests: Sequence[Request]) -> list[int]:
-        """Return the numbers of the requests whose contexts would be cut."""
-        return self.engine.too_long(requests)
-
-    def close(self) -> None:
-        """Free the adapter; the base stays for others."""
-        self.engine.close()
-        if self._adapters is not None and self._name is not None:
-            self._adapters.drop(self._name)
-        del self._adapters

@@ -13,45 +13,24 @@ likewise, and the caches' masks as an attribute of a mask.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError
-from pytest_touchstone.engines.transformers.half_precision import computes_in_float32, widened
-from pytest_touchstone.engines.transformers.processor import mkl_is_faster, products_attend_faster
 
 if TYPE_CHECKING:
     import torch
 
 NAME: Final = "touchstone_split"
 
-_PRODUCTS: Final = "touchstone_split_products"
-"""The same without torch's own operations for attention."""
-
 _BEHIND: Final = "touchstone_behind"
 
 _BESIDE: Final = "touchstone_beside"
 
-_LONG: Final = 200
-_MANY: Final = 60_000
-"""Tokens of a prefix, and scores of a head, from which oneDNN's products are faster than torch's operation for
-attention: measured for 48 to 9,600 queries after 64 to 1,100 tokens."""
-
 FEW: Final = 16
 """The most tokens of a row in a pass that continues texts."""
-
-_NARROW: Final = 4
-"""Queries that share a key up to which their scores are quicker to compute the other way round: keys times queries."""
-
-_TRIED: Final = 96
-"""Queries of the trial."""
-
-_AT_ONCE: Final = 384
-"""Queries whose scores are there at once."""
-
-_PAIRED: Final = "touchstone_paired"
 
 _FEW_QUERIES: Final = 64
 """The most queries of a row that attend to its own keys by two products on a GPU."""
@@ -59,28 +38,21 @@ _FEW_QUERIES: Final = 64
 _LINE: Final = 16
 """The numbers of a mask's line are a multiple of these in memory, for efficient attention."""
 
-_ROOM: Final = 256
-"""The most columns of a buffer that are computed though a mask hides them."""
-
 _UNKNOWN: Final = ("s_aux", "position_bias", "head_mask")
 """Arguments by which some models change what attention computes."""
 
 
 @contextmanager
-def splitting(model: Any, *, fused: bool = True) -> Iterator[None]:
-    """Make the model's layers attend by ``split_attention`` within the block.
-
-    ``fused``: attention to a prefix is one operation of torch where the device has one, and not two products.
-    """
+def splitting(model: Any) -> Iterator[None]:
+    """Make the model's layers attend by ``split_attention`` within the block."""
     from transformers import AttentionInterface
 
-    name = NAME if fused else _PRODUCTS
-    AttentionInterface.register(name, split_attention if fused else _split_by_products)
+    AttentionInterface.register(NAME, split_attention)
     config = model.config.get_text_config()
     before = config._attn_implementation
-    model.set_attn_implementation(name)
+    model.set_attn_implementation(NAME)
     try:
-        if config._attn_implementation != name:
+        if config._attn_implementation != NAME:
             raise UnsupportedError("the model's attention cannot be set")
         yield
     finally:
@@ -117,7 +89,6 @@ def split_attention(
     *,
     scaling: float | None = None,
     softcap: float | None = None,
-    fused: bool = True,
     **more: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attend for a layer: queries [rows, heads, length, width] -> [rows, length, heads, width].
@@ -134,45 +105,41 @@ def split_attention(
     if (caches := beside(key)) is None:
         if not hasattr(key, _BEHIND):
             raise UnsupportedError("the model's attention gets other keys than those in its cache")
-        return _attended(query, (key, value), attention_mask, *how, fused=fused), None
+        return attended(query, (key, value), attention_mask, *how), None
     masks = beside(attention_mask) or [attention_mask]
     asked = torch.split(query, [len(mask) for mask in masks])
     parts = zip(asked, caches, masks, strict=True)
-    return torch.cat([_attended(one, cache, mask, *how, fused=fused) for one, cache, mask in parts]), None
+    return torch.cat([attended(one, cache, mask, *how) for one, cache, mask in parts]), None
 
 
-def _split_by_products(*tensors: Any, **how: Any) -> tuple[torch.Tensor, None]:
-    return split_attention(*tensors, **how, fused=False)
-
-
-def _attended(
+def attended(
     query: torch.Tensor,
     own: tuple[torch.Tensor, torch.Tensor],
     attention_mask: torch.Tensor,
     scale: float,
-    softcap: float | None,
-    *,
-    fused: bool,
+    softcap: float | None = None,
 ) -> torch.Tensor:
-    """Attend for the rows of one cache.
+    """Attend for the rows of one cache: queries [rows, heads, length, width] -> [rows, length, heads, width].
 
     The mask is additive. It covers the rows' own keys, in which case all of the prefix is seen, or the prefix's keys
     and those. Groups of query heads that share a key are laid side by side.
     """
     import torch
 
-    if computes_in_float32(query.dtype, query.device):
-        wide = _attended(query.float(), _wide(own), widened(attention_mask), scale, softcap, fused=fused)
+    if cpu.computes_in_float32(query.dtype, query.device):
+        wide = attended(query.float(), _wide(own), cpu.widened(attention_mask), scale, softcap)
         return wide.to(query.dtype)
     key, value = own
+    prefix = getattr(key, _BEHIND, None)
     rows, all_heads, length, width = query.shape
-    if fused and length <= FEW and softcap is None and _goes_by_products(query, own, attention_mask):
-        return attend_few(query, own, attention_mask, scale).view(rows, length, all_heads, -1)
+    if length <= FEW and softcap is None:
+        few = cpu.attend_few(query, own, prefix, attention_mask, scale)
+        if few is not None:
+            return few.view(rows, length, all_heads, -1)
     heads = key.shape[1]
     group = all_heads // heads
     asked = (query * scale).reshape(rows, heads, group * length, width)
-    prefix = getattr(key, _BEHIND, None)
-    if fused and softcap is None and attention_mask.shape[-1] == key.shape[2]:
+    if softcap is None and attention_mask.shape[-1] == key.shape[2]:
         found = _by_operation(asked, prefix, own, attention_mask)
         if found is not None:
             return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
@@ -194,209 +161,11 @@ def _attended(
     return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
 
 
-def attend_few(
-    asked: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor, scale: float
-) -> torch.Tensor:
-    """Attend for one token of each row or ``FEW``, on a CPU: queries [rows, heads, tokens, width] -> [rows, tokens,
-    heads * width].
-
-    The arguments else are those of ``split_attention``. In float32 and bfloat16 own keys and values meet the queries in
-    products, which takes fewer and quicker operations than attention as a whole, but for Intel's processors. What is
-    seen of the prefix counts as one more key there, whose score is the logarithm of the sum of its exponentials.
-    """
-    import torch
-
-    if computes_in_float32(asked.dtype, asked.device):
-        return attend_few(asked.float(), _wide(own), widened(mask), scale).to(asked.dtype)
-    if not _goes_by_products(asked, own, mask):
-        return _attended(asked, own, mask, scale, None, fused=True).flatten(2)
-    prefix = getattr(own[0], _BEHIND, None)
-    key, value = _with_room(own) if asked.dtype == torch.bfloat16 else own
-    rows, all_heads, length, width = asked.shape
-    heads = key.shape[1]
-    # Query heads that share a key, and a row's tokens, are laid side by side.
-    group, pairs = all_heads // heads * length, rows * heads
-    keys, values = key.flatten(0, 1), value.flatten(0, 1)
-    queries = asked.reshape(rows, heads, group, width)
-    hidden = _hidden(mask, heads, group // length, key.shape[2])
-    scores = _own_scores(queries.reshape(pairs, group, width), keys.transpose(1, 2), hidden, scale)
-    if prefix is None:
-        return _by_token(torch.bmm(scores.softmax(-1).to(values.dtype), values), asked)
-    # Within ``in_float32`` the queries are wider than what is stored.
-    stored_keys, stored_values = (one[0].to(asked.dtype) for one in prefix)
-    by_head = queries.transpose(0, 1).reshape(heads, rows * group, width)
-    over = _over_all_by_products if _pays_products(by_head, stored_keys) else _over_all_at_once
-    before, sums = over(by_head, stored_keys, stored_values, scale)
-    before = before.view(heads, rows, group, -1).transpose(0, 1).reshape(pairs, group, -1)
-    sums = sums.view(heads, rows, group).transpose(0, 1).reshape(pairs, group, 1)
-    weights = torch.cat((sums, scores), dim=-1).softmax(-1)
-    if weights.dtype == asked.dtype:
-        return _by_token(torch.baddbmm(before.mul_(weights[..., :1]), weights[..., 1:], values), asked)
-    found = torch.bmm(weights[..., 1:].to(values.dtype), values)
-    return _by_token(torch.addcmul(found.float(), before, weights[..., :1]).to(asked.dtype), asked)
-
-
 def _wide(own: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return own keys and values, and the prefix before them, as float32 numbers."""
     key, value = own[0].float(), own[1].float()
     prefix = getattr(own[0], _BEHIND, None)
     return (key if prefix is None else put_behind(key, (prefix[0].float(), prefix[1].float()))), value
-
-
-def _by_token(found: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
-    """Return what queries [rows, heads, tokens, width] found as [rows, tokens, heads * width]."""
-    rows, heads, length, _ = asked.shape
-    if length == 1:
-        return found.view(rows, 1, -1)
-    return found.view(rows, heads, length, -1).transpose(1, 2).flatten(2)
-
-
-def _with_room(own: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return own keys and values with all columns of their buffers, if these are not many more.
-
-    In bfloat16 a product copies what does not lie densely, which takes longer than to compute what a mask hides.
-    """
-    columns = own[0].stride(1) // own[0].shape[3]
-    if columns == own[0].shape[2] or columns > own[0].shape[2] + _ROOM:
-        return own
-    key, value = (part.as_strided((*part.shape[:2], columns, part.shape[3]), part.stride()) for part in own)
-    return key, value
-
-
-def _hidden(mask: torch.Tensor, heads: int, group: int, columns: int) -> torch.Tensor:
-    """Return a mask [rows, 1, tokens, keys] for the pairs of rows and heads [pairs, group * tokens, columns], which
-    hides all columns after the keys; the same in all layers of a pass. That of one token is for its whole group."""
-    import torch
-
-    made: dict[tuple[int, int, int], torch.Tensor] | None = getattr(mask, _PAIRED, None)
-    if made is None:
-        made = {}
-        setattr(mask, _PAIRED, made)
-    if (found := made.get((heads, group, columns))) is None:
-        more = columns - mask.shape[-1]
-        all_ = torch.nn.functional.pad(mask, (0, more), value=torch.finfo(mask.dtype).min) if more else mask
-        rows, _, length, _ = all_.shape
-        copies = group if length > 1 else 1
-        found = all_[:, :, None].expand(rows, heads, copies, length, columns)
-        found = found.reshape(rows * heads, copies * length, columns)
-        made[heads, group, columns] = found
-    return found
-
-
-def _own_scores(
-    queries: torch.Tensor, keys: torch.Tensor, hidden: torch.Tensor, scale: float
-) -> torch.Tensor:
-    """Return float32 scores [pairs, group, keys] of queries [pairs, group, width] and keys [pairs, width, keys].
-
-    A product of bfloat16 numbers is rounded to bfloat16, which is too coarse for scores. So what is rounded away is
-    computed as well: a second product, from which the first is taken off before it is rounded.
-    """
-    import torch
-
-    if queries.dtype == torch.float32:
-        if queries.shape[1] > _NARROW:
-            return torch.baddbmm(hidden, queries, keys, alpha=scale)
-        turned = (one.transpose(1, 2) for one in (hidden, keys, queries))
-        return torch.baddbmm(*turned, alpha=scale).transpose(1, 2)
-    queries = queries * scale
-    coarse = torch.bmm(queries, keys)
-    rest = torch.baddbmm(coarse, queries, keys, beta=-1.0)
-    return coarse.float().add_(rest).add_(hidden)
-
-
-def _goes_by_products(
-    asked: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor
-) -> bool:
-    """Return whether few tokens of each row attend in float32 or bfloat16 on a CPU, to all of the prefix and to own
-    keys that lie in a buffer by row and head.
-
-    False where torch's operation for attention is faster.
-    """
-    import torch
-
-    return (
-        not mkl_is_faster()
-        and asked.dtype in (torch.float32, torch.bfloat16)
-        and asked.device.type == "cpu"
-        and mask.shape[-1] == own[0].shape[2]
-        and all(
-            part.dtype == asked.dtype
-            and part.stride(0) == part.shape[1] * part.stride(1)
-            and part.stride(2) == part.shape[3]
-            and part.stride(3) == 1
-            for part in own
-        )
-    )
-
-
-def _over_all_at_once(
-    asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attend to all keys [heads, keys, width] by torch's operation for a CPU.
-
-    Return values [heads, queries, width] and the logarithms of the sums of the exponentials [heads, queries].
-    """
-    name = operation_for("cpu", str(asked.dtype), asked.shape[-1])
-    assert name is not None
-    over_all = over_all_by(name, asked[None], keys[None], values[None], scale=scale)
-    assert over_all is not None, "a CPU has the operation"
-    return over_all[0][0], over_all[1][0]
-
-
-def _over_all_by_products(
-    asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the same by products of oneDNN, of so few queries at once that their scores stay in a core's cache.
-
-    Scores are computed in float32. In bfloat16 their exponentials are rounded before they meet the values, as in
-    torch's operation, where the processor has products for that.
-    """
-    import torch
-
-    compute: Any = torch.ops.mkldnn._linear_pointwise.default
-    found, sums = torch.empty_like(asked, dtype=values.dtype), torch.empty(asked.shape[:2])
-    asked = asked.float() * scale
-    rounded = values.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    weights_type = values.dtype if rounded else torch.float32
-    for head in range(len(keys)):
-        # Products with weights whose rows lie apart take 30 times as long.
-        key, value = keys[head].float().contiguous(), values[head].to(weights_type).contiguous().t()
-        for first in range(0, asked.shape[1], _AT_ONCE):
-            part = slice(first, first + _AT_ONCE)
-            scores = compute(asked[head, part], key, None, "none", [], "")
-            weights = scores.softmax(-1)
-            # The largest weight is exp(the largest score - the logarithm of the sum).
-            sums[head, part] = scores.amax(-1) - weights.amax(-1).log_()
-            found[head, part] = compute(weights.to(weights_type), value, None, "none", [], "")
-    return found, sums
-
-
-def _pays_products(asked: torch.Tensor, keys: torch.Tensor) -> bool:
-    """Return whether queries [heads, queries, width] meet a prefix's keys [heads, keys, width] faster in products,
-    which are right."""
-    many, long = asked.shape[1], keys.shape[1]
-    worth = asked.device.type == "cpu" and products_attend_faster() and long >= _LONG and many * long >= _MANY
-    return worth and _products_are_right(keys.dtype)
-
-
-@functools.cache
-def _products_are_right(dtype: torch.dtype) -> bool:
-    """Return whether oneDNN is there and gives what torch's operation does with such numbers, by a trial."""
-    import torch
-
-    kernels: Any = torch.backends.mkldnn  # torch has no types for it
-    if not kernels.is_available():
-        return False
-    numbers = torch.Generator().manual_seed(1)
-    shapes = ((2, _TRIED, 64), (2, 75, 64), (2, 75, 64))
-    some = [torch.randn(shape, generator=numbers).to(dtype) for shape in shapes]
-    try:
-        found = _over_all_by_products(some[0], some[1], some[2], 0.125)
-    except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
-        return False
-    expected = _over_all_at_once(some[0], some[1], some[2], 0.125)
-    bound = 1e-5 if dtype == torch.float32 else 2.0**-6
-    return all(torch.allclose(*both, rtol=bound, atol=bound) for both in zip(found, expected, strict=True))
 
 
 def _by_operation(
@@ -418,7 +187,7 @@ def _by_operation(
     name = operation_for(asked.device.type, str(asked.dtype), own[0].shape[-1])
     if name is None or own[0].shape[-1] != own[1].shape[-1]:
         return None
-    if prefix is None and (asked.device.type != "cpu" or not mkl_is_faster()):
+    if prefix is None and not cpu.operation_attends_faster(asked.device):
         return None
     rows, heads, count, width = asked.shape
     length = mask.shape[2]
@@ -430,11 +199,9 @@ def _by_operation(
         return over_own(name, asked, own_keys, own_values, mask)[0]
     keys, values = (one.to(asked.dtype) for one in prefix)
     folded = asked.transpose(0, 1).reshape(1, heads, rows * count, width)
-    over_prefix: tuple[torch.Tensor, torch.Tensor] | None
-    if _pays_products(folded[0], keys[0]):
-        over_prefix = _over_all_by_products(folded[0], keys[0], values[0], 1.0)
-    else:
-        over_prefix = over_all_by(name, folded, keys, values)
+    over_prefix = cpu.attend_all(folded[0], keys[0], values[0], 1.0) or over_all_by(
+        name, folded, keys, values
+    )
     if over_prefix is None:
         return None
     after, own_sums = over_own(name, asked, own_keys, own_values, mask)

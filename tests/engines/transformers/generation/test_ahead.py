@@ -15,11 +15,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_touchstone.core.requests import Generate, Loglikelihood
-from pytest_touchstone.engines.transformers import causal
+from pytest_touchstone.engines.transformers import causal, scoring
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.generation import ahead, sampling
+from pytest_touchstone.engines.transformers.generation import ahead, sequence
 from pytest_touchstone.engines.transformers.generation.ahead import STEPS, AheadStepper
-from pytest_touchstone.engines.transformers.scoring import shared_prefix
 from pytest_touchstone.engines.transformers.split_attention import operation_for
 from tests.support.engines import ON_CPU, before_each_pass, engine_for
 from tests.support.families import SHOTS, causal_of
@@ -132,7 +131,7 @@ def test_a_block_whose_top_p_needs_the_whole_vocabulary_goes_on_with_it(
     asked = with_samples()
     wanted = texts(engine_for(llama), asked)
     monkeypatch.setattr(causal, "AHEAD", {"cpu"})
-    monkeypatch.setattr(sampling, "_LIKELIEST", 3)
+    monkeypatch.setattr(sequence, "_LIKELIEST", 3)
     engine = engine_for(llama)
     assert texts(engine, asked) == wanted
     assert stepper_of(engine)._complete
@@ -175,7 +174,7 @@ def test_scores_are_read_after_the_next_pass_has_begun(
         Loglikelihood(f"{SHOTS[:number]} one", f" {word}") for number in range(9, 60, 7) for word in "abcd"
     ]
     wanted = engine_for(model, batch=3).answer(asked)
-    monkeypatch.setattr(shared_prefix, "_UNREAD", {"cpu": 1})
+    monkeypatch.setattr(scoring, "_UNREAD", {"cpu": 1})
     engine = engine_for(model, batch=3)
     assert engine.shares
     with events_of(engine, monkeypatch) as events:

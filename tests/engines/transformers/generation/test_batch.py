@@ -20,8 +20,7 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.engines.settings import Dtype
 from pytest_touchstone.engines.transformers import kv_cache
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.generation.grouping import LEAST_SHARED
-from pytest_touchstone.engines.transformers.scoring.prefix_tree import grow
+from pytest_touchstone.engines.transformers.prefix_tree import LEAST_SHARED, grow
 from pytest_touchstone.engines.transformers.split_attention import put_behind
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import (

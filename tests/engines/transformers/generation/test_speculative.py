@@ -12,12 +12,13 @@ import pytest
 
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.settings import Dtype
+from pytest_touchstone.engines.transformers.attention_masks import slot_mask
 from pytest_touchstone.engines.transformers.generation import step
-from pytest_touchstone.engines.transformers.generation.acceptance import Acceptance
 from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
-from pytest_touchstone.engines.transformers.kv_cache import SlotCache, slot_mask
+from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.split_attention import splitting
+from pytest_touchstone.engines.transformers.work_done import Acceptance
 from tests.support.engines import generates_together, out_of_memory
 from tests.support.generating import texts
 from tests.support.tiny_mtp import LETTERS, letters_info, mtp_engine
@@ -113,7 +114,7 @@ def test_heads_read_from_the_slots_what_they_would_read_from_the_whole_text(fold
                 # A row that leaves, a copy that comes, and a step behind all of them.
                 slots.add(slots.take(0))
                 slots.drop(1)
-                stepper.step(slots, [4, 5, 6])
+                stepper.step_all([slots], [[4, 5, 6]])
                 columns = torch.tensor([len(row) - 1 for row in after])
                 slots.aim(0, 3, columns[:, None], 7)
                 mask = slot_mask(None, own=columns[:, None], past=slots.past, until=7, dtype=model.dtype)

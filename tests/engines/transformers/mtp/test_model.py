@@ -15,7 +15,7 @@ from pytest_touchstone.core.requests import (
     RollingAnswer,
     RollingLoglikelihood,
 )
-from pytest_touchstone.engines.transformers.mtp.config import config_of
+from pytest_touchstone.engines.transformers.mtp.model import config_of
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import generates_together
 from tests.support.references import independent_logits

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_touchstone.checkpoints import CheckpointInfo, CheckpointRequest, resolve
 from pytest_touchstone.checkpoints.formats.content import file_lines
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.loading import Loaded, load_model
+from pytest_touchstone.engines.transformers.loading import LoadedModel, load_model
 
 
 class Zipped:
@@ -34,7 +34,7 @@ class Zipped:
     def content(self, info: CheckpointInfo) -> Iterable[str]:
         return file_lines([info.path], "model.zip")
 
-    def load(self, info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+    def load(self, info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
         with unpacked(info.path) as folder:
             return load_model(replace(info, path=folder), settings)
 

@@ -16,8 +16,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_touchstone.engines.transformers.compat import is_out_of_memory
-from pytest_touchstone.engines.transformers.generation.sampling import (
+from pytest_touchstone.engines.transformers.compat import collector_paused, is_out_of_memory
+from pytest_touchstone.engines.transformers.devices import Reading, to_device
+from pytest_touchstone.engines.transformers.generation.sequence import (
     SHORT,
     SamplingParams,
     Warps,
@@ -25,11 +26,8 @@ from pytest_touchstone.engines.transformers.generation.sampling import (
     numbers_of,
     warps_of,
 )
-from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence
-from pytest_touchstone.engines.transformers.generation.step import DecodeStep
-from pytest_touchstone.engines.transformers.imports import collector_paused
+from pytest_touchstone.engines.transformers.generation.step import DecodeStep, Groups
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache, enlarged
-from pytest_touchstone.engines.transformers.transfer import Reading, to_device
 
 if TYPE_CHECKING:
     import torch
@@ -46,8 +44,6 @@ _ROWS: Final = 8
 
 _BLOCKS: Final = 8
 """The number of shapes for which buffers and graphs are kept."""
-
-Groups = Sequence[tuple[SlotCache, Sequence[GeneratedSequence]]]
 
 
 class _Shape(NamedTuple):

@@ -24,24 +24,24 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
 from pytest_touchstone.engines.transformers.generation.ahead import AheadStepper
-from pytest_touchstone.engines.transformers.generation.grouping import by_length, group
 from pytest_touchstone.engines.transformers.generation.lane import Lane
 from pytest_touchstone.engines.transformers.generation.sequence import (
-    Ended,
+    EndedPrompt,
     Ends,
     GeneratedSequence,
     samples_of,
 )
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues, SlotCache
-from pytest_touchstone.engines.transformers.memory import BatchBudget, release, trim_heap, useful_rows
-from pytest_touchstone.engines.transformers.prompts import Prompt
-from pytest_touchstone.engines.transformers.scoring.plan import TokenWork
-from pytest_touchstone.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
+from pytest_touchstone.engines.transformers.memory import BatchBudget, release, useful_rows
+from pytest_touchstone.engines.transformers.prefix_tree import by_length, group
+from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
 from pytest_touchstone.engines.transformers.split_attention import splitting
+from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +58,13 @@ def most_rows(device: str, batch: int | None) -> int:
     return batch or _MOST_ROWS.get(device, _MOST_ROWS["cpu"])
 
 
+Probe = Sequence[tuple[int, ...]]
+"""Sequences of tokens, of which the first is the longest."""
+
+Plain = Callable[[Sequence[TokenWork]], "torch.Tensor"]
+"""Returns the logits [targets, vocabulary] of every sequence by itself."""
+
+
 class BatchGenerator:
     """Generates all samples of many prompts."""
 
@@ -71,10 +78,8 @@ class BatchGenerator:
         budget: BatchBudget,
         batch: int | None,
         lanes: int = _MOST_LANES,
-        fused: bool = True,
     ) -> None:
-        """``lanes`` is how many may share a pass; ``fused`` is for ``splitting``."""
-        self._fused = fused
+        """``lanes`` is how many may share a pass."""
         self._model, self._stepper, self._shared = model, stepper, shared
         self._ends, self._budget, self._batch = ends, budget, batch
         self._most = most_rows(model.device.type, batch)
@@ -84,7 +89,7 @@ class BatchGenerator:
         self._waiting: deque[Lane] = deque()
         self._begun: dict[Prompt, list[list[GeneratedSequence]]] = {}
 
-    def run(self, prompts: Sequence[Prompt], first: int | None = None) -> Generator[Ended, None, None]:
+    def run(self, prompts: Sequence[Prompt], first: int | None = None) -> Generator[EndedPrompt, None, None]:
         """Yield each prompt as soon as its samples have ended, while others go on; so many prompts begin ``first``.
 
         Nothing is computed until the next one is asked for. Texts that are at work when the generator is closed go on
@@ -96,12 +101,12 @@ class BatchGenerator:
         going = {sample for lane in (*self._lanes, *self._waiting) for sample in lane.all()}
         open_ = [sum(sample in going for sample in some) for some in samples]
         try:
-            yield from (Ended(number, some) for number, some in enumerate(samples) if not open_[number])
+            yield from (EndedPrompt(number, some) for number, some in enumerate(samples) if not open_[number])
             for sample in self._run_lanes():
                 number = number_of[sample]
                 open_[number] -= 1
                 if not open_[number]:
-                    yield Ended(number, samples[number])
+                    yield EndedPrompt(number, samples[number])
         except GeneratorExit:
             for prompt, some, left in zip(prompts, samples, open_, strict=True):
                 if left:
@@ -158,59 +163,41 @@ class BatchGenerator:
         at_work = [sample for lane in tuple(self._lanes) for sample in tuple(lane.at_work)]
         return [(numbers.get(sample, -1), len(sample.tokens)) for sample in at_work]
 
-    def verify(
-        self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
-    ) -> str | None:
+    def verify(self, works: Probe, plain: Plain) -> str | None:
         """Feed sequences as prompts and tokens after them, and compare their logits with ``plain``, those of every
         sequence by itself.
 
         Return None where they agree, else the difference.
         """
-        return self._differs(works, plain, self._fed, self._stepper.speculative)
+        return self._differs(works, plain)
 
-    def verify_lanes(
-        self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
-    ) -> str | None:
+    def verify_lanes(self, works: Probe, plain: Plain) -> str | None:
         """Feed them in two lanes; return None where the logits agree, else the difference."""
-        if self._most_lanes == 1 or len(works) == 1:
-            return "nothing goes in lanes"
-        return self._differs(works, plain, self._fed_in_lanes, False)
+        return (
+            self._differs(works, plain, lanes=True) if self._goes_in_lanes(works) else "nothing goes in lanes"
+        )
 
-    def verify_ahead(
-        self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
-    ) -> str | None:
+    def verify_ahead(self, works: Probe, plain: Plain) -> str | None:
         """Feed them by steps of a block, in one lane and in two; return None where the logits agree, else the
         difference."""
-        stepper = self._stepper
-        assert isinstance(stepper, AheadStepper), "steps are taken ahead"
+        assert isinstance(self._stepper, AheadStepper), "steps are taken ahead"
+        return self._differs_anywhere(works, plain, step=self._stepper.logits_of)
 
-        def alone(slots: SlotCache, tokens: Sequence[int]) -> torch.Tensor:
-            return stepper.logits_of([slots], [tokens])
-
-        different = self._differs(works, plain, lambda works: self._fed(works, alone), False)
-        if different is None and self._most_lanes > 1 and len(works) > 1:
-            lanes = stepper.logits_of
-            different = self._differs(works, plain, lambda works: self._fed_in_lanes(works, lanes), False)
-        return different
-
-    def verify_several(
-        self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
-    ) -> str | None:
+    def verify_several(self, works: Probe, plain: Plain) -> str | None:
         """Feed the last two tokens of each sequence at once, in one lane and in two; return None where the logits
         agree, else the difference."""
-        different = self._differs(works, plain, lambda works: self._fed(works, at_once=True), False)
-        if different is None and self._most_lanes > 1 and len(works) > 1:
-            lanes = self._fed_in_lanes
-            different = self._differs(works, plain, lambda works: lanes(works, at_once=True), False)
+        return self._differs_anywhere(works, plain, at_once=True)
+
+    def _goes_in_lanes(self, works: Probe) -> bool:
+        return self._most_lanes > 1 and len(works) > 1
+
+    def _differs_anywhere(self, works: Probe, plain: Plain, **how: Any) -> str | None:
+        different = self._differs(works, plain, **how)
+        if different is None and self._goes_in_lanes(works):
+            different = self._differs(works, plain, lanes=True, **how)
         return different
 
-    def _differs(
-        self,
-        works: Sequence[tuple[int, ...]],
-        plain: Callable[[Sequence[TokenWork]], torch.Tensor],
-        fed: Callable[[Sequence[tuple[int, ...]]], torch.Tensor],
-        twice: bool,
-    ) -> str | None:
+    def _differs(self, works: Probe, plain: Plain, **how: Any) -> str | None:
         import torch
 
         # The targets do not matter: the logits after the last three tokens are asked for.
@@ -218,68 +205,45 @@ class BatchGenerator:
 
         def alone() -> torch.Tensor:
             found = plain(asked).view(len(works), 3, -1).transpose(0, 1)
-            return (torch.cat((found, found[1:])) if twice else found).flatten(0, 1)
+            return (torch.cat((found, found[1:])) if self._stepper.speculative else found).flatten(0, 1)
 
-        return difference(self._model, alone, lambda: fed(works))
+        return difference(self._model, alone, lambda: self._fed(works, **how))
 
     def _fed(
         self,
-        works: Sequence[tuple[int, ...]],
-        step: Callable[[SlotCache, Sequence[int]], torch.Tensor] | None = None,
+        works: Probe,
         *,
+        step: Callable[[Sequence[SlotCache], Sequence[Sequence[int]]], torch.Tensor] | None = None,
+        lanes: bool = False,
         at_once: bool = False,
     ) -> torch.Tensor:
         """Return logits [places x works, vocabulary] after the prompts, and after each of the last two tokens.
 
         These two are fed one after the other, or ``at_once``. Where heads propose tokens, they are fed once more, both
-        at once, for the logits after them.
+        at once, for the logits after them. With ``lanes`` the last sequence is in one of its own, after a shorter
+        prefix.
         """
         import torch
 
-        step = step or self._stepper.step
-        past = works[0][: len(works[0]) // 2]
-        with torch.inference_mode():
-            prefix = self._shared.prefix(past)
-            with splitting(self._model, fused=self._fused):
-                slots = SlotCache(prefix)
-                found = [self._stepper.fill(slots, [work[len(past) : -2] for work in works])]
-                if at_once:
-                    both = self._stepper.several(slots, [work[-2:] for work in works])
-                    return torch.cat([*found, both[0::2], both[1::2]])
-                found += [step(slots, [work[-back] for work in works]) for back in (2, 1)]
-                if self._stepper.speculative:
-                    slots.lengths = [length - 2 for length in slots.lengths]
-                    both = self._stepper.several(slots, [work[-2:] for work in works])
-                    found += [both[0::2], both[1::2]]
-        return torch.cat(found)
-
-    def _fed_in_lanes(
-        self,
-        works: Sequence[tuple[int, ...]],
-        step: Callable[[Sequence[SlotCache], Sequence[Sequence[int]]], torch.Tensor] | None = None,
-        *,
-        at_once: bool = False,
-    ) -> torch.Tensor:
-        """Return the same logits with the last sequence in a lane of its own, after a shorter prefix."""
-        import torch
-
-        step = step or self._stepper.step_all
-        past = len(works[0]) // 2
-        parts = [(past, works[:-1]), (past // 2, works[-1:])]
+        step, past = step or self._stepper.step_all, len(works[0]) // 2
+        parts = [(past, works[:-1]), (past // 2, works[-1:])] if lanes else [(past, works)]
+        fed = [[work[-2:] for work in some] for _, some in parts]
         with torch.inference_mode():
             caches = [SlotCache(self._shared.prefix(works[0][:length])) for length, _ in parts]
-            with splitting(self._model, fused=self._fused):
+            with splitting(self._model):
                 found = [
                     self._stepper.fill(slots, [work[length:-2] for work in some])
                     for slots, (length, some) in zip(caches, parts, strict=True)
                 ]
-                if at_once:
-                    fed = [[work[-2:] for work in some] for _, some in parts]
+                if not at_once:
+                    found += [
+                        step(caches, [[two[place] for two in some] for some in fed]) for place in (0, 1)
+                    ]
+                    for slots in caches:
+                        slots.lengths = [length - 2 for length in slots.lengths]
+                if at_once or self._stepper.speculative:
                     both = self._stepper.several_all(caches, fed, 2)
-                    return torch.cat([*found, both[0::2], both[1::2]])
-                found += [
-                    step(caches, [[work[-back] for work in some] for _, some in parts]) for back in (2, 1)
-                ]
+                    found += [both[0::2], both[1::2]]
         return torch.cat(found)
 
     def _run_lanes(self) -> Iterator[GeneratedSequence]:
@@ -288,7 +252,7 @@ class BatchGenerator:
         while self._waiting or self._lanes:
             try:
                 self._open(most)
-                with splitting(self._model, fused=self._fused):
+                with splitting(self._model):
                     while self._lanes and not self._opens(most):
                         self._go_on(most)
                         yield from self._leave()
@@ -312,7 +276,7 @@ class BatchGenerator:
         going = [lane for lane in self._lanes if lane.samples]
         if len(going) < len(self._lanes):
             self._lanes = going
-            trim_heap(self._model.device)
+            cpu.trim_heap(self._model.device)
 
     def _leave(self) -> Iterator[GeneratedSequence]:
         """Yield the samples that have ended."""

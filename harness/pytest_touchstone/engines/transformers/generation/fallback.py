@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.compat import plain_generation
-from pytest_touchstone.engines.transformers.generation.grouping import by_length, group, waves
-from pytest_touchstone.engines.transformers.generation.sampling import choose
 from pytest_touchstone.engines.transformers.generation.sequence import (
-    Ended,
+    EndedPrompt,
     Ends,
     GeneratedSequence,
+    choose,
     samples_of,
 )
-from pytest_touchstone.engines.transformers.prompts import Prompt
-from pytest_touchstone.engines.transformers.scoring.padded import padded
-from pytest_touchstone.engines.transformers.scoring.plan import TokenWork, WorkDone
+from pytest_touchstone.engines.transformers.prefix_tree import by_length, group, waves
+from pytest_touchstone.engines.transformers.scoring import padded
+from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +44,7 @@ class SequentialGenerator:
         self._prefixes: set[tuple[int, ...]] = set()
         self._at_work: tuple[int, GeneratedSequence] | None = None
 
-    def run(self, prompts: Sequence[Prompt], _first: int | None = None) -> Generator[Ended, None, None]:
+    def run(self, prompts: Sequence[Prompt], _first: int | None = None) -> Generator[EndedPrompt, None, None]:
         """Yield each prompt once its samples have ended, in order, the first ones before the others."""
         enough = self._enough(prompts)
         for number, prompt in enumerate(prompts):
@@ -56,7 +56,7 @@ class SequentialGenerator:
             again = sum(max(0, len(sample.tokens) - 1) for sample in samples)
             computed = len(samples) * len(prompt.tokens)
             self._done.slowly("generating", computed + again, enough[number] + again)
-            yield Ended(number, samples)
+            yield EndedPrompt(number, samples)
 
     def growing(self) -> list[tuple[int, int]]:
         """Return the number of the prompt whose sample is at work, and the tokens it has; called by another thread."""

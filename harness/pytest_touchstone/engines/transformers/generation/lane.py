@@ -6,14 +6,12 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pytest_touchstone.engines.transformers.generation.grouping import LEAST_SHARED, Source, waves
-from pytest_touchstone.engines.transformers.generation.sampling import choose
-from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence
+from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence, choose
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import Held, KeyValues, SlotCache, enlarged
 from pytest_touchstone.engines.transformers.memory import BatchBudget
-from pytest_touchstone.engines.transformers.prompts import Prompt
-from pytest_touchstone.engines.transformers.scoring.prefix_tree import common
+from pytest_touchstone.engines.transformers.prefix_tree import LEAST_SHARED, CopySource, common, waves
+from pytest_touchstone.engines.transformers.token_work import Prompt
 
 if TYPE_CHECKING:
     import torch
@@ -224,7 +222,7 @@ class Lane:
             ]
 
     def _taken(
-        self, source: Source | None, jobs: list[list[GeneratedSequence]], slots: Sequence[int]
+        self, source: CopySource | None, jobs: list[list[GeneratedSequence]], slots: Sequence[int]
     ) -> tuple[int, int]:
         """Return the slot of a source, and the tokens taken from it."""
         if source is None:

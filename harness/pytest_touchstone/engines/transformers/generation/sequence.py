@@ -1,4 +1,4 @@
-"""The samples of a prompt as they grow, token by token, and their ends. Runs no model.
+"""The samples of a prompt as they grow: the choice of each token, and where a text ends.
 
 The text is the tokenizer's decoding of the generated tokens alone, without special tokens, as in
 lm-evaluation-harness. Where a tokenizer drops the space before a text's first word, it is dropped here too.
@@ -10,19 +10,173 @@ still be completed.
 Decoding all tokens after every new one would take time that grows with the square of the length. Only the last few
 are examined, as many as a stop sequence has bytes and some more; where a stop sequence appears there, the whole text
 decides.
+
+The next token is the most probable one, or one drawn. Draws use the inverse distribution function, with a number from 0
+up to 1 that is a hash of the request's seed, the sample's number and the place in its text. No generator has a state,
+so a draw is the same in any batch, in any order and after a restart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.core.requests import FinishReason, Generated, earliest_stop
-from pytest_touchstone.engines.transformers.generation.prompt_lookup import PromptLookup
-from pytest_touchstone.engines.transformers.generation.sampling import DrawKey, SamplingParams
-from pytest_touchstone.engines.transformers.prompts import Prompt
+from pytest_touchstone.engines.transformers.devices import Reading, to_device
+from pytest_touchstone.engines.transformers.token_work import Prompt
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    import torch
+
+_LIKELIEST: Final = 1024
+"""The number of tokens among which ``top_p`` is searched first: sorting a whole vocabulary takes longer than a
+layer."""
+
+BROKEN: Final = -1
+"""Stands for a token where the logits hold a NaN."""
+
+SHORT: Final = -2
+"""Stands for a token that can be drawn only with the whole vocabulary sorted."""
+
+
+class SamplingParams(NamedTuple):
+    """The steps from logits to the distribution that is drawn from, in this order; temperature 0 is greedy."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+
+class DrawKey(NamedTuple):
+    """The facts that one draw depends on besides the logits."""
+
+    warp: SamplingParams
+    seed: int
+    sample: int
+    step: int
+
+
+Warps = tuple[tuple[SamplingParams, tuple[int, ...]], ...]
+"""The rows of a batch that are drawn, by the steps to their distribution; the other rows are greedy."""
+
+
+def choose(logits: torch.Tensor, draws: Sequence[DrawKey]) -> list[int | None]:
+    """Return the next token for each row of logits [rows, vocabulary]; None where a row holds a NaN."""
+    warps = warps_of(draws)
+    places = {warp: to_device(rows, logits.device) for warp, rows in warps}
+    numbers = to_device(numbers_of(draws), logits.device, _exact(logits)) if warps else None
+    found = Reading(draw(logits, places, numbers, complete=None)).numbers()
+    return [token if token >= 0 else None for token in found]
+
+
+def warps_of(draws: Sequence[DrawKey]) -> Warps:
+    """Return the rows that are drawn, and in which way."""
+    by_warp: dict[SamplingParams, list[int]] = {}
+    for row, one in enumerate(draws):
+        if one.warp.temperature > 0:
+            by_warp.setdefault(one.warp, []).append(row)
+    return tuple((warp, tuple(rows)) for warp, rows in by_warp.items())
+
+
+def numbers_of(draws: Sequence[DrawKey], ahead: int = 0) -> list[float]:
+    """Return the number of each row with which its token is drawn, so many steps ahead; 0 for a greedy row."""
+    return [
+        uniform(one.seed, one.sample, one.step + ahead) if one.warp.temperature > 0 else 0.0 for one in draws
+    ]
+
+
+def draw(
+    logits: torch.Tensor,
+    places: Mapping[SamplingParams, torch.Tensor],
+    numbers: torch.Tensor | None,
+    *,
+    complete: bool | None,
+) -> torch.Tensor:
+    """Return the next token of each row on the logits' device, ``BROKEN`` where a row holds a NaN.
+
+    ``places`` has the rows that are drawn, ``numbers`` one number for each row. Where ``complete`` is None, the host
+    looks whether ``top_p`` needs the whole vocabulary sorted. Where it is given, the host waits for nothing. If it is
+    False, a row that needs the whole vocabulary is ``SHORT``.
+    """
+    best, tokens = logits.max(dim=-1)
+    for warp, rows in places.items():
+        assert numbers is not None, "rows that are drawn have numbers"
+        probabilities, short = _warped(logits[rows], warp, complete)
+        drawn = picked(probabilities, numbers[rows])
+        if short is not None:
+            drawn = drawn.masked_fill(short, SHORT)
+        tokens = tokens.index_copy(0, rows, drawn)
+    return tokens.masked_fill(best.isnan(), BROKEN)
+
+
+def _exact(logits: torch.Tensor) -> torch.dtype:
+    import torch
+
+    return torch.float32 if logits.device.type == "mps" else torch.float64
+
+
+def uniform(seed: int, sample: int, step: int) -> float:
+    """Return a number from 0 up to 1, as good as random, that depends on the three numbers only."""
+    digest = hashlib.sha256(f"{seed}/{sample}/{step}".encode()).digest()
+    return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
+
+
+def warped(logits: torch.Tensor, warp: SamplingParams) -> torch.Tensor:
+    """Return probabilities [rows, vocabulary], 0 for what top-k and top-p leave out; rows need not sum to 1.
+
+    The same tokens remain as after transformers' warpers. Those are the tokens no less probable than the k-th, then
+    the most probable ones until they have ``top_p``, at least one.
+    """
+    return _warped(logits, warp, None)[0]
+
+
+def picked(probabilities: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """Return for each row the token at which the cumulative probability exceeds that row's number."""
+    import torch
+
+    device = probabilities.device
+    if device.type == "mps":  # which has no double precision
+        probabilities, numbers = probabilities.cpu(), numbers.cpu()
+    sums = probabilities.double().cumsum(dim=-1)
+    aims = numbers.double()[:, None] * sums[:, -1:]
+    tokens = torch.searchsorted(sums, aims, right=True)[:, 0].clamp(max=sums.shape[-1] - 1)
+    return tokens.to(device)
+
+
+def _warped(
+    logits: torch.Tensor, warp: SamplingParams, complete: bool | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the same, and the rows in which ``top_p`` needs more tokens than were looked at; None for no row."""
+    # The largest logit is subtracted first, so that a low temperature cannot make infinities.
+    scaled = (logits - logits.max(dim=-1, keepdim=True).values) / warp.temperature
+    if 0 < warp.top_k < scaled.shape[-1]:
+        least = scaled.topk(warp.top_k, dim=-1).values[:, -1:]
+        scaled = scaled.masked_fill(scaled < least, float("-inf"))
+    probabilities = scaled.softmax(dim=-1)
+    return (probabilities, None) if warp.top_p >= 1.0 else _nucleus(probabilities, warp.top_p, complete)
+
+
+def _nucleus(
+    probabilities: torch.Tensor, top_p: float, complete: bool | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the same with 0 for all but the fewest most probable tokens that have ``top_p``, and the rows where they
+    may be more than ``_LIKELIEST``."""
+    import torch
+
+    short: torch.Tensor | None = None
+    if not complete:
+        values, tokens = probabilities.topk(min(_LIKELIEST, probabilities.shape[-1]), dim=-1)
+        short = values.sum(dim=-1) < top_p if values.shape[-1] < probabilities.shape[-1] else None
+        if complete is None and short is not None:
+            complete, short = bool(short.any()), None
+    if complete:
+        values, tokens = probabilities.sort(dim=-1, descending=True)
+    before = values.cumsum(dim=-1) - values
+    kept = values.masked_fill(before >= top_p, 0.0)
+    return torch.zeros_like(probabilities).scatter_(-1, tokens, kept), short
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +201,8 @@ class GeneratedSequence:
     """One continuation of a prompt: its tokens so far, and what became of it.
 
     ``proposals`` has the tokens that extra heads proposed, each list with the number (from 0) of the token that it
-    begins at. ``lookup`` proposes tokens from the text itself, once it was asked to.
+    begins at. ``lookup`` is the ``PromptLookup`` of its
+    text, once that was asked.
     """
 
     prompt: Prompt
@@ -57,7 +212,7 @@ class GeneratedSequence:
     tokens: list[int] = field(default_factory=list)
     outcome: Generated | None = None
     proposals: list[tuple[int, list[int]]] = field(default_factory=list)
-    lookup: PromptLookup | None = None
+    lookup: Any = None
 
     @property
     def draw(self) -> DrawKey:
@@ -84,7 +239,7 @@ class GeneratedSequence:
         self.outcome = Generated(text, "stop" if stopped else reason, len(self.tokens))
 
 
-class Ended(NamedTuple):
+class EndedPrompt(NamedTuple):
     """The number of a prompt, and its different samples, all ended."""
 
     number: int

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_touchstone.engines.transformers.attention_masks import Attention
-from pytest_touchstone.engines.transformers.generation.sampling import choose
-from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence
-from pytest_touchstone.engines.transformers.kv_cache import SlotCache, SlotCaches, slot_mask
+from pytest_touchstone.engines.transformers.attention_masks import Attention, slot_mask
+from pytest_touchstone.engines.transformers.devices import to_device
+from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence, choose
+from pytest_touchstone.engines.transformers.kv_cache import SlotCache, SlotCaches
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.memory import BatchBudget
-from pytest_touchstone.engines.transformers.scoring.plan import WorkDone
 from pytest_touchstone.engines.transformers.split_attention import put_beside
-from pytest_touchstone.engines.transformers.transfer import to_device
+from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 if TYPE_CHECKING:
     import torch
+
+
+Groups = Sequence[tuple[SlotCache, Sequence[GeneratedSequence]]]
+"""Caches, and the samples in the slots in use of each."""
 
 
 class DecodeStep:
@@ -75,7 +78,8 @@ class DecodeStep:
             ending = [
                 (row, len(tail) - 1 - begin) for row, tail in enumerate(tails) if begin < len(tail) <= end
             ]
-            logits = self._forward(slots, ids, columns, until, ending)
+            inputs = self._alone(slots, to_device(ids, self._model.device), columns, until)
+            logits = self._computed(inputs, ending)
             for (row, _), part in zip(ending, logits, strict=True):
                 found[row] = part
         slots.lengths += [one + len(tail) for one, tail in zip(begun, tails, strict=True)]
@@ -85,26 +89,18 @@ class DecodeStep:
         self._done.padded += len(tails) * longest - tokens
         return torch.stack(found)
 
-    def advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
-        """Return the next token of each sample in the slots in use, or several; None where a logit is NaN."""
-        logits = self.step(slots, [sample.tokens[-1] for sample in samples])
-        self._done.stepped(len(samples))
-        return [[token] for token in choose(logits, [sample.draw for sample in samples])]
+    def advance_all(self, groups: Groups) -> Iterable[list[list[list[int | None]]]]:
+        """Return the next token of each sample of several caches, by one pass; None where a logit is NaN.
 
-    def advance_all(
-        self, groups: Sequence[tuple[SlotCache, Sequence[GeneratedSequence]]]
-    ) -> Iterable[list[list[list[int | None]]]]:
-        """Return the same for the samples of several caches, by one pass unless tokens are proposed.
-
-        There may be several steps, one after the other. What a sample gets after its end counts for nothing.
+        There may be several tokens of a sample, and several steps, one after the other. What a sample gets after its
+        end counts for nothing.
         """
-        if self.speculative or len(groups) == 1:
-            return [[self.advance(slots, samples) for slots, samples in groups]]
-        fed = [[sample.tokens[-1] for sample in samples] for _, samples in groups]
+        samples = [sample for _, some in groups for sample in some]
+        fed = [[sample.tokens[-1] for sample in some] for _, some in groups]
         logits = self.step_all([slots for slots, _ in groups], fed)
-        self._done.stepped(sum(map(len, fed)))
-        tokens = iter(choose(logits, [sample.draw for _, samples in groups for sample in samples]))
-        return [[[[next(tokens)] for _ in samples] for _, samples in groups]]
+        self._done.stepped(len(samples))
+        tokens = iter(choose(logits, [sample.draw for sample in samples]))
+        return [[[[next(tokens)] for _ in some] for _, some in groups]]
 
     def reaches(self, longest: int) -> int:
         """Return the columns that a slot needs for the next step, where it holds ``longest`` tokens."""
@@ -112,13 +108,6 @@ class DecodeStep:
 
     def ended(self, sample: GeneratedSequence) -> None:
         """Take note of each sample that has ended."""
-
-    def step(self, slots: SlotCache, tokens: Sequence[int]) -> torch.Tensor:
-        """Put one more token in every slot in use; return float32 logits [rows, vocabulary] after each."""
-        logits = self.several(slots, [[token] for token in tokens])
-        slots.lengths = [length + 1 for length in slots.lengths]
-        self._done.decoded += len(tokens)
-        return logits
 
     def step_all(self, caches: Sequence[SlotCache], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         """Put one more token in every slot in use of several caches, in one pass.
@@ -189,26 +178,6 @@ class DecodeStep:
             "use_cache": True,
             "attention_mask": self._attention.masks(masks),
         }
-
-    def several(self, slots: SlotCache, fed: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Put the same number of tokens in every slot in use, in one pass; return float32 logits [rows x tokens,
-        vocabulary] after each.
-
-        The slots' lengths stay, so that the next tokens overwrite them.
-        """
-        return self.several_all([slots], [fed], len(fed[0]))
-
-    def _forward(
-        self,
-        slots: SlotCache,
-        ids: Sequence[Sequence[int]],
-        columns: torch.Tensor,
-        until: int,
-        wanted: Sequence[tuple[int, int]],
-    ) -> torch.Tensor:
-        """Run one forward pass; return the logits at each wanted (row, place in the pass)."""
-        inputs = self._alone(slots, to_device(ids, self._model.device), columns, until)
-        return self._computed(inputs, wanted)
 
     def _alone(
         self, slots: SlotCache, ids: torch.Tensor, columns: torch.Tensor, until: int

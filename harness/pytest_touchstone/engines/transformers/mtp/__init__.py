@@ -13,13 +13,12 @@ from pytest_touchstone.engines.transformers.compat import check_sentencepiece, n
 from pytest_touchstone.engines.transformers.devices import choose_device
 from pytest_touchstone.engines.transformers.loading import (
     MAKE_ROOM,
-    Loaded,
+    LoadedModel,
     check_vocabulary,
     choose_dtype,
     one_line_errors,
 )
-from pytest_touchstone.engines.transformers.mtp.config import config_of
-from pytest_touchstone.engines.transformers.mtp.model import MtpModel
+from pytest_touchstone.engines.transformers.mtp.model import MtpModel, config_of
 from pytest_touchstone.engines.transformers.mtp.weights import read_pt, weights_of
 
 _LOG: Final = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ _STARTS: Final = ("<s>", "<|begin_of_text|>", "<|endoftext|>")
 _ENDS: Final = ("</s>", "<|end_of_text|>", "<|endoftext|>")
 
 
-def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     """Return the loaded checkpoint. Raises ``CheckpointError`` when it cannot be loaded exactly as it is.
 
     Without ``speculative`` the extra heads are compared with the config like all tensors, but not read.
@@ -54,7 +53,7 @@ def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     check_vocabulary(info, model, tokenizer)
     for note in weights.notes:
         _LOG.warning("%s", note)
-    return Loaded(model, no_length_limit(tokenizer), weights.notes)
+    return LoadedModel(model, no_length_limit(tokenizer), weights.notes)
 
 
 def load_tokenizer(info: CheckpointInfo) -> Any:

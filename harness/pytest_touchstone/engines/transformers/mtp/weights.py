@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_touchstone.checkpoints.formats.llama import PREFIXES, STATES
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.engines.transformers.compat import let_go, refused_global
-from pytest_touchstone.engines.transformers.mtp.config import MtpConfig
+from pytest_touchstone.engines.transformers import cpu
+from pytest_touchstone.engines.transformers.compat import refused_global
+from pytest_touchstone.engines.transformers.mtp.model import MtpConfig
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +46,7 @@ _FREQUENCIES: Final = "rope.freqs"
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class MtpWeights:
     """Tensors by the model's names, checked; ``put`` hands them over ready to compute with.
 
     ``notes`` say which parts of the file are not used.
@@ -76,7 +77,7 @@ class Weights:
 
 def weights_of(
     path: Path, found: Mapping[str, torch.Tensor], config: MtpConfig, trained: Mapping[str, Any]
-) -> Weights:
+) -> MtpWeights:
     """Return the tensors of a file as the model wants them.
 
     ``trained`` is the ``config`` that the file carries; rank and alpha of LoRA are read from it. Raises
@@ -102,7 +103,7 @@ def weights_of(
     notes = (
         [f"{path}: its value head ({listed(left_out, 5)}) answers nothing here: left out"] if left_out else []
     )
-    return Weights(path, tensors, vocabulary, low_rank, scale, tuple(notes))
+    return MtpWeights(path, tensors, vocabulary, low_rank, scale, tuple(notes))
 
 
 def _put(path: Path, into: dict[str, torch.Tensor], name: str, tensor: torch.Tensor, given: str) -> None:
@@ -250,7 +251,7 @@ def put(tensor: torch.Tensor, into: torch.Tensor) -> None:
     The mapped pages of the file are released, so that both are never in memory as a whole.
     """
     into.copy_(tensor)
-    let_go(tensor)
+    cpu.let_go(tensor)
 
 
 def _load(path: Path) -> Any:

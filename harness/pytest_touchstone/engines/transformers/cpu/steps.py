@@ -1,0 +1,248 @@
+"""Steps through all layers of Llama's form, or of Qwen3's, by one call of the kernels, computed in float32.
+
+A step of few rows takes some forty operations of torch per layer, each of which takes longer to start than to compute.
+Here a layer takes none, the rows' keys are written and read where they lie, and no thread waits for another but at the
+layer's own seams.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_touchstone.engines.transformers.cpu.kernels import kernels, structure
+from pytest_touchstone.engines.transformers.cpu.packing import PACKED, Halves, Native, Widened
+
+if TYPE_CHECKING:
+    import torch
+
+_POINTER, _SIZE, _FLOAT = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_float
+
+_Layer = structure(
+    (_POINTER, "input_norm post_norm qkv qkv_bias o o_bias gate_up gate_up_bias down down_bias"),
+    (_POINTER, "query_norm key_norm"),
+    (_FLOAT, "input_eps post_eps scale head_eps"),
+)
+
+_Held = structure((_POINTER, "keys values prefix_keys prefix_values mask"))
+
+_Cache = structure(
+    (_SIZE, "rows first until past row_stride head_stride key_stride value_stride mask_stride"),
+    (_POINTER, "columns"),
+)
+
+_Step = structure(
+    (_SIZE, "layers caches rows tokens hidden features heads groups width"),
+    (_POINTER, "layer cache held cos sin states scratch"),
+    (_SIZE, "threads next half_pieces half_cache type"),
+)
+
+
+class StepKernels:
+    """All layers of a model whose weights are packed for the kernels."""
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        """Raise ``ValueError`` where there are no kernels, or where a layer is not one that they compute."""
+        library = kernels()
+        products = [_library_of(one) for layer in layers for one in _products(layer)]
+        kinds: set[tuple[Any, int]] = {(type(one), getattr(one, "type", 0)) for one in products}
+        (kind, self._type), *others = kinds or {(None, 0)}
+        if library is None or others or kind not in (Native, Halves) or not all(map(_is_known, layers)):
+            raise ValueError("not a model for the kernels")
+        self._library: Any = library
+        self._kept: list[torch.Tensor] = []  # numbers that the kernels read as float32 ones
+        self._half = kind is Halves
+        self._weights = [one for layer in layers for one in _weights_of(layer)]
+        self._layers = (_Layer * len(layers))(*map(self._entry, layers))
+        attention = layers[0].self_attn
+        self._width, self._groups = attention.head_dim, attention.num_key_value_groups
+        self._heads = layers[0].qkv_proj.out_features // (self._groups + 2) // self._width
+        self._features = layers[0].gate_up_proj.out_features // 2
+        self._places: tuple[list[Any], Any] | None = None
+
+    def compute(
+        self,
+        states: torch.Tensor,
+        turn: tuple[torch.Tensor, torch.Tensor],
+        caches: Sequence[Any],
+        masks: Sequence[Sequence[torch.Tensor]],
+    ) -> bool:
+        """Make of embedded tokens [rows, tokens, hidden] what the last layer gives, in place.
+
+        ``turn`` has cosines and sines [rows, tokens, width], ``masks`` those of each layer, one for each cache [rows,
+        1, tokens, keys]. Return False, with nothing changed, where the kernels do not compute such a step.
+        """
+        import torch
+
+        rows, tokens, _ = states.shape
+        if any(owner.get(name) is not kept for owner, name, kept in self._weights):
+            return False
+        kinds = {id(some): some for some in masks}  # one for each kind of layer
+        distinct = {key: [one.float() for one in some] for key, some in kinds.items()}
+        if not all(
+            _covers(*pair, tokens) for some in distinct.values() for pair in zip(some, caches, strict=True)
+        ):
+            return False
+        held = self._places_in(caches, states)
+        if held is None:
+            return False
+        columns = [cache.aimed(tokens) for cache in caches]
+        described, first = (_Cache * len(caches))(), 0
+        for entry, cache, at, mask in zip(described, caches, columns, distinct[id(masks[0])], strict=True):
+            entry.rows, entry.first, entry.until, entry.past = cache.count, first, mask.shape[-1], cache.past
+            entry.row_stride, entry.head_stride = cache.buffer(0)[0].stride()[:2]
+            if cache.past:
+                entry.key_stride, entry.value_stride = (one.stride(1) for one in cache.prefix.layers[0])
+            entry.mask_stride, entry.columns = mask.stride(2), at.data_ptr()
+            first += cache.count
+        places = iter(held)
+        for some in masks:
+            for mask in distinct[id(some)]:
+                next(places).mask = mask.data_ptr()
+        cos, sin = (one.float().expand(rows, tokens, self._width).contiguous() for one in turn)
+        wide = states.float()  # itself, where it is of that type
+        step = _Step(
+            *(len(self._layers), len(caches), rows, tokens, states.shape[2], self._features),
+            *(self._heads, self._groups, self._width),
+            *(ctypes.addressof(one) for one in (self._layers, described, held)),
+            *(cos.data_ptr(), sin.data_ptr(), wide.data_ptr(), None, torch.get_num_threads(), 0),
+            *(self._pieces(states), caches[0].buffer(0)[0].dtype == torch.bfloat16, self._type),
+        )
+        scratch = wide.new_empty(self._library.scratch_size(ctypes.byref(step)))
+        step.scratch = scratch.data_ptr()
+        self._library.step(ctypes.byref(step))
+        if wide is not states:
+            states.copy_(wide)
+        return True
+
+    def _pieces(self, states: torch.Tensor) -> int:
+        """Return how many pieces of 8 bits of a number meet bfloat16 weights: all where the model computes in float32.
+
+        Else a tile unit waits for memory, so that one more than the model's own type has takes no time.
+        """
+        if not self._half:
+            return 0
+        if str(states.dtype) == "torch.float32":
+            return 3
+        return 2 if self._library.by_tiles else 1
+
+    def _entry(self, layer: Any) -> Any:
+        """Return what the kernels know of a layer."""
+        norms, of_heads = _norms(layer), layer.head_norms
+        pointers: list[int | None] = [self._read(one.weight) for one in norms]
+        for one in _products(layer):
+            pointers += [
+                one._parameters[PACKED].data_ptr(),
+                None if one.bias is None else self._read(one.bias),
+            ]
+        pointers += [self._read(one.weight) for one in of_heads] or [None, None]
+        eps = of_heads[0].variance_epsilon if of_heads else 0.0  # the same for both
+        return _Layer(*pointers, *(one.variance_epsilon for one in norms), layer.self_attn.scaling, eps)
+
+    def _read(self, numbers: torch.Tensor) -> int:
+        """Return where numbers are, as float32 ones."""
+        self._kept.append(numbers.detach().float())
+        return self._kept[-1].data_ptr()
+
+    def _places_in(self, caches: Sequence[Any], like: torch.Tensor) -> Any | None:
+        """Return where keys and values of all layers and caches are; None where they are laid out in another way."""
+        shape = len(self._layers), self._heads, self._width
+        for cache in caches:
+            cache.make_buffers(*shape, like)
+        where = [one for cache in caches for one in (cache.stamp, cache.prefix, cache.first)]
+        if self._places is not None and _same(self._places[0], where):
+            return self._places[1]
+        held = (_Held * (len(caches) * shape[0]))()
+        places, first = iter(held), caches[0].buffer(0)[0]
+        for layer in range(shape[0]):
+            for cache in caches:
+                parts = cache.buffer(layer)
+                before = cache.prefix.layers[layer] if cache.past else ()
+                if any(one.dtype != first.dtype for one in (*parts, *before)):
+                    return None
+                if not _alike(parts, cache.buffer(0)) or (
+                    before and not _alike(before, cache.prefix.layers[0])
+                ):
+                    return None
+                pointers = [one[cache.first :].data_ptr() for one in parts] + [
+                    one.data_ptr() for one in before
+                ]
+                place = next(places)
+                for name, pointer in zip(
+                    ("keys", "values", "prefix_keys", "prefix_values"), pointers, strict=False
+                ):
+                    setattr(place, name, pointer)
+        self._places = (where, held)
+        return held
+
+
+def _same(some: Sequence[object], others: Sequence[object]) -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+
+
+def _alike(parts: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> bool:
+    """Return whether keys and values of a layer [rows, heads, tokens, width] are numbers that the kernels read, with
+    dense tokens, and laid out as those of the first layer."""
+    return all(
+        str(one.dtype) in ("torch.float32", "torch.bfloat16")
+        and one.device.type == "cpu"
+        and (one.shape[2] == 1 or one.stride(2) == one.shape[3])
+        and one.stride(3) == 1
+        and one.stride()[:2] == other.stride()[:2]
+        for one, other in zip(parts, first, strict=True)
+    )
+
+
+def _covers(mask: torch.Tensor, cache: Any, tokens: int) -> bool:
+    """Return whether a mask is for the own keys of a cache, and dense."""
+    rows, _, length, keys = mask.shape
+    dense = mask.stride(3) == 1 and (rows == 1 or mask.stride(0) == length * mask.stride(2))
+    return (
+        dense
+        and (rows, length, keys) == (cache.count, tokens, cache.until)
+        and str(mask.dtype) == "torch.float32"
+    )
+
+
+def _is_known(layer: Any) -> bool:
+    """Return whether a fused layer's norms and heads are those that the kernels compute."""
+    attention = layer.self_attn
+    products = _products(layer)
+    norms = *_norms(layer), *layer.head_norms
+    numbers = [one.weight for one in norms] + [one.bias for one in products if one.bias is not None]
+    return (
+        all(one.is_contiguous() for one in numbers)
+        and attention.head_dim % 2 == 0
+        and attention.o_proj.in_features
+        == layer.qkv_proj.out_features
+        // (attention.num_key_value_groups + 2)
+        * attention.num_key_value_groups
+    )
+
+
+def _library_of(product: Any) -> Any:
+    """Return the library of a packed layer's products; None for others."""
+    found = getattr(product, "kernels", None)
+    return found.library if isinstance(found, Widened) else found
+
+
+def _norms(layer: Any) -> tuple[Any, Any]:
+    return layer.input_layernorm, layer.post_attention_layernorm
+
+
+def _products(layer: Any) -> tuple[Any, Any, Any, Any]:
+    return layer.qkv_proj, layer.self_attn.o_proj, layer.gate_up_proj, layer.mlp.down_proj
+
+
+def _weights_of(layer: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
+    """Return a layer's weights, and where each is found, so that another one in its place is seen."""
+    norms = *_norms(layer), *layer.head_norms
+    owners = [(one, name) for one in _products(layer) for name in (PACKED, "bias")] + [
+        (one, "weight") for one in norms
+    ]
+    return [
+        (one._parameters, name, one._parameters[name])
+        for one, name in owners
+        if one._parameters.get(name) is not None
+    ]

@@ -1,0 +1,545 @@
+"""Scores of token sequences: with every shared prefix computed once, or one sequence per row.
+
+``PaddedScorer`` computes one sequence per row, as any causal model can: it is the reference for the shared way, and its
+fallback. Rows of a batch are padded on the right. Under a causal mask no token sees what is to its right, so padding
+changes nothing, and positions count from 0 as in a single row.
+
+``PrefixTreeScorer`` computes shared prefixes once; ``verify`` tests whether a model supports that. After a prefix, the
+layers attend by ``split_attention`` on a CPU or a GPU, if a probe gives the same scores that way (``verify_split``).
+The model's own attention would copy the prefix for every row and every head, in every layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pytest_touchstone.engines.transformers.agreement import difference
+from pytest_touchstone.engines.transformers.attention_masks import Attention, additive_mask
+from pytest_touchstone.engines.transformers.compat import is_out_of_memory
+from pytest_touchstone.engines.transformers.devices import moved, to_device
+from pytest_touchstone.engines.transformers.independence import ANY, Company
+from pytest_touchstone.engines.transformers.kv_cache import KeyValues, PrefixCache, SharedPast
+from pytest_touchstone.engines.transformers.logits import SelectiveLogits, TargetScores, read_targets
+from pytest_touchstone.engines.transformers.memory import BatchBudget, release
+from pytest_touchstone.engines.transformers.prefix_tree import (
+    ROOM,
+    SAVING,
+    BatchLimits,
+    Layout,
+    Piece,
+    Stem,
+    Tree,
+    divide,
+    grow,
+    lay_out,
+    take_batch,
+)
+from pytest_touchstone.engines.transformers.split_attention import splitting
+from pytest_touchstone.engines.transformers.token_work import Score, TokenWork
+from pytest_touchstone.engines.transformers.work_done import WorkDone
+
+if TYPE_CHECKING:
+    import torch
+
+Made = TypeVar("Made")
+
+
+class PaddedScorer:
+    """Computes the scores of sequences in batches of similar length."""
+
+    def __init__(
+        self,
+        model: Any,
+        needed: SelectiveLogits,
+        *,
+        vocabulary: int,
+        budget: BatchBudget,
+        batch: int | None,
+        done: WorkDone,
+    ) -> None:
+        self._model, self._needed, self._done = model, needed, done
+        self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
+        self.company = ANY
+
+    def score(self, works: Sequence[TokenWork]) -> list[Score]:
+        """Return the scores of all sequences, in their order, whatever the batches."""
+        self._done.begin(len(works), sum(len(work.inputs) for work in works))
+        scores = in_batches(
+            works,
+            lambda numbers: self._score([works[number] for number in numbers]),
+            budget=self._budget,
+            size=self._batch,
+            vocabulary=self._vocabulary,
+            device=self._model.device,
+            company=self.company,
+            done=self._done,
+        )
+        if works:
+            enough = grow([work.inputs for work in works]).tokens
+            self._done.distinct += enough
+            self._done.slowly("scoring", sum(len(work.inputs) for work in works), enough)
+        return scores
+
+    def logits(self, works: Sequence[TokenWork]) -> torch.Tensor:
+        """Return float32 logits [targets, vocabulary] at the targets of a few short sequences, one after the
+        other."""
+        import torch
+
+        if self.company.rows != "any" and len(works) > 1:
+            return torch.cat([self.logits([work]) for work in works])
+        places = _places(works)
+        return self._needed.logits(self.inputs(works), [row for row, _ in places], [at for _, at in places])
+
+    def inputs(self, works: Sequence[TokenWork]) -> dict[str, Any]:
+        """Return input ids and attention mask [rows, longest], padded on the right with any token."""
+        return {**padded([work.inputs for work in works], 0, self._model.device), "use_cache": False}
+
+    def _score(self, works: Sequence[TokenWork]) -> list[Score]:
+        """Run one forward pass. Sums are Python's floats, so that their order cannot matter."""
+        places = _places(works)
+        targets = [target for work in works for target in work.targets]
+        inputs = self.inputs(works)
+        logits = self._needed.logits(inputs, [row for row, _ in places], [at for _, at in places])
+        known = sum(len(work.inputs) for work in works)
+        self._done.passed(inputs["input_ids"].numel(), known, logits=len(targets))
+        self._done.scored += len(works)
+        parts = iter(read_targets(logits, range(len(targets)), targets))
+        found = []
+        for work in works:
+            mine = [next(parts) for _ in work.targets]
+            found.append(Score(sum(logprob for logprob, _ in mine), all(greedy for _, greedy in mine)))
+        return found
+
+
+def _places(works: Sequence[TokenWork]) -> list[tuple[int, int]]:
+    """Return the row and position of every target."""
+    return [
+        (row, position)
+        for row, work in enumerate(works)
+        for position in range(len(work.inputs) - len(work.targets), len(work.inputs))
+    ]
+
+
+def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[str, Any]:
+    """Return input ids and attention mask [rows, longest], padded on the right with a token."""
+    import torch
+
+    ids = torch.full((len(rows), max(map(len, rows))), padding, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = torch.tensor(row)
+        mask[number, : len(row)] = 1
+    return {"input_ids": moved(ids, device), "attention_mask": moved(mask, device)}
+
+
+def in_batches(
+    works: Sequence[TokenWork],
+    compute: Callable[[Sequence[int]], Sequence[Made]],
+    *,
+    budget: BatchBudget,
+    size: int | None,
+    vocabulary: int,
+    device: Any,
+    company: Company,
+    done: WorkDone,
+) -> list[Made]:
+    """Return the results of all sequences, in their order; ``compute`` returns those of a batch, given its numbers.
+
+    ``done`` is told the passes that rows which have to stay apart cost. Where memory runs out the budget is halved, and
+    what is left, that batch included, is cut into smaller batches.
+    """
+    made: dict[int, Made] = {}
+    longest = max((len(work.inputs) for work in works), default=1)
+    while left := [number for number in range(len(works)) if number not in made]:
+        how: dict[str, Any] = {"size": size, "vocabulary": vocabulary, "most_logits": budget.logits}
+        how["most_tokens"] = budget.within(0, longest)
+        todo = [works[number] for number in left]
+        queue = list(batches(todo, **how, company=company))
+        if company.reason and (enough := len(list(batches(todo, **how)))) < len(queue):
+            done.slowly("batching", len(queue), enough)
+        smaller = False
+        for batch in queue:
+            numbers = [left[index] for index in batch]
+            try:
+                made.update(zip(numbers, compute(numbers), strict=True))
+            except Exception as error:
+                if size is not None or not is_out_of_memory(error) or not budget.halve():
+                    raise
+                smaller = True
+            if smaller:
+                break  # outside the handler, so that the error no longer holds the batch's memory
+        if smaller:
+            release(device)
+    return [made[number] for number in range(len(works))]
+
+
+def batches(
+    works: Sequence[TokenWork],
+    *,
+    size: int | None,
+    most_tokens: int,
+    most_logits: int,
+    vocabulary: int,
+    company: Company = ANY,
+) -> Iterator[list[int]]:
+    """Return the indices of ``works``, each once, in batches of similar length, the longest first.
+
+    Rows that may not be computed together are never in one batch.
+
+    With ``size``, each batch has that many. Without, it has as many as keep rows x longest row within ``most_tokens``
+    and needed logits within ``most_logits`` numbers (at least one). The longest come first, so that a lack of memory
+    shows at once.
+    """
+    order = sorted(range(len(works)), key=lambda index: (-len(works[index].inputs), index))
+    batch: list[int] = []
+    logits = 0
+    for index in order:
+        needed = len(works[index].targets) * vocabulary
+        longest = len(works[batch[0]].inputs) if batch else 0
+        if size is not None:
+            full = len(batch) >= size
+        else:
+            full = longest * (len(batch) + 1) > most_tokens or logits + needed > most_logits
+        apart = company.rows == "one" or company.group(longest) != company.group(len(works[index].inputs))
+        if batch and (full or apart):
+            yield batch
+            batch, logits = [], 0
+        batch.append(index)
+        logits += needed
+    if batch:
+        yield batch
+
+
+_KEPT_BYTES: Final = 2**28
+"""The bytes of kept prefixes where no allowance says how many."""
+
+SPLITS: Final = frozenset({"cpu", "cuda"})
+"""The kinds of devices on which attention can be split."""
+
+_LEAST_SPLIT: Final = 8
+"""The tokens of a prefix from which attention is split: setting it takes as long as computing a few tokens."""
+
+_SHARED_BY: Final = 8
+"""The number of sequences below a stem from which it is kept for later calls; fewer are the choices of one
+question."""
+
+_UNREAD: Final = {"cuda": 1}
+"""The passes whose scores the host has not read when it begins the next one, so that a device never waits for it."""
+
+Chosen = dict[tuple[int, int], Score]
+"""The log-probability of a target after a token, by the token's number in the tree and the target."""
+
+
+class PrefixTreeScorer:
+    """Computes the scores of many sequences as a tree."""
+
+    def __init__(
+        self,
+        model: Any,
+        needed: SelectiveLogits,
+        attention: Attention,
+        *,
+        vocabulary: int,
+        budget: BatchBudget,
+        batch: int | None,
+        done: WorkDone,
+    ) -> None:
+        self._model, self._needed, self._attention = model, needed, attention
+        self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
+        self._done = done
+        allowance = budget.allowance
+        self._kept = PrefixCache(_KEPT_BYTES if allowance is None else allowance.kept(model.device))
+        self._room, self._saving = ROOM, SAVING
+        self._unread = _UNREAD.get(model.device.type, 0)
+        self.splits = False
+
+    def verify(
+        self, works: Sequence[TokenWork], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Compute a probe's logits both ways, with stems, branches and gaps forced and without.
+
+        Return None where they agree, else the difference. ``plain`` returns those of every sequence by itself.
+        """
+        targets = [target for work in works for target in work.targets]
+
+        def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+            """Return the largest difference of a sequence's score."""
+            scores: list[list[float]] = []
+            for logits in (found, expected):
+                read = iter(read_targets(logits, range(len(logits)), 2 * targets))
+                scores.append([sum(next(read)[0] for _ in work.targets) for work in (*works, *works)])
+            apart = [abs(one - other) for one, other in zip(*scores, strict=True)]
+            # A maximum ignores NaN.
+            return math.nan if any(map(math.isnan, apart)) else max(apart)
+
+        return difference(
+            self._model,
+            lambda: plain(works).repeat(2, 1),
+            lambda: self._both_ways(works),
+            apart=apart,
+            what="a score",
+            most=max(len(work.targets) for work in works),
+        )
+
+    def _both_ways(self, works: Sequence[TokenWork]) -> torch.Tensor:
+        """Return float32 logits at the targets of a probe, as ``Plain.logits`` returns them, twice."""
+        import torch
+
+        found: list[torch.Tensor] = []
+        try:
+            for self._room, self._saving in ((12, 0), (ROOM, SAVING)):
+                pass_ = _Tree(grow([work.inputs for work in works]), works, rows={})
+                self._walk(pass_, ())
+                found += pass_.logits_asked()
+        finally:
+            self._room, self._saving = ROOM, SAVING
+            self._kept.clear()
+        return torch.stack(found)
+
+    def score(self, works: Sequence[TokenWork]) -> list[Score]:
+        """Return the scores of all sequences, in their order.
+
+        Where memory runs out, the sequences that have no score yet are made into a tree again, in smaller parts.
+        """
+        self._done.begin(len(works), 0)
+        if not works:
+            return []
+        hints = sorted(self._kept.hints([work.inputs for work in works]))
+        scores: dict[int, Score] = {}
+        while left := [number for number in range(len(works)) if number not in scores]:
+            tree = grow([*(works[number].inputs for number in left), *hints])
+            cuts = {tree.ends.pop() for _ in hints}
+            pass_ = _Tree(tree, [works[number] for number in left])
+            self._done.distinct += 0 if scores else tree.tokens
+            self._done.scored = len(scores)
+            self._done.known, self._done.to_know = 0, tree.tokens
+            try:
+                self._walk(pass_, cuts)
+            except Exception as error:
+                if self._batch is not None or not is_out_of_memory(error) or not self._budget.halve():
+                    raise
+            # Outside the handler, so that the error no longer holds the memory of its batch.
+            found = zip(left, pass_.scores(), strict=True)
+            scores.update((number, score) for number, score in found if score is not None)
+            self._done.scored = len(scores)  # the last passes' too
+            if len(scores) < len(works):
+                release(self._model.device)
+        return [scores[number] for number in range(len(works))]
+
+    def prefix(self, tokens: tuple[int, ...]) -> KeyValues:
+        """Return the keys and values of a prefix, and keep them for later calls."""
+        if not tokens:
+            return KeyValues()
+        pass_ = _Tree(grow([tokens]), [])
+        past = self._kept.find(tokens)
+        made = self._run_on(pass_, past, tokens, range(len(past.tokens), len(tokens)))
+        self._kept.keep(made)
+        return made
+
+    def _walk(self, pass_: _Tree, cuts: Collection[int]) -> None:
+        """Compute all parts of a tree, stems before the parts below them; free a stem's keys and values when nothing
+        is left below it."""
+        root = divide(
+            pass_.tree,
+            room=min(self._room, self._budget.tokens),
+            saving=self._saving,
+            most_sequences=self._batch,
+            logits=pass_.logits,
+            cuts=cuts,
+        )
+        todo: list[tuple[Stem, KeyValues]] = [(root, KeyValues())]
+        while todo:
+            stem, past = todo.pop()
+            if stem.nodes:
+                past = self._grow_stem(pass_, stem, past)
+            self._score_pieces(pass_, stem.pieces, past)
+            todo += [(below, past) for below in stem.stems]
+
+    def _grow_stem(self, pass_: _Tree, stem: Stem, past: KeyValues) -> KeyValues:
+        """Return the keys and values down to the end of a stem; stored ones are not computed again."""
+        whole = pass_.tree.path(stem.nodes[-1])
+        places = pass_.tree.places(stem.nodes)
+        kept = self._kept.find(whole)
+        # Only what a token's successors need is stored, not what sequences want to know about it.
+        wanted = next((at for at, place in enumerate(places) if place in pass_.wanted), len(places))
+        length = min(len(kept.tokens), len(past.tokens) + wanted)
+        if length > len(past.tokens):
+            self._done.known += length - len(past.tokens)
+            places = places[length - len(past.tokens) :]
+            past = kept.cropped(length)
+        made = self._run_on(pass_, past, whole, places)
+        if _sequences(stem) >= _SHARED_BY:
+            self._kept.keep(made)
+        return made
+
+    def _run_on(
+        self, pass_: _Tree, past: KeyValues, whole: tuple[int, ...], places: Sequence[int]
+    ) -> KeyValues:
+        """Return the keys and values of ``whole``, which begins with the past's tokens, a budget of tokens at a
+        time."""
+        start = len(past.tokens)
+        step = self._budget.within(len(whole), self._budget.tokens)
+        if any(place in pass_.wanted for place in places):
+            step = min(step, max(1, self._budget.logits // self._vocabulary))
+        while (begin := len(past.tokens)) < len(whole):
+            end = min(len(whole), begin + step)
+            length = end - begin
+            layout = Layout(
+                [list(whole[begin:end])],
+                [list(range(begin, end))],
+                [[length] * length],
+                [list(places[begin - start : end - start])],
+            )
+            cache = SharedPast(past, record=True, split=self._split_after(begin))
+            self._forward(pass_, layout, cache, begin)
+            past = cache.made(whole[:end])
+        return past
+
+    def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> None:
+        """Compute all batches of the pieces after one stem."""
+        left = sorted(pieces, key=lambda piece: piece.length)
+        logits = self._budget.logits // self._vocabulary
+        while left:
+            tokens = self._budget.within(self._keys(len(past.tokens)), left[-1].length)
+            limits = BatchLimits(tokens, logits, self._batch, self._room)
+            if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
+                # A long text that is too much for a batch even by itself.
+                (node,) = left.pop().nodes
+                self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.places([node]))
+                continue
+            layout = lay_out(pass_.tree, take_batch(left, limits))
+            cache = SharedPast(past, split=self._split_after(len(past.tokens)))
+            self._forward(pass_, layout, cache, len(past.tokens))
+
+    def _keys(self, past: int) -> int:
+        """Return how many keys of so many are copied for the rows, or have scores that are all there at once.
+
+        On a GPU none is where attention is split, but in layers that see a window of a text.
+        """
+        split = self._split_after(past) and self._model.device.type != "cpu"
+        return 0 if split and self._attention.window is None else past
+
+    def _split_after(self, past: int) -> bool:
+        """Return whether attention is split in a pass after so many tokens."""
+        return self.splits and past >= _LEAST_SPLIT
+
+    def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast, past: int) -> None:
+        """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
+        asked = [
+            (row, column, place)
+            for row, places in enumerate(layout.places)
+            for column, place in enumerate(places)
+            if place in pass_.wanted
+        ]
+        inputs = self._inputs(layout, cache, past)
+        rows, columns = [row for row, _, _ in asked], [column for _, column, _ in asked]
+        with splitting(self._model) if self._split_after(past) else nullcontext():
+            logits = self._needed.logits(inputs, rows, columns)
+        computed = sum(len(row) for row in layout.ids)
+        padding = sum(row.count(-1) for row in layout.places)
+        self._done.passed(computed, computed - padding, logits=len(asked))
+        self._done.scored += pass_.take([place for _, _, place in asked], logits, self._unread)
+
+    def _inputs(self, layout: Layout, cache: SharedPast, past: int) -> dict[str, Any]:
+        import torch
+
+        device = self._model.device
+        positions = to_device(layout.positions, device)
+        inputs = {
+            "input_ids": to_device(layout.ids, device),
+            "position_ids": positions,
+            "past_key_values": cache,
+            "use_cache": True,
+        }
+        if past or layout.branches:
+            where: dict[str, Any] = {"positions": positions, "dtype": self._model.dtype}
+            longest = 1 + max(map(max, layout.positions))
+
+            def mask(window: int | None) -> torch.Tensor:
+                # Split attention takes a mask of a row's own keys, where all of the prefix is seen.
+                hidden = 0 if self._split_after(past) and longest <= (window or longest) else past
+                return additive_mask(layout.seen_until, past=hidden, window=window, **where)
+
+            inputs["attention_mask"] = self._attention.masks(mask)
+        else:
+            # Under the model's own causal mask no token sees the gaps to its right. Where a mask of ones is given,
+            # transformers looks at it, and so waits for the device.
+            inputs["attention_mask"] = None if self._unread else torch.ones_like(positions)
+        return inputs
+
+
+class _Tree:
+    """A tree, the targets wanted at its tokens, and what is known of them so far."""
+
+    def __init__(
+        self, tree: Tree, works: Sequence[TokenWork], rows: dict[int, torch.Tensor] | None = None
+    ) -> None:
+        """``rows`` receives the logits, by place."""
+        self.tree, self._rows = tree, rows
+        self._asked = [
+            list(zip(tree.last_places(number, len(work.targets)), work.targets, strict=True))
+            for number, work in enumerate(works)
+        ]
+        # What stands before it is known by then.
+        self._last = Counter(pairs[-1] for pairs in self._asked)
+        self.wanted: dict[int, list[int]] = defaultdict(list)
+        for place, target in dict.fromkeys(pair for pairs in self._asked for pair in pairs):
+            self.wanted[place].append(target)
+        self.logits = [
+            sum(place in self.wanted for place in range(node.first, node.first + len(node.tokens)))
+            for node in tree.nodes
+        ]
+        self._chosen: Chosen = {}
+        self._unread: deque[tuple[list[tuple[int, int]], TargetScores]] = deque()
+
+    def take(self, places: Sequence[int], logits: torch.Tensor, unread: int = 0) -> int:
+        """Read the wanted targets off logits [places, vocabulary]; return the number of sequences completed by them.
+
+        The scores of the last ``unread`` passes stay on the device meanwhile, and count when they are read.
+        """
+        if not places:
+            return 0
+        if self._rows is not None:
+            self._rows.update(zip(places, logits, strict=True))
+        asked = [
+            (number, place, target) for number, place in enumerate(places) for target in self.wanted[place]
+        ]
+        scores = TargetScores(logits, [number for number, _, _ in asked], [target for _, _, target in asked])
+        self._unread.append(([(place, target) for _, place, target in asked], scores))
+        return self._read(unread)
+
+    def _read(self, but: int) -> int:
+        """Read the scores of all passes but so many; return the number of sequences completed by them."""
+        completed = 0
+        while len(self._unread) > but:
+            pairs, scores = self._unread.popleft()
+            completed += sum(self._last[pair] for pair in set(pairs) - self._chosen.keys())
+            self._chosen.update((pair, Score(*part)) for pair, part in zip(pairs, scores.read(), strict=True))
+        return completed
+
+    def logits_asked(self) -> list[torch.Tensor]:
+        """Return the logits [vocabulary] at all targets, sequence by sequence."""
+        assert self._rows is not None, "logits are not kept"
+        return [self._rows[place] for pairs in self._asked for place, _ in pairs]
+
+    def scores(self) -> list[Score | None]:
+        """Return the sequences' scores, None where something is not known yet.
+
+        Sums are Python's floats, so that their order cannot matter.
+        """
+        self._read(0)
+        found: list[Score | None] = []
+        for pairs in self._asked:
+            parts = [self._chosen[pair] for pair in pairs if pair in self._chosen]
+            whole = Score(sum(part.logprob for part in parts), all(part.is_greedy for part in parts))
+            found.append(whole if len(parts) == len(pairs) else None)
+        return found
+
+
+def _sequences(stem: Stem) -> int:
+    """Return the number of sequences that end below a stem, up to as many as matter."""
+    return sum(piece.sequences for piece in stem.pieces) + sum(map(_sequences, stem.stems))

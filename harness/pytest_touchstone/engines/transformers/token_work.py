@@ -1,0 +1,235 @@
+"""Requests as the tokens that a causal model is given: sequences to score, and prompts to continue. Runs no model.
+
+A request for scores becomes one ``TokenWork`` (a continuation) or several (the windows of a long text). Sequences of
+any requests are computed together, in any order, and their sums are put together again by request number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import (
+    Answer,
+    FillMask,
+    Generate,
+    GenerateAnswer,
+    Generated,
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    PseudoLoglikelihood,
+    Refusal,
+    Request,
+    RollingAnswer,
+    RollingLoglikelihood,
+    RunProgram,
+)
+from pytest_touchstone.engines.settings import Chat
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+
+Scored: TypeAlias = Loglikelihood | RollingLoglikelihood | FillMask | PseudoLoglikelihood | RunProgram
+"""Requests that are answered with scores, or refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWork:
+    """``inputs`` are fed to the model; its last ``len(targets)`` positions predict the ``targets``."""
+
+    inputs: tuple[int, ...]
+    targets: tuple[int, ...]
+
+
+class Score(NamedTuple):
+    """The sum of the targets' log-probabilities (nats), and whether each target is the most probable token."""
+
+    logprob: float
+    is_greedy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringPlan:
+    """The work of one request, and the parts of its answer besides the score."""
+
+    work: tuple[TokenWork, ...]
+    truncated: int = 0
+    spans_join: bool = False
+    rolling: bool = False
+
+    def answer(self, scores: Sequence[Score]) -> Answer:
+        """Return the answer, from the scores of ``work`` in the same order."""
+        logprob = sum(score.logprob for score in scores)
+        tokens = sum(len(work.targets) for work in self.work)
+        if self.rolling:
+            return RollingAnswer(logprob, tokens, self.truncated)
+        greedy = all(score.is_greedy for score in scores)
+        return LoglikelihoodAnswer(logprob, greedy, tokens, self.truncated, self.spans_join)
+
+
+def texts_of(requests: Iterable[Request]) -> Iterator[str]:
+    """Yield the texts that ``plan`` has tokenized for these requests."""
+    for request in requests:
+        match request:
+            case Loglikelihood(context, continuation):
+                yield context + continuation
+            case RollingLoglikelihood(text):
+                yield text
+
+
+def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) -> ScoringPlan | Refusal:
+    """Return the work that answers a request; the model takes ``seq_len`` tokens and has ``rows`` embeddings."""
+    match request:
+        case Loglikelihood(context, continuation):
+            made = _plan_pair(tokenizer, context, continuation, seq_len)
+        case RollingLoglikelihood(text):
+            made = _plan_text(tokenizer, text, seq_len)
+        case FillMask() | PseudoLoglikelihood():
+            return Refusal("a causal language model fills no masks; give a masked language model")
+        case RunProgram():
+            return Refusal("programs are run by the sandbox, not by a checkpoint")
+    if isinstance(made, ScoringPlan) and any(max(work.inputs + work.targets) >= rows for work in made.work):
+        return Refusal(f"the text has a token that the model, with {rows} embeddings, does not know")
+    return made
+
+
+def windows(tokens: Sequence[int], start: int, seq_len: int) -> Iterator[TokenWork]:
+    """Return windows of at most ``seq_len`` inputs that predict every token once.
+
+    The first window begins with ``start``. Every later one is filled up on the left with tokens already scored (at
+    least one), so a token is always predicted from as much text as fits.
+    """
+    first = min(seq_len, len(tokens))
+    yield TokenWork((start, *tokens[: first - 1]), tuple(tokens[:first]))
+    for begin in range(first, len(tokens), seq_len):
+        end = min(begin + seq_len, len(tokens))
+        yield TokenWork(tuple(tokens[max(0, end - seq_len - 1) : end - 1]), tuple(tokens[begin:end]))
+
+
+def _plan_text(tokenizer: TextTokenizer, text: str, seq_len: int) -> ScoringPlan | Refusal:
+    tokens = tokenizer.text(text)
+    if isinstance(tokens, Refusal):
+        return tokens
+    start = tokenizer.start
+    assert start is not None, "TextTokenizer.text refuses without a start token"
+    return ScoringPlan(tuple(windows(tokens, start, seq_len)), rolling=True)
+
+
+def _plan_pair(
+    tokenizer: TextTokenizer, context: str, continuation: str, seq_len: int
+) -> ScoringPlan | Refusal:
+    """Cut from the left so that context and continuation together are one token longer than the model takes.
+
+    The last token is only predicted, never fed; hence the one more.
+    """
+    pair = tokenizer.pair(context, continuation)
+    if isinstance(pair, Refusal):
+        return pair
+    if len(pair.continuation) > seq_len:
+        return Refusal(
+            f"the continuation has {len(pair.continuation)} tokens, the checkpoint takes {seq_len}; "
+            "nothing can be cut off"
+        )
+    whole = (*pair.context, *pair.continuation)
+    truncated = max(0, len(whole) - seq_len - 1)
+    return ScoringPlan(
+        (TokenWork(whole[truncated:-1], pair.continuation),), truncated=truncated, spans_join=pair.spans_join
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatMode:
+    """The way in which texts are asked for.
+
+    With ``chat``, requests with turns go through the chat template; with ``only_chat``, others are refused. A limit
+    of new tokens may replace the request's own.
+    """
+
+    chat: bool = False
+    only_chat: bool = False
+    max_new_tokens: int | None = None
+
+
+def chat_mode_of(info: CheckpointInfo, tokenizer: Any, chat: Chat, max_new_tokens: int | None) -> ChatMode:
+    """Return the way in which a checkpoint is asked.
+
+    Raises ``CheckpointError`` where a template is demanded and missing.
+    """
+    template = bool(getattr(tokenizer, "chat_template", None))
+    if chat == "on" and not template:
+        raise CheckpointError(
+            f"{info.path}: --eval-chat on, but its tokenizer has no chat template; "
+            "use --eval-chat off, or save the template with the tokenizer"
+        )
+    return ChatMode(chat=template and chat != "off", only_chat=chat == "on", max_new_tokens=max_new_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A request and the tokens of its prompt that the model is given.
+
+    ``truncated`` counts those cut off on the left; ``chat`` says that they come from its turns.
+    """
+
+    request: Generate
+    tokens: tuple[int, ...]
+    truncated: int
+    chat: bool = False
+
+    @property
+    def different(self) -> int:
+        """Return the number of samples that may differ from each other: one if greedy."""
+        return self.request.different
+
+    def answer(self, outcomes: Sequence[Generated | None]) -> GenerateAnswer | Refusal:
+        """Return the answer, made of the different samples, in order."""
+        texts = [one for one in outcomes if one is not None]
+        if len(texts) < len(outcomes):
+            return Refusal(
+                "the checkpoint's logits hold NaN; its weights are broken, or overflow: "
+                "try --eval-dtype float32"
+            )
+        texts *= self.request.samples // len(texts)
+        return GenerateAnswer(tuple(texts), len(self.tokens), self.truncated, self.chat)
+
+
+def prepare(
+    request: Generate, tokenizer: TextTokenizer, *, seq_len: int, rows: int, asking: ChatMode = ChatMode()
+) -> Prompt | Refusal:
+    """Return the prompt as it is given to the model, which has ``rows`` embeddings.
+
+    It is cut from the left to ``seq_len`` - ``max_new_tokens`` tokens, special tokens at the start included, to leave
+    room for the new ones, as lm-evaluation-harness does.
+    """
+    if (fault := request.fault()) is not None:
+        return Refusal(fault)
+    chat = asking.chat and bool(request.turns)
+    request = in_form(request, chat, asking.max_new_tokens)
+    if asking.only_chat and not chat:
+        return Refusal("the question has no turns for a chat template; ask it with --eval-chat off or auto")
+    tokens = tokenizer.chat(request.turns) if chat else tokenizer.prompt(request.prompt)
+    if isinstance(tokens, Refusal):
+        return tokens
+    room = seq_len - request.max_new_tokens
+    if room < 1:
+        return Refusal(
+            f"{request.max_new_tokens} new tokens leave no room for the prompt in {seq_len}; "
+            "ask for fewer with --eval-max-new-tokens, or give a larger --eval-seq-len"
+        )
+    if max(tokens) >= rows:
+        return Refusal(f"the prompt has a token that the model, with {rows} embeddings, does not know")
+    truncated = max(0, len(tokens) - room)
+    return Prompt(request, tokens[truncated:], truncated, chat)
+
+
+def in_form(request: Generate, chat: bool, max_new_tokens: int | None) -> Generate:
+    """Return the request with the stop sequences and the limit of the form in which it is asked.
+
+    A limit that a person sets takes precedence over both.
+    """
+    stop, most = request.stop, request.max_new_tokens
+    if chat:
+        stop = stop if request.turns_stop is None else request.turns_stop
+        most = request.turns_max_new_tokens or most
+    return replace(request, stop=stop, max_new_tokens=max_new_tokens or most)
