@@ -1,7 +1,7 @@
 """Charts of results as plain values: lines with bands over a training, and grouped bars over checkpoints.
 
-``reports.plots`` makes pictures of them with matplotlib, ``reports.page.curves`` SVG for the page
-without it. Whoever has values of other origin (a tracker's experiment) makes a ``LineChart`` or a ``BarChart`` of them.
+``reports.plots`` draws them. Whoever has values of other origin (a tracker's experiment) makes a ``LineChart`` or a
+``BarChart`` of them.
 """
 
 from __future__ import annotations

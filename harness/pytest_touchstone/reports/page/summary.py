@@ -15,9 +15,9 @@ from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports import comparison, formatting, notes
 from pytest_touchstone.reports.charts import Dot, Line, LineChart, best_of, chart_key
-from pytest_touchstone.reports.page.curves import svg
 from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
 from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, opposite
+from pytest_touchstone.reports.plots import draw_curves, svg
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary, totals, wholes
 from pytest_touchstone.statistics.intervals import mean_estimate
@@ -202,8 +202,8 @@ def _shares(shares: Iterable[FieldShare]) -> list[ResultRow]:
 
 
 def drawn(charts: Iterable[LineChart]) -> list[str]:
-    """Return the charts as elements of a page, which need no name space."""
-    return [svg(chart).replace(' xmlns="http://www.w3.org/2000/svg"', "", 1) for chart in charts]
+    """Return the charts as elements of a page."""
+    return [svg(draw_curves(chart)) for chart in charts]
 
 
 def curves_of(summary: Summary) -> list[LineChart]:

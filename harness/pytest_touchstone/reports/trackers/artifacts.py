@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.core.files import file_name
+from pytest_touchstone.reports import png
+from pytest_touchstone.reports.plots import study_pictures
 from pytest_touchstone.reports.trackers.payload import Found, Place
 from pytest_touchstone.reports.trackers.secrets import Secrets
 from pytest_touchstone.reports.validity import token_limit
@@ -60,15 +62,11 @@ class Artifacts:
 
     def pictures(self) -> dict[str, Path]:
         """Return the curves and bars of a study of the run, by name; none without matplotlib, or with a secret."""
-        from pytest_touchstone.reports.drawing import drawing
-        from pytest_touchstone.reports.plots import available, study_jobs
-
-        if not available() or self._secret_in_texts() is not None:
+        if not png.available() or self._secret_in_texts() is not None:
             return {}
         study = study_of([str(self._folder)], output=self._folder.parent)
-        with drawing(study_jobs(study)) as files:
-            found = {name: data for name, data in files().items() if name.endswith(".png")}
-        return {name: self._written(f"plots/{name}", data) for name, data in found.items()}
+        drawn = {f"{one.name}.png": png.png(one) for one in study_pictures(study)}
+        return {name: self._written(f"plots/{name}", data) for name, data in drawn.items()}
 
     def of_results(self) -> dict[Place, Found]:
         """Return the files of each result, by name, with what its first records tell.
