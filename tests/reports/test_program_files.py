@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.cli.grading import load_problems, read_samples
+from pytest_touchstone.cli.grade import load_problems, read_samples
 from pytest_touchstone.cli.rescore import rescore
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
