@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.reports import png
-from pytest_touchstone.reports.charts import Bar, BarChart, Dot, Line, LineChart
+from pytest_touchstone.reports.charts import Bar, BarChart, CurveLine, Dot, LineChart
 from pytest_touchstone.reports.plots import WIDTH, Picture, Words, draw_bars, draw_curves, svg
 from tests.support.published import published
 
@@ -34,12 +34,12 @@ CHART = LineChart(
     title="Real@1",
     axis="epoch",
     lines=(
-        Line(
+        CurveLine(
             "a",
             (Dot(1, 0.6, 0.58, 0.62, "checkpoint-1"), Dot(2, 0.65, 0.63, 0.67), Dot(3, 0.64, 0.62, 0.66)),
             1,
         ),
-        Line("한국어/2", (Dot(2, 0.61),), 0),
+        CurveLine("한국어/2", (Dot(2, 0.61),), 0),
     ),
 )
 
@@ -103,7 +103,7 @@ def test_any_values_are_drawn_within_the_picture(
     drawn: list[list[tuple[float, float, float | None]]],
 ) -> None:
     lines = tuple(
-        Line(
+        CurveLine(
             f"series {place}",
             tuple(
                 Dot(at, value, None if half is None else value - half, None if half is None else value + half)
@@ -131,7 +131,7 @@ def words(picture: Picture) -> list[Words]:
 def test_many_series_get_a_panel_each() -> None:
     dots = [tuple(Dot(n, 0.4 + n / 100 + row / 50, 0.3, 0.9) for n in range(4)) for row in range(6)]
     known = [*dots[:5], (Dot(0, 0.5), Dot(1, 0.6, 0.5, 0.7), Dot(2, 0.5))]
-    lines = tuple(Line(f"training-{number}", own, 1) for number, own in enumerate(known))
+    lines = tuple(CurveLine(f"training-{number}", own, 1) for number, own in enumerate(known))
     picture = draw_curves(LineChart(key="many", title="gsm8k", axis="epoch", lines=lines))
     names = [part for part in words(picture) if part.text.startswith("training-")]
     assert len({part.at for part in names}) == 6

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> Output:
     flips = [flips_of(pair, count) for pair in pairs] if count else []
 
     def text() -> str:
-        from pytest_touchstone.reports.comparison_terminal import render
+        from pytest_touchstone.reports.comparison import render
 
         width, color = terminal()
         shown = render(pairs, flips, width=width, color=color)

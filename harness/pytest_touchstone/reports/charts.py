@@ -32,7 +32,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CurveLine:
     """The dots of a series in the order of their places; ``best`` is the number of the best one."""
 
     name: str
@@ -47,7 +47,7 @@ class LineChart:
     key: str
     title: str
     axis: str
-    lines: tuple[Line, ...]
+    lines: tuple[CurveLine, ...]
     percent: bool = True
     higher_is_better: bool = True
 
@@ -96,7 +96,7 @@ def line_charts(study: Study) -> list[LineChart]:
     return [replace(one, key=f"{one.key}-{one.axis}") if keys.count(one.key) > 1 else one for one in found]
 
 
-def line_of(study: Study, series: Series, measure: Measure) -> Line:
+def line_of(study: Study, series: Series, measure: Measure) -> CurveLine:
     """Return a series as a line; the place is its order where nothing else is known. What is not valid is left out."""
     dots = []
     for number, point in enumerate(series.points, start=1):
@@ -108,7 +108,7 @@ def line_of(study: Study, series: Series, measure: Measure) -> Line:
                     float(number if place is None else place), value.value, value.low, value.high, point.short
                 )
             )
-    return Line(
+    return CurveLine(
         series.name, tuple(dots), best_of((dot.value for dot in dots), higher=measure.higher_is_better)
     )
 
@@ -119,7 +119,7 @@ def best_of(values: Iterable[float], *, higher: bool = True) -> int | None:
     return known.index(max(known) if higher else min(known)) if known else None
 
 
-def _chart(measure: Measure, axis: Axis, lines: Sequence[Line]) -> LineChart:
+def _chart(measure: Measure, axis: Axis, lines: Sequence[CurveLine]) -> LineChart:
     return LineChart(
         key=chart_key(measure.key),
         title=measure.label,

@@ -22,8 +22,8 @@ from pytest_touchstone.reports.charts import (
     LIMITS,
     Bar,
     BarChart,
+    CurveLine,
     Dot,
-    Line,
     LineChart,
     bar_charts,
     extent,
@@ -267,7 +267,7 @@ def _axes(chart: LineChart | BarChart, panel: Panel, *, left: bool, below: bool)
         yield Words((x.at(at), y.start + 18), place_text(at), "middle")
 
 
-def _band(line: Line, series: int, panel: Panel) -> Iterator[Part]:
+def _band(line: CurveLine, series: int, panel: Panel) -> Iterator[Part]:
     """Yield the interval of a line: a band, with a stroke where a dot has no neighbour that has one."""
     x, y = panel
     for known, dots in groupby(line.dots, key=lambda dot: dot.low is not None and dot.high is not None):

@@ -319,7 +319,7 @@ def texts_of(
 def _question(one: Asked) -> dict[str, Any]:
     choices = [
         {"text": choice.text}
-        | ({} if choice.logprob is None else {"logprob": _short(round(choice.logprob, 3))})
+        | ({} if choice.logprob is None else {"logprob": round(choice.logprob, 2)})
         | ({"chosen": True} if choice.chosen else {})
         | ({"right": True} if choice.right else {})
         for choice in one.choices

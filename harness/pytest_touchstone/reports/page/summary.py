@@ -14,7 +14,7 @@ from pytest_touchstone.compare.study.points import Axis
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports import comparison, formatting, notes
-from pytest_touchstone.reports.charts import Dot, Line, LineChart, best_of, chart_key
+from pytest_touchstone.reports.charts import CurveLine, Dot, LineChart, best_of, chart_key
 from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
 from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, opposite
 from pytest_touchstone.reports.plots import draw_curves, svg
@@ -230,7 +230,7 @@ def _curve(declared: Declaration, series: Mapping[str, Sequence[Dot]], axis: Axi
     for name, found in series.items():
         dots = tuple(sorted(found, key=lambda dot: dot.place))
         if len(dots) > 1:
-            lines.append(Line(name, dots, best_of([dot.value for dot in dots], higher=higher)))
+            lines.append(CurveLine(name, dots, best_of([dot.value for dot in dots], higher=higher)))
     values = [dot.value for line in lines for dot in line.dots]
     return LineChart(
         key=chart_key(declared.name),
