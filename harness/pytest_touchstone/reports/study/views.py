@@ -19,7 +19,7 @@ from pytest_touchstone.reports import png
 from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, open_table, written
 from pytest_touchstone.reports.markdown import plain
 from pytest_touchstone.reports.plots import Picture, svg
-from pytest_touchstone.reports.study.section import COMMAND, Facts, Part, Section, Table, Verbatim
+from pytest_touchstone.reports.study.section import COMMAND, Facts, Part, Section, StudyTable, Verbatim
 from pytest_touchstone.reports.study.sections import study_facts
 
 NARROWEST: Final = 76
@@ -95,7 +95,7 @@ def _drawn(part: Part, width: int) -> list[Any]:
     return [*([Text(part.title, style="bold")] if part.title else []), _table(part)]
 
 
-def _table(part: Table) -> Any:
+def _table(part: StudyTable) -> Any:
     from rich.text import Text
 
     table = open_table(2)
@@ -169,7 +169,7 @@ def _blocks(part: Part) -> list[str]:
     return [f"**{plain(part.title)}**" if part.title else "", "\n".join(_markdown_table(part))]
 
 
-def _markdown_table(part: Table) -> Iterable[str]:
+def _markdown_table(part: StudyTable) -> Iterable[str]:
     yield _row(plain(title.replace("\n", " ")) for title in part.header)
     yield _row("---" if part.is_text(column) else "---:" for column in range(len(part.header)))
     for number, row in enumerate(part.rows):
