@@ -204,7 +204,7 @@ AHEAD: Final = 64
 """The number of programs per worker that are handed to the sandbox before the first of them is awaited."""
 
 
-class ProgramRunner(Protocol):
+class GradingRunner(Protocol):
     """Something that runs programs: a sandbox, or a stand-in."""
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
@@ -345,7 +345,7 @@ def grade(
     benchmark: str,
     samples: Sequence[GradedSample],
     problems: Mapping[str, Mapping[str, Any]],
-    sandbox: ProgramRunner,
+    sandbox: GradingRunner,
     *,
     workers: int = 1,
     say: Callable[[int], None] = lambda _: None,

@@ -46,7 +46,7 @@ class TrackBar(NamedTuple):
     end: float
 
 
-class ResultRow(NamedTuple):
+class SummaryRow(NamedTuple):
     """A row of a table of results; ``counts`` are items, errors and skipped items, none for a composite."""
 
     label: str
@@ -161,7 +161,7 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, An
 
 def _rows(
     label: str, name: str, results: Sequence[Result], scale: tuple[float, float] | None = None
-) -> list[ResultRow]:
+) -> list[SummaryRow]:
     """Return a row per checkpoint, the label on the first."""
     scale = scale or _scale(result.metrics[name] for result in results)
     rows = []
@@ -169,7 +169,7 @@ def _rows(
         metric, primary = result.metrics[name], name == result.primary
         counts = (result.faults, result.skipped) if primary else ("", "")
         rows.append(
-            ResultRow(
+            SummaryRow(
                 "" if place else label,
                 formatting.who(result, results),
                 metric.value,
@@ -185,9 +185,9 @@ def _rows(
     return rows
 
 
-def _shares(shares: Iterable[FieldShare]) -> list[ResultRow]:
+def _shares(shares: Iterable[FieldShare]) -> list[SummaryRow]:
     """Return a row per share, the field and its value on the first of each."""
-    rows: list[ResultRow] = []
+    rows: list[SummaryRow] = []
     before = ""
     for one in shares:
         label = f"{one.field}: {one.value}"
@@ -195,7 +195,7 @@ def _shares(shares: Iterable[FieldShare]) -> list[ResultRow]:
         method, counts = f"{one.method} interval", (one.n, "", "")
         shown = "" if label == before else label
         rows.append(
-            ResultRow(shown, one.checkpoint, one.mean, one.low, one.high, method, bar, "", counts, False)
+            SummaryRow(shown, one.checkpoint, one.mean, one.low, one.high, method, bar, "", counts, False)
         )
         before = label
     return rows
@@ -242,10 +242,10 @@ def _curve(declared: Declaration, series: Mapping[str, Sequence[Dot]], axis: Axi
     )
 
 
-def _composite(one: Mapping[str, Any]) -> ResultRow:
+def _composite(one: Mapping[str, Any]) -> SummaryRow:
     value, low, high = (one[name] for name in ("value", "low", "high"))
     bar = _bar(value, low, high, (0.0, 1.0))
-    return ResultRow(
+    return SummaryRow(
         one["name"], one["checkpoint"], value, low, high, one["method"], bar, one.get("mark", "")
     )
 
