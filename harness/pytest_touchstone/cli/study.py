@@ -77,9 +77,11 @@ def run(options: argparse.Namespace) -> Output:
     chosen = _chosen(sections, options.section)
     pictures, drawn = _pictures(options, study)
     if options.folder is not None:
-        from pytest_touchstone.reports.study.views import write_files
+        from pytest_touchstone.reports.page.builder import FILE, study_page
+        from pytest_touchstone.reports.study.views import study_files, write_files
 
-        files = write_files(options.folder, study, sections, pictures)
+        made = study_files(study, sections, pictures, options.folder)
+        files = write_files(options.folder, {**made, FILE: study_page(study, sections)}, "-o DIR")
 
     def text() -> str:
         from pytest_touchstone.reports.study.views import render, render_brief

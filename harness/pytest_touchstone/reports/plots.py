@@ -345,23 +345,14 @@ def draw_bars(chart: BarChart, front: str = "bars") -> Picture:
         )
         parts += [*_axes(chart, panel, left=True, below=False), *_bar_row(chart, row, panel, steep)]
         top += 200 + below + ROW
-    legend, bottom = [], top - 6
-    if len(chart.bars) > 1:
-        legend, bottom = _legend([name for name, _ in chart.bars], top, width, BAR_ORDER)
-    note = (
-        [Words((LEFT, bottom + 14), f"bars: {LIMITS}", opacity=0.75)]
-        if any(bar.low is not None for _, row in chart.bars for bar in row)
-        else []
-    )
-    about = f"{listed_names(chart)} of {len(chart.groups)} checkpoints."
-    return Picture(
-        f"{front}_{chart.key}", heading(chart), about, width, bottom + 20, [*parts, *legend, *note]
-    )
-
-
-def listed_names(chart: BarChart) -> str:
-    """Return the names of a chart's bars."""
-    return ", ".join(name for name, _ in chart.bars)
+    names, bottom = [name for name, _ in chart.bars], top - 6
+    if len(names) > 1:
+        legend, bottom = _legend(names, top, width, BAR_ORDER)
+        parts += legend
+    if any(bar.low is not None for _, row in chart.bars for bar in row):
+        parts.append(Words((LEFT, bottom + 14), f"bars: {LIMITS}", opacity=0.75))
+    about = f"{', '.join(names)} of {len(chart.groups)} checkpoints."
+    return Picture(f"{front}_{chart.key}", heading(chart), about, width, bottom + 20, parts)
 
 
 def _bar_rows(chart: BarChart) -> list[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.checkpoints.training_state import step_of_row
@@ -321,7 +322,11 @@ def _fields(kind: Kind, rows: Sequence[ItemRow]) -> Iterator[tuple[str, ValueOf]
     for name in kind.fields:
         pairs = {(row.fields.get(name), row.group) for row in rows}
         if not groups or len(pairs) > len(groups):  # else it is what the groups say already
-            yield name, lambda row, name=name: row.fields.get(name)
+            yield name, partial(_field, name)
+
+
+def _field(name: str, row: ItemRow) -> Any:
+    return row.fields.get(name)
 
 
 def _third(rows: Sequence[ItemRow]) -> ValueOf:

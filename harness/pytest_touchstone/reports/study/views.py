@@ -187,22 +187,29 @@ def _row(cells: Iterable[str]) -> str:
 # Files
 
 
-def write_files(
-    folder: Path, study: Study, sections: Sequence[Section], pictures: Sequence[Path] = ()
-) -> list[Path]:
-    """Write every file into the folder and return their paths; ``study.md`` shows the pictures.
+def write_files(folder: Path, files: Mapping[str, str | bytes], option: str) -> list[Path]:
+    """Write the files into the folder that an option names, and return their paths.
 
-    Raises ``HarnessError`` where a file cannot be written.
+    Raises ``HarnessError`` where one cannot be written.
     """
-    from pytest_touchstone.reports.page.builder import FILE
-    from pytest_touchstone.reports.page.builder import study_page as html_page
+    for name, content in files.items():
+        try:
+            write_atomic(folder / name, content)
+        except OSError as error:
+            raise HarnessError(
+                f"cannot write {folder / name}: {error.strerror}; give another {option}"
+            ) from None
+    return [folder / name for name in files]
 
-    facts = study_facts(study, sections)
+
+def study_files(
+    study: Study, sections: Sequence[Section], pictures: Sequence[Path], folder: Path
+) -> dict[str, str]:
+    """Return ``study.md``, which shows the pictures from within the folder, and ``study.json``."""
     # In one line: the indented form takes nearly five times as long, since only Python code writes it.
-    data = json.dumps(facts, ensure_ascii=False, allow_nan=False, default=str)
+    data = json.dumps(study_facts(study, sections), ensure_ascii=False, allow_nan=False, default=str)
     shown = [Path(os.path.relpath(path, folder)).as_posix() for path in pictures]
-    files = {"study.md": study_page(sections, shown), "study.json": f"{data}\n"}
-    return _write(folder, {**files, FILE: html_page(study, sections)}, "-o DIR")
+    return {"study.md": study_page(sections, shown), "study.json": f"{data}\n"}
 
 
 def write_pictures(folder: Path, pictures: Sequence[Picture], forms: Sequence[str]) -> list[Path]:
@@ -214,15 +221,4 @@ def write_pictures(folder: Path, pictures: Sequence[Picture], forms: Sequence[st
     for one in pictures:
         for form in forms:
             files[f"{one.name}.{form}"] = png.png(one) if form == "png" else svg(one, alone=True)
-    return _write(folder, files, "--plots DIR")
-
-
-def _write(folder: Path, files: Mapping[str, str | bytes], option: str) -> list[Path]:
-    for name, content in files.items():
-        try:
-            write_atomic(folder / name, content)
-        except OSError as error:
-            raise HarnessError(
-                f"cannot write {folder / name}: {error.strerror}; give another {option}"
-            ) from None
-    return [folder / name for name in files]
+    return write_files(folder, files, "--plots DIR")
