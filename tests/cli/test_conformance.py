@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.cli.conformance import cases, scorers
+from pytest_touchstone.cli.rescore import cases, scorers
 from tests.support.rows import write_jsonl
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from pytest_touchstone.cli import grade as grade_command
 from pytest_touchstone.cli import main
-from pytest_touchstone.cli.grading import (
+from pytest_touchstone.cli.grade import (
     GradedFile,
-    Sample,
+    GradedSample,
     gradable,
     grade,
     load_problems,
@@ -340,7 +340,7 @@ def test_broken_json_is_named_by_its_row(
 
 def test_pass_at_k_over_some_of_the_tasks_says_of_how_many() -> None:
     answer = RunProgramAnswer(outcome="passed", seconds=0.1)
-    samples = [Sample("11", 0, "x", {})]
+    samples = [GradedSample("11", 0, "x", {})]
     some = GradedFile("mbpp", samples, missing=["12", "13"], answers=[answer])
     assert mark_of(some, shipped=True) == "1 of 3 items, sample of 500"
     assert mark_of(some, shipped=False) == "1 of 3 items, 500 published"

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.cli.migrate_flags import of_lm_eval, of_served_script
-from pytest_touchstone.cli.migrate_task import of_task
+from pytest_touchstone.cli.migrate import of_lm_eval, of_served_script, of_task
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import load_module
 from pytest_touchstone.plugin.listing import find_benchmarks

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.load import read_file
-from pytest_touchstone.reports.beside import write_beside
+from pytest_touchstone.reports.files import write_beside
 from pytest_touchstone.results.summary import Summary
 from tests.support.summaries import checkpoint_row, sample
 

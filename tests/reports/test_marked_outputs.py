@@ -20,7 +20,7 @@ from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import gate_json
 from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.core.marks import Extent
-from pytest_touchstone.reports import comparison_terminal as comparing_text
+from pytest_touchstone.reports import comparison as comparing_text
 from pytest_touchstone.reports import github, markdown
 from pytest_touchstone.reports.comparison import pair_facts
 from pytest_touchstone.reports.files import write_results

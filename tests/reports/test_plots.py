@@ -1,17 +1,22 @@
-"""Pictures by matplotlib."""
+"""Pictures of curves and bars, as SVG."""
 
 from __future__ import annotations
 
-import io
 import itertools
+import math
 import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.reports import plots
-from pytest_touchstone.reports.charts import Bar, BarChart, Dot, Line, LineChart
+from pytest_touchstone.reports import png
+from pytest_touchstone.reports.charts import Bar, BarChart, CurveLine, Dot, LineChart
+from pytest_touchstone.reports.plots import WIDTH, Picture, Words, draw_bars, draw_curves, svg
 from tests.support.published import published
 
 BARS = BarChart(
@@ -24,29 +29,151 @@ BARS = BarChart(
     ),
     sections=((0, "baseline"), (10, "critic")),
 )
-CURVES = LineChart(
-    key="ko",
-    title="정확도",
+CHART = LineChart(
+    key="real",
+    title="Real@1",
     axis="epoch",
     lines=(
-        Line("한국어", tuple(Dot(n, 0.5 + n / 50, 0.45, 0.65) for n in range(4)), 3),
-        Line("one", (Dot(2, 0.5),), 0),
+        CurveLine(
+            "a",
+            (Dot(1, 0.6, 0.58, 0.62, "checkpoint-1"), Dot(2, 0.65, 0.63, 0.67), Dot(3, 0.64, 0.62, 0.66)),
+            1,
+        ),
+        CurveLine("한국어/2", (Dot(2, 0.61),), 0),
     ),
 )
 
 
-def test_without_matplotlib_one_line_says_how_to_get_it(
+def texts(root: ET.Element) -> list[str]:
+    return [one.text or "" for one in root.iter("text")]
+
+
+def test_a_screen_reader_is_told_the_title_and_the_values() -> None:
+    root = ET.fromstring(svg(draw_curves(CHART)))
+    title, about = root.find("title"), root.find("desc")
+    assert title is not None
+    assert about is not None
+    assert root.get("role") == "img"
+    assert (root.get("aria-labelledby") or "").split() == [title.get("id"), about.get("id")]
+    assert title.text == "Real@1, %"
+    assert "a: 60.00 % at 1, best 65.00 % at 2, 64.00 % at 3." in (about.text or "")
+
+
+def test_every_point_says_where_it_is_and_how_sure() -> None:
+    titles = [one.text or "" for one in ET.fromstring(svg(draw_curves(CHART))).iter("title")]
+    assert "a, epoch 1: 60.00 % [58.00 %, 62.00 %] (checkpoint-1)" in titles
+    assert "a, epoch 2: 65.00 % [63.00 %, 67.00 %], the best of its series" in titles
+    assert "한국어/2, epoch 2: 61.00 %, the best of its series" in titles
+
+
+def test_only_series_have_colours_and_no_part_has_a_style_or_an_address() -> None:
+    root = ET.fromstring(svg(draw_curves(CHART)))
+    for one in root.iter():
+        assert "style" not in one.attrib
+        assert not any("href" in name or name.startswith("on") for name in one.attrib)
+        assert not (one.get("fill") or "").startswith("#")
+        if (one.get("color") or "").startswith("#"):
+            assert (one.get("class") or "").startswith("curve-")
+    assert root.get("fill") == "currentColor"
+    assert {one.get("class") for one in root.iter("g")} >= {"curve-1", "curve-2"}
+
+
+def test_names_are_text_whatever_they_hold() -> None:
+    hostile = '</svg><script>alert(1)</script>"&'
+    line = replace(CHART.lines[0], name=hostile)
+    chart = replace(CHART, title=hostile, key='x"y', lines=(line,))
+    root = ET.fromstring(svg(draw_curves(chart)))
+    assert not list(root.iter("script"))
+    assert hostile in texts(root)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3), st.floats(0, 10) | st.none()),
+            min_size=1,
+            max_size=5,
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_any_values_are_drawn_within_the_picture(
+    drawn: list[list[tuple[float, float, float | None]]],
+) -> None:
+    lines = tuple(
+        CurveLine(
+            f"series {place}",
+            tuple(
+                Dot(at, value, None if half is None else value - half, None if half is None else value + half)
+                for at, value, half in sorted(dots, key=lambda one: one[0])
+            ),
+            0,
+        )
+        for place, dots in enumerate(drawn)
+    )
+    root = ET.fromstring(
+        svg(draw_curves(LineChart(key="k", title="t", axis="step", lines=lines, percent=False)))
+    )
+    _, _, width, height = map(float, (root.get("viewBox") or "").split())
+    for one in root.iter("polyline"):
+        for point in (one.get("points") or "").split():
+            x, y = map(float, point.split(","))
+            assert 0 <= x <= width
+            assert 0 <= y <= height
+
+
+def words(picture: Picture) -> list[Words]:
+    return [part for part in picture.parts if isinstance(part, Words)]
+
+
+def test_many_series_get_a_panel_each() -> None:
+    dots = [tuple(Dot(n, 0.4 + n / 100 + row / 50, 0.3, 0.9) for n in range(4)) for row in range(6)]
+    known = [*dots[:5], (Dot(0, 0.5), Dot(1, 0.6, 0.5, 0.7), Dot(2, 0.5))]
+    lines = tuple(CurveLine(f"training-{number}", own, 1) for number, own in enumerate(known))
+    picture = draw_curves(LineChart(key="many", title="gsm8k", axis="epoch", lines=lines))
+    names = [part for part in words(picture) if part.text.startswith("training-")]
+    assert len({part.at for part in names}) == 6
+    texts = [part.text for part in words(picture)]
+    assert texts.count("40") == 2  # a number on the axis at the left of each of two rows
+    assert texts.count("0") == 3  # and below each of three columns
+    assert all(0 <= x <= WIDTH and 0 <= y <= picture.height for x, y in (part.at for part in words(picture)))
+
+
+def test_names_of_twenty_checkpoints_do_not_overlap() -> None:
+    labels = [part for part in words(draw_bars(BARS)) if part.text.startswith("checkpoint_epoch_")]
+    assert len(labels) == 20
+    steps = {round(after.at[0] - before.at[0], 3) for before, after in itertools.pairwise(labels)}
+    apart = min(steps) * math.sin(math.radians(50))
+    assert {(part.angle, part.anchor) for part in labels} == {(-50, "end")}
+    assert apart > labels[0].size
+
+
+def test_bars_say_which_they_are_and_how_sure() -> None:
+    titles = [one.text or "" for one in ET.fromstring(svg(draw_bars(BARS))).iter("title")]
+    assert "checkpoint_epoch_1, pass@5: 12.00 % [7.00 %, 17.00 %]" in titles
+
+
+def test_a_file_is_on_white_and_asks_for_nothing() -> None:
+    text = svg(draw_curves(CHART), alone=True)
+    assert text == svg(draw_curves(CHART), alone=True)
+    assert 'fill="#ffffff"' in text
+    assert "한국어/2" in text
+    assert not re.search(r"href|<script", text)
+    assert ET.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_without_matplotlib_files_are_svg_and_a_line_says_how_to_get_png(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(plots, "find_spec", lambda _: None)
+    monkeypatch.setattr(png, "find_spec", lambda _: None)
     table = str(published(tmp_path))
-    assert main(["study", table, "--plots", str(tmp_path / "p")]) == 4
-    assert capsys.readouterr().err == (
-        "touchstone: --plots needs matplotlib: pip install 'pytest-touchstone[plots]'\n"
-    )
-    assert not (tmp_path / "p").exists()
     assert main(["study", table, "-o", str(tmp_path / "o")]) == 0
-    assert "no pictures: matplotlib is not installed" in capsys.readouterr().out
+    told = "as SVG (as PNG too with matplotlib: pip install 'pytest-touchstone[plots]'), in "
+    assert f"drawn:   7 pictures, {told}" in capsys.readouterr().out
+    assert {path.suffix for path in (tmp_path / "o").glob("curve_*")} == {".svg"}
+    assert "![curve score](curve_score.svg)" in (tmp_path / "o" / "study.md").read_text(encoding="utf-8")
 
 
 def test_a_place_that_cannot_be_written_is_said_before_anything_is_drawn(
@@ -55,84 +182,3 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_is_drawn(
     (tmp_path / "file").touch()
     assert main(["study", str(published(tmp_path)), "--plots", str(tmp_path / "file" / "p")]) == 4
     assert "is no folder; choose another folder" in capsys.readouterr().err
-
-
-def test_korean_letters_that_no_font_has_are_written_in_latin_ones() -> None:
-    assert "".join(map(plots.latin, "한국어 é中")) == "hangugeo e?"
-
-
-@pytest.mark.slow
-def test_names_of_twenty_checkpoints_do_not_overlap() -> None:
-    with plots._style("passes"):
-        figure = plots.draw_bars(BARS, str)
-        figure.draw_without_rendering()
-        (axes,) = figure.axes
-        labels = [one for one in axes.get_xticklabels() if one.get_text()]
-        assert len(labels) == 20
-        ends = sorted(one.get_window_extent().x1 for one in labels)
-        height = labels[0].get_window_extent().height
-        gaps = [after - before for before, after in itertools.pairwise(ends)]
-        assert min(gaps) > figure.dpi * 8 / 72  # letters of 8 points, at a slant
-        assert height < figure.bbox.height / 2
-
-
-@pytest.mark.slow
-def test_pictures_are_png_and_svg_with_the_names_as_text() -> None:
-    files = plots.pictures("x", plots.draw_curves, CURVES)
-    assert [*files] == ["x.png", "x.svg"]
-    assert files["x.png"].startswith(b"\x89PNG")
-    svg = files["x.svg"].decode()
-    assert "정확도, % by epoch" in svg
-    assert "한국어" in svg
-    assert files["x.svg"] == plots.pictures("x", plots.draw_curves, CURVES)["x.svg"]
-
-
-@pytest.mark.slow
-def test_many_series_get_a_panel_each_within_one_pair_of_axes() -> None:
-    """Axes of their own, with ticks and labels each, take four times as long to draw."""
-    dots = [tuple(Dot(n, 0.4 + n / 100 + row / 50, 0.3, 0.9) for n in range(4)) for row in range(6)]
-    known = [*dots[:5], (Dot(0, 0.5), Dot(1, 0.6, 0.5, 0.7), Dot(2, 0.5))]
-    lines = tuple(Line(f"training-{number}", own, 1) for number, own in enumerate(known))
-    chart = LineChart(key="many", title="gsm8k", axis="epoch", lines=lines)
-    with plots._style("many"):
-        figure = plots.draw_curves(chart, str)
-        (axes,) = figure.axes
-        figure.draw_without_rendering()
-        texts = [text.get_text() for text in axes.texts]
-        frame = figure.bbox
-        assert all(
-            frame.contains(*point) for text in axes.texts for point in text.get_window_extent().get_points()
-        )
-        assert len(axes.lines) == 6
-        for line in axes.lines:
-            places = axes.transData.transform(line.get_path().vertices)
-            assert all(frame.contains(x, y) for x, y in places)
-    assert {line.name for line in lines} < {*texts}
-    assert texts.count("40") == 2  # a number on the axis at the left of each of two rows
-    assert texts.count("3") == 3  # and below each of three columns
-
-
-@pytest.mark.slow
-def test_a_study_is_drawn_into_the_folder_that_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from PIL import Image
-
-    assert main(["study", str(published(tmp_path)), "--plots", str(tmp_path / "p")]) == 0
-    assert "drawn:   7 pictures, as PNG and SVG, in " in capsys.readouterr().out
-    names = sorted(path.name for path in (tmp_path / "p").glob("*.png"))
-    assert names == [
-        *(
-            "bars_composites.png",
-            "bars_ko_lambada.png",
-            "bars_real_coref.png",
-            "curve_ko_lambada-lambada@1.png",
-        ),
-        *("curve_real_coref-real@1.png", "curve_real_coref-real@5.png", "curve_score.png"),
-    ]
-    for name in names:
-        image = Image.open(io.BytesIO((tmp_path / "p" / name).read_bytes()))
-        assert image.width > 700
-        assert image.getextrema() != ((255, 255), (255, 255), (255, 255), (255, 255))
-        svg = (tmp_path / "p" / name).with_suffix(".svg").read_text(encoding="utf-8")
-        assert not re.search(r"href=\"https?:|<script", svg)

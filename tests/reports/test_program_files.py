@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.cli.grading import load_problems, read_samples
+from pytest_touchstone.cli.grade import load_problems, read_samples
 from pytest_touchstone.cli.rescore import rescore
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.requests import (
@@ -19,8 +19,8 @@ from pytest_touchstone.core.requests import (
     to_plain,
 )
 from pytest_touchstone.plugin.kept_requests import LONGEST_KEPT, journalled
-from pytest_touchstone.reports import program_files
-from pytest_touchstone.reports.program_files import write_code_files
+from pytest_touchstone.reports import files
+from pytest_touchstone.reports.files import write_code_files
 from pytest_touchstone.results.journal import Journal, each_record
 from pytest_touchstone.results.records import Record
 from tests.support.code_runs import Bench, by_word
@@ -134,7 +134,7 @@ def _fields(record: Record) -> dict[str, Any]:
 def test_of_very_many_samples_the_first_of_every_task_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_files, "MOST_SAMPLES", 5)
+    monkeypatch.setattr(files, "MOST_SAMPLES", 5)
     written = write_code_files(tmp_path, humaneval_run(tmp_path))
     assert [one["sample"] for one in read_jsonl(written[1])] == [0, 1, 0, 1]
     assert [row["samples"] for row in read_csv(written[0])] == ["5", "5"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.reports import by_checkpoint, formatting, notes
+from pytest_touchstone.reports import formatting, notes, tables
 from pytest_touchstone.reports.page.builder import run_page as page
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.summary import Summary
@@ -433,7 +433,7 @@ def test_signs_beside_a_value_say_what_is_wrong_with_it():
         "checkpoint-400": ["c"],
     }
     for sign in "!c~":
-        assert f" {sign} {by_checkpoint.SIGNS[sign]}" in words(text)
+        assert f" {sign} {tables.SIGNS[sign]}" in words(text)
 
 
 def test_a_long_report_of_many_has_a_table_of_all_metrics_per_benchmark():

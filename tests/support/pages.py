@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pytest_touchstone.reports.page.builder import assembled
 from pytest_touchstone.reports.page.items import CHUNK
-from pytest_touchstone.reports.page.packing import Words, chunk_text, packed
-from pytest_touchstone.reports.page.payload import Block
+from pytest_touchstone.reports.page.packing import chunk_text, packed, packed_text
+from pytest_touchstone.reports.page.payload import DataBlock
 from pytest_touchstone.results.records import STATUSES
 
 WORDS: Final = (
@@ -31,7 +31,7 @@ HOSTILE: Final = (
 Meta = dict[str, Any]
 
 
-def page(meta: Meta, blocks: Sequence[Block]) -> str:
+def page(meta: Meta, blocks: Sequence[DataBlock]) -> str:
     """Return a page of this data, its summary a heading and a table."""
     table = "<table><thead><tr><th>metric</th></tr></thead><tbody><tr><td>acc</td></tr></tbody></table>"
     return assembled(f"<h1>Made up</h1><p class='faint'>The summary.</p>{table}", meta, blocks)
@@ -58,10 +58,10 @@ def made(
     kind: str = "run",
     runs: int = 1,
     hostile: bool = False,
-) -> tuple[Meta, list[Block]]:
+) -> tuple[Meta, list[DataBlock]]:
     """Return meta data and blocks: every checkpoint of every run answers ``items`` items of each benchmark."""
     meta: Meta = {
-        "format": 2,
+        "format": 3,
         "title": "Made up",
         "kind": kind,
         "runs": [
@@ -96,20 +96,18 @@ def made(
         "verdicts": [],
         "notes": [],
     }
-    blocks: list[Block] = []
-    words = [Words() for _ in benchmarks]
+    blocks: list[DataBlock] = []
     for run in range(runs):
         for checkpoint in range(checkpoints):
             for number, name in enumerate(benchmarks):
                 place = len(meta["parts"])
                 columns, texts = _part(name, run * checkpoints + checkpoint, items, number * items, hostile)
-                chunks = [words[number].packed(chunk_text(some)) for some in texts]
+                chunks = [packed_text(chunk_text(some)) for some in texts]
                 names = [f"texts-{place}-{chunk}" for chunk in range(len(chunks))]
-                blocks += [Block(f"columns-{place}", columns), *map(Block, names, chunks)]
-                part = {"columns": f"columns-{place}", "texts": names, "words": f"words-{number}", "run": run}
+                blocks += [DataBlock(f"columns-{place}", columns), *map(DataBlock, names, chunks)]
+                part = {"columns": f"columns-{place}", "texts": names, "run": run}
                 part |= {"checkpoint": checkpoint, "benchmark": number, "items": items, "size": CHUNK}
                 meta["parts"].append(part)
-    blocks += [Block(f"words-{number}", packed(one.words)) for number, one in enumerate(words)]
     return meta, blocks
 
 

@@ -15,8 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from pytest_touchstone import __version__
-from pytest_touchstone.cli.command import GROUP, Command, Output, form_of, say, shown
-from pytest_touchstone.cli.parser import Parser
+from pytest_touchstone.cli.command import GROUP, Command, Output, Parser, form_of, say, shown
 from pytest_touchstone.core.errors import ExitCode, HarnessError
 
 
@@ -39,7 +38,7 @@ def _ours(name: str, text: str, module: str = "", prefix: str = "", **more: Any)
 COMMANDS: Final = (
     _ours("run", "run the shipped benchmarks, or files of your own, with pytest", rest=True),
     _ours("benchmarks", "list benchmarks with their tags, shots, rows and metrics"),
-    _ours("validate", "check a file of --eval-config, and show what it enables"),
+    _ours("validate", "check a file of --eval-config, and show what it enables", "benchmarks", "validate_"),
     _ours("migrate", "turn command lines, configs and tasks of others into ours"),
     _ours("fetch", "download a builtin checkpoint into your cache", "show", "fetch_"),
     _ours("list", "list the runs of a results folder", "runs", "list_"),
@@ -51,13 +50,13 @@ COMMANDS: Final = (
     _ours("rescore", "score a run's stored answers with today's scorers", csv=True),
     _ours("grade", "run the programs of a file of samples, for pass@k"),
     _ours("merge", "join the shards of a run, and judge the whole", markdown=True),
-    _ours("track", "send a run to a tracker, or what that lacks of it: MLflow, W&B"),
+    _ours("track", "send a run to a tracker, or what that lacks of it: MLflow, W&B", "runs", "track_"),
     _ours("compare", "compare results: which differences are more than chance", markdown=True),
     _ours("study", "study the checkpoints of trainings: curves, peaks, series against series", markdown=True),
-    _ours("export", "write a run in the form of lm-evaluation-harness"),
+    _ours("export", "write a run in the form of lm-evaluation-harness", "items", "export_"),
     _ours("plan", "say what a gate could decide, before anything is asked"),
-    _ours("import", "import published results, to compare with", "import_"),
-    _ours("conformance", "compare a scorer's verdicts with recorded ones"),
+    _ours("import", "import published results, to compare with", "compare", "import_"),
+    _ours("conformance", "compare a scorer's verdicts with recorded ones", "rescore", "conformance_"),
     Command(
         name="baseline",
         help="manage the saved results that runs are compared with",

@@ -24,9 +24,8 @@ from pytest_touchstone.core.files import shown_path, unwritable
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.plugin.gate import decided
 from pytest_touchstone.plugin.run_results import RunResults
-from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.reports.files import write_code_files, write_results
 from pytest_touchstone.reports.gate import decision_text
-from pytest_touchstone.reports.program_files import write_code_files
 from pytest_touchstone.results.merging import (
     Merged,
     Part,

@@ -24,7 +24,7 @@ PAGE: Final = "report.html"
 COMPARISON: Final = "comparison.html"
 
 
-class Target(NamedTuple):
+class PageTarget(NamedTuple):
     """A run, or one of its checkpoints; ``checkpoint`` is empty for all of them."""
 
     folder: Path
@@ -97,7 +97,7 @@ def view_run(options: argparse.Namespace) -> Output:
     return Output({"page": str(path), "opened": opened}, f"{how}{shown_path(path)}")
 
 
-def _targets(options: argparse.Namespace) -> list[Target]:
+def _targets(options: argparse.Namespace) -> list[PageTarget]:
     """Return what is named; raises ``HarnessError`` for what is not there, and where two overlap."""
     targets = [_target(text, options.output) for text in options.targets]
     named = ", ".join(options.targets)
@@ -113,18 +113,18 @@ def _targets(options: argparse.Namespace) -> list[Target]:
     return targets
 
 
-def _target(text: str, output: Path) -> Target:
+def _target(text: str, output: Path) -> PageTarget:
     place = place_of(text, output)
     run_id, name = place if place is not None else (*re.split("[#:]", text, maxsplit=1), "")[:2]
     folder = find_run(run_id, output, SUMMARY)
     summary = load_summary(folder)
     if not name:
-        return Target(folder, summary)
+        return PageTarget(folder, summary)
     known = [CheckpointResults(str(row["name"]), "", about(row)) for row in summary.checkpoints]
-    return Target(folder, summary, only(known, name, shown_path(folder)).name)
+    return PageTarget(folder, summary, only(known, name, shown_path(folder)).name)
 
 
-def _written(targets: Sequence[Target], file: Path | None) -> Path:
+def _written(targets: Sequence[PageTarget], file: Path | None) -> Path:
     from pytest_touchstone.plugin.api.told import Teller
     from pytest_touchstone.reports.page.builder import comparison_page, run_page
 

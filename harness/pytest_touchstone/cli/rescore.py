@@ -8,15 +8,17 @@ reason. With ``-o`` the results are written too, as a CSV file or as a run of it
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output, add_run, run_folder
-from pytest_touchstone.core.errors import BenchmarkError, HarnessError
-from pytest_touchstone.core.files import shown_path, unwritable, write_atomic
+from pytest_touchstone.core.data_files import read_lines
+from pytest_touchstone.core.errors import BenchmarkError, DataError, ExitCode, HarnessError
+from pytest_touchstone.core.files import shipped, shown_path, unwritable, write_atomic
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.results.journal import Journal, latest, read_journal
@@ -29,7 +31,7 @@ CSV: Final = ".csv"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ScoreChange:
     """An item whose scores differ from before: by name, before and now (None where there is no such score)."""
 
     item: str
@@ -41,7 +43,7 @@ class Rescored:
     """The results of a run by today's scorers."""
 
     items: int = 0
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ScoreChange] = field(default_factory=list)
     unscored: list[tuple[str, str]] = field(default_factory=list)
     means: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By benchmark and primary score: the mean before and now, over the items scored both times."""
@@ -144,7 +146,7 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
             found.unscored.append((record.item, now.message or now.status))
             continue
         if different := _different(record.scores, now.scores):
-            found.changes.append(Change(record.item, different))
+            found.changes.append(ScoreChange(record.item, different))
         if primary in record.scores:
             pair = record.scores[primary], now.scores[primary]
             sums.setdefault(f"{record.benchmark} {primary}", []).append(pair)
@@ -159,3 +161,112 @@ def _different(
 ) -> dict[str, tuple[float | None, float | None]]:
     names = dict.fromkeys((*before, *now))
     return {name: (before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)}
+
+
+TOLERANCE: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A case in which a scorer's verdict differs from the recorded one."""
+
+    scorer: str
+    gold: Any
+    output: Any
+    recorded: bool | float
+    found: bool | float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictComparison:
+    """The outcome for a file of verdicts: cases compared, cases of its scorers that it lacks, differences."""
+
+    compared: int
+    missing: int
+    differences: list[Difference]
+
+
+def conformance_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    text = "JSON lines: scorer, gold, output, verdict"
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=text)
+    parser.add_argument(
+        "--cases", metavar="SCORER", help="print the cases of a scorer, without their verdicts"
+    )
+
+
+def conformance_run(options: argparse.Namespace) -> Output:
+    """The differences between a file's verdicts and the recorded ones; without a file, the content of the kit."""
+    if options.cases is not None:
+        found = [
+            {"scorer": options.cases, "gold": one["gold"], "output": one["output"]}
+            for one in cases(options.cases)
+        ]
+        return Output(found, "\n".join(json.dumps(case, ensure_ascii=False) for case in found))
+    if options.file is None:
+        counts = {name: len(cases(name)) for name in scorers()}
+        return Output(counts, "\n".join(f"{name:18} {count} cases" for name, count in counts.items()))
+    compared = compare_verdicts(options.file)
+    code = ExitCode.FAILED if compared.differences else 0
+    return Output(asdict(compared), "\n".join(_compared_lines(compared)), code)
+
+
+def _compared_lines(compared: VerdictComparison) -> Iterator[str]:
+    for one in compared.differences:
+        yield f"{one.scorer}: {one.found} instead of {one.recorded} ({one.why})"
+        yield f"    gold   {json.dumps(one.gold, ensure_ascii=False)}"
+        yield f"    output {json.dumps(one.output, ensure_ascii=False)}"
+    yield (
+        f"{compared.compared} verdicts compared, {len(compared.differences)} different; "
+        f"{compared.missing} cases of these scorers without a verdict"
+    )
+
+
+def scorers() -> list[str]:
+    """The scorers that the kit has cases for."""
+    return sorted(path.stem for path in _folder().glob("*.jsonl"))
+
+
+def cases(scorer: str) -> list[dict[str, Any]]:
+    """The recorded cases of a scorer; raises ``DataError`` for a name that the kit does not have."""
+    if scorer not in scorers():
+        raise DataError(f"no scorer {scorer!r} in the kit; there are {', '.join(scorers())}")
+    return [line.data for line in read_lines(_folder() / f"{scorer}.jsonl")]
+
+
+def compare_verdicts(path: Path) -> VerdictComparison:
+    """The verdicts of a file against the recorded ones.
+
+    Raises ``DataError`` naming the row that is no verdict on a case of the kit.
+    """
+    known: dict[tuple[str, str], dict[str, Any]] = {}
+    seen: set[tuple[str, str]] = set()
+    differences = []
+    for line in read_lines(path):
+        row, place = line.data, f"{path}, row {line.number}"
+        if absent := sorted({"scorer", "gold", "output", "verdict"} - row.keys()):
+            raise DataError(f"{place}: field {absent[0]!r} is missing")
+        scorer, verdict = row["scorer"], row["verdict"]
+        if not isinstance(verdict, (bool, int, float)):
+            raise DataError(f"{place}: verdict {verdict!r} is neither true, false nor a score")
+        if not any(name == scorer for name, _ in known):
+            known |= {_key(scorer, case): case for case in cases(scorer)}
+        key = _key(scorer, row)
+        if key not in known:
+            raise DataError(f"{place}: the kit has no such case of {scorer}; gold and output must be its")
+        seen.add(key)
+        case = known[key]
+        if abs(float(verdict) - float(case["verdict"])) > TOLERANCE:
+            differences.append(
+                Difference(scorer, row["gold"], row["output"], case["verdict"], verdict, case["why"])
+            )
+    return VerdictComparison(len(seen), len(known.keys() - seen), differences)
+
+
+def _key(scorer: str, row: dict[str, Any]) -> tuple[str, str]:
+    return scorer, json.dumps([row["gold"], row["output"]])
+
+
+def _folder() -> Path:
+    return shipped("conformance") / "verdicts"

@@ -6,10 +6,10 @@ import argparse
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final
 
 from pytest_touchstone.cli.command import Output, add_items, add_output, terminal
 from pytest_touchstone.compare.formats.base import ResultTable
@@ -20,10 +20,11 @@ from pytest_touchstone.core.composite import project_composites
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path, unwritable
 from pytest_touchstone.core.text import count, did_you_mean
-from pytest_touchstone.reports.plots import available, check_plots
 from pytest_touchstone.reports.study.section import Section
 from pytest_touchstone.reports.study.sections import sections_of, study_facts
 from pytest_touchstone.reports.study.sparklines import spelled
+
+NO_PNG: Final = "as PNG too with matplotlib: pip install 'pytest-touchstone[plots]'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write study.md, study.json and more into this folder",
     )
-    text = "draw curves and bars as PNG and SVG into this folder (extra plots); -o does so too where it can"
+    text = "draw curves and bars as SVG into this folder, as PNG too with the extra plots; -o does so too"
     add("--plots", type=Path, metavar="DIR", help=text)
     add("--all-metrics", action="store_true", help="every metric, not only those that decide")
     add_items(parser)
@@ -57,10 +58,8 @@ def run(options: argparse.Namespace) -> Output:
     """Read everything that is named and report on it. Raises ``HarnessError`` for a mistake."""
     # Before numpy is imported: its matrices here are small, and threads that wait for each other cost more.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if options.plots is not None:
-        check_plots()
-        if (why := unwritable(options.plots)) is not None:
-            raise HarnessError(f"--plots {shown_path(options.plots)}: {why}; choose another folder")
+    if options.plots is not None and (why := unwritable(options.plots)) is not None:
+        raise HarnessError(f"--plots {shown_path(options.plots)}: {why}; choose another folder")
     project, sizes = Path("pyproject.toml"), parse_sizes(options.items)
     with _without_collection():
         study = study_of(
@@ -73,17 +72,18 @@ def run(options: argparse.Namespace) -> Output:
             every=options.all_metrics,
         )
     files: list[Path] = []
-    with _pictures(options, study) as pictures:
-        sections = sections_of(study)
-        chosen = _chosen(sections, options.section)
-        if options.folder is not None:
-            from pytest_touchstone.reports.study.files import write_files
+    sections = sections_of(study)
+    chosen = _chosen(sections, options.section)
+    pictures, drawn = _pictures(options, study)
+    if options.folder is not None:
+        from pytest_touchstone.reports.page.builder import FILE, study_page
+        from pytest_touchstone.reports.study.views import study_files, write_files
 
-            files = write_files(options.folder, study, sections, pictures.paths)
-        drawn = pictures.told()
+        made = study_files(study, sections, pictures, options.folder)
+        files = write_files(options.folder, {**made, FILE: study_page(study, sections)}, "-o DIR")
 
     def text() -> str:
-        from pytest_touchstone.reports.study.terminal import render, render_brief
+        from pytest_touchstone.reports.study.views import render, render_brief
 
         width, color = terminal()
         if options.verbose or options.section:
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> Output:
         return "\n".join([spelled(shown, sys.stdout.encoding), *([""] if told else []), *told])
 
     def markdown() -> str:
-        from pytest_touchstone.reports.study.markdown import study_page
+        from pytest_touchstone.reports.study.views import study_page
 
         return study_page(chosen).rstrip("\n")
 
@@ -123,43 +123,26 @@ def _tracked(experiment: str | None, sizes: Mapping[str, int]) -> dict[str, Resu
     return {f"MLflow experiment {experiment}": read_experiment(experiment, sizes)}
 
 
-class _Pictures(NamedTuple):
-    """Pictures that are being drawn: their paths, and the function that waits for them and returns a line on them."""
+def _pictures(options: argparse.Namespace, study: Study) -> tuple[list[Path], list[str]]:
+    """Draw what is asked for, as PNG where that can be; return the paths, and a line about them."""
+    from pytest_touchstone.reports.plots import bar_pictures, study_pictures
+    from pytest_touchstone.reports.png import available
+    from pytest_touchstone.reports.study.views import write_pictures
 
-    paths: Sequence[Path]
-    told: Callable[[], list[str]]
-
-
-@contextmanager
-def _pictures(options: argparse.Namespace, study: Study) -> Iterator[_Pictures]:
-    """Begin to draw the pictures that are asked for; with ``-o`` alone they may be lacking."""
     tracked = options.from_mlflow is not None
-    folder: Path | None = options.plots or options.folder or (Path() if tracked else None)
-    if folder is None:
-        yield _Pictures((), list)
-        return
-    if options.plots is None and not available():
-        lacking = "no pictures: matplotlib is not installed (pip install 'pytest-touchstone[plots]')"
-        yield _Pictures((), lambda: [lacking])
-        return
-    from pytest_touchstone.reports.study.files import plots_into, write_comparisons
-
-    if tracked and options.plots is None and options.folder is None:
-        found = write_comparisons(folder, study)
-        yield _Pictures(found, lambda: _told(found, ", ".join(map(shown_path, found))))
-        return
-    with plots_into(folder, study, bars="comparison" if tracked else "bars") as drawn:
-
-        def told() -> list[str]:
-            drawn.write()
-            half = count(len(drawn.paths) // 2, "picture")
-            return _told(drawn.paths, f"{half}, as PNG and SVG, in {shown_path(folder)}/")
-
-        yield _Pictures(drawn.paths, told)
-
-
-def _told(found: Sequence[Path], what: str) -> list[str]:
-    return [f"drawn:   {what}"] if found else ["nothing to draw"]
+    folder: Path | None = options.plots or options.folder
+    forms = ("png", "svg") if available() else ("svg",)
+    if folder is not None:
+        pictures = study_pictures(study, "comparison" if tracked else "bars")
+        paths = write_pictures(folder, pictures, forms)
+        how = "as PNG and SVG" if available() else f"as SVG ({NO_PNG})"
+        what = f"{count(len(pictures), 'picture')}, {how}, in {shown_path(folder)}/"
+    elif tracked:
+        paths = write_pictures(Path(), bar_pictures(study, "comparison"), forms[:1])
+        what = ", ".join(map(shown_path, paths)) + ("" if available() else f" ({NO_PNG})")
+    else:
+        return [], []
+    return paths, [f"drawn:   {what}" if paths else "nothing to draw"]
 
 
 @contextmanager

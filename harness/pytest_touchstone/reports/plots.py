@@ -1,363 +1,466 @@
-"""Pictures of results, by matplotlib: curves with bands, and grouped bars over checkpoints, as PNG and SVG.
+"""Pictures of curves and bars, drawn once as shapes for the page and for files, and written as SVG.
 
-Charts are plain values (``reports.charts``). The extra ``plots`` has matplotlib; nothing else needs it. Colours
-are Okabe and Ito's, which colour-blind people tell apart; marks, dashes and hatches tell series apart in grey too.
-Text in an SVG stays text. A PNG needs fonts for its letters: where this machine has none for Korean ones, they are
-written in Latin letters there.
+``reports.charts`` has the charts as plain values, ``reports.png`` writes pictures as PNG. A picture has a title and a
+description for screen readers. Text, axes and grid are ``currentColor``, so that it is readable on light and on dark
+pages; only series have colours, which colour-blind people can tell apart. Their parts have the class ``curve-1`` to
+``curve-8``, by which a page may colour them. Each also has a shape and dashes of its own, for print and grey screens.
+There are no style attributes, which a content policy may forbid, no scripts and no addresses.
 """
 
 from __future__ import annotations
 
-import io
 import math
-import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import groupby
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pytest_touchstone.compare.study.points import Study
-from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.reports.charts import LIMITS, BarChart, Line, LineChart, bar_charts, line_charts
-from pytest_touchstone.reports.panels import draw_panels
-from pytest_touchstone.reports.plot_parts import (
-    COLOURS,
-    DASHES,
-    DENSE,
-    MARKS,
-    Spell,
-    heading,
-    in_panels,
-    limits_of,
-    points_of,
-    runs_of,
-    shortened,
+from pytest_touchstone.core.text import place_text
+from pytest_touchstone.reports.charts import (
+    LIMITS,
+    Bar,
+    BarChart,
+    CurveLine,
+    Dot,
+    LineChart,
+    bar_charts,
+    extent,
+    line_charts,
+    ticks,
 )
+from pytest_touchstone.reports.formatting import cell_width, number
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2a100")
+"""Okabe and Ito's colours, their black and yellow in tones that are readable on white and on black."""
 
-BARS: Final = ("#0072b2", "#e69f00", "#009e73", "#f0c9de", "#56b4e9", "#d55e00", "#444444", "#f0e442")
-"""The colours of curves for bars, in turns dark and light, so that neighbours differ in grey too."""
+BAR_ORDER: Final = (0, 4, 2, 5, 6, 3, 1, 7)
+"""The colours of bars, in turns dark and light, so that neighbours differ in grey too."""
 
-HATCHES: Final = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "--")
+DASHES: Final = ((), (7, 3), (2, 2), (8, 3, 2, 3), (12, 4), (4, 4), (1, 3), (10, 2, 2, 2))
 
-DPI: Final = 160
-DPI_WIDE: Final = 110
-WIDE: Final = 8.0
-"""The dots of an inch, and those of pictures that are so many inches wide, which take long."""
+TOGETHER: Final = 4
+"""The series whose bands one panel can show; more get a panel each."""
 
-COMPRESSION: Final = 3
-"""Of PNG files, from 0 to 9: the larger ones take several times as long, and save a tenth."""
+DENSE: Final = 25
+"""The checkpoints of a series from which on it gets a panel of its own, and no marks."""
 
 LONGEST_ROW: Final = 24
 """The checkpoints that stand in one row of bars."""
 
-FONTS: Final = (
-    *(
-        "Noto Sans CJK KR",
-        "Noto Sans KR",
-        "NanumGothic",
-        "NanumBarunGothic",
-        "Malgun Gothic",
-        "Apple SD Gothic Neo",
-    ),
-    *(
-        "AppleGothic",
-        "UnDotum",
-        "Baekmuk Dotum",
-        "Source Han Sans KR",
-        "Noto Sans CJK JP",
-        "Noto Sans CJK SC",
-    ),
-    "Arial Unicode MS",
+WIDTH: Final = 720
+PLOT, PANEL = 300, 160
+"""The height of the part between the axes, and that of panels."""
+
+LEFT, RIGHT, TOP, ROW, LETTER, GAP = 62, 16, 34, 20, 7.0, 14
+
+_SHAPES: Final = (
+    "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
+    "M-3.6,-3.6h7.2v7.2h-7.2z",
+    "M0,-4.6L4.4,3.4H-4.4z",
+    "M0,-5L5,0L0,5L-5,0z",
+    "M0,4.6L4.4,-3.4H-4.4z",
+    "M-4,-4L4,4M-4,4L4,-4",
+    "M-4.8,0H4.8M0,-4.8V4.8",
+    "M-4.6,-2.4h9.2v4.8h-9.2z",
 )
-"""Fonts with Korean letters, in the order in which they are taken."""
+WHOLE_WIDTH: Final = 'width="100%"'
 
-Files = dict[str, bytes]
-Job: TypeAlias = tuple[str, "Callable[[Any, Spell], Figure]", LineChart | BarChart]
-"""A picture to draw: its name, its function, and its chart."""
+_SMALL: Final = "M-1.5,0a1.5,1.5 0 1,0 3,0a1.5,1.5 0 1,0 -3,0z"
 
-
-def check_plots(option: str = "--plots") -> None:
-    """Raise ``HarnessError`` where matplotlib is not installed, saying how to get it."""
-    if not available():
-        raise HarnessError(f"{option} needs matplotlib: pip install 'pytest-touchstone[plots]'")
+XY: TypeAlias = tuple[float, float]
 
 
-def available() -> bool:
-    """Return whether matplotlib is installed."""
-    return find_spec("matplotlib") is not None
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """Lines through points; ``series`` gives its colour, None that of texts."""
+
+    runs: tuple[tuple[XY, ...], ...]
+    series: int | None = None
+    width: float = 1.0
+    opacity: float = 1.0
+    dashes: tuple[int, ...] = ()
 
 
-def study_jobs(study: Study, bars: str = "bars") -> list[Job]:
-    """Return the pictures to draw of a study: ``curve_MEASURE``, and those of ``bar_jobs``."""
-    curves: list[Job] = [(f"curve_{one.key}", draw_curves, one) for one in line_charts(study)]
-    return [*curves, *bar_jobs(study, bars)]
+@dataclass(frozen=True, slots=True)
+class Area:
+    """A filled area; ``title`` is shown to who points at it."""
+
+    points: tuple[XY, ...]
+    series: int
+    opacity: float = 1.0
+    title: str = ""
 
 
-def bar_jobs(study: Study, front: str) -> list[Job]:
-    """Return the bar charts to draw, ``FRONT_BENCHMARK``."""
-    return [(f"{front}_{one.key}", draw_bars, one) for one in bar_charts(study)]
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The mark of a series at a place, with a ring around its best; ``small``: of many."""
+
+    at: XY
+    series: int
+    title: str = ""
+    ring: bool = False
+    small: bool = False
 
 
-def pictures(name: str, draw: Callable[[Any, Spell], Figure], chart: LineChart | BarChart) -> Files:
-    """Return a chart as ``NAME.png`` and ``NAME.svg``; the same chart always gives the same SVG."""
-    with _style(chart.key):
-        letters = Letters()
-        figure = draw(chart, letters)
-        files = {f"{name}.png": _saved(figure, "png")}
-        if letters.changed:
-            figure = draw(chart, str)
-        else:
-            figure.set_layout_engine("none")  # everything has its place already
-        return files | {f"{name}.svg": _saved(figure, "svg")}
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A line of text, at its left end unless ``anchor`` says else; ``middle``: centred on the height of its place."""
+
+    at: XY
+    text: str
+    anchor: Literal["start", "middle", "end"] = "start"
+    size: int = 12
+    bold: bool = False
+    middle: bool = False
+    opacity: float = 1.0
+    angle: int = 0
+    series: None = None
 
 
-def _saved(figure: Figure, form: str) -> bytes:
-    """Return a figure in a form. Figure.savefig would draw it twice, once to see how large it is."""
-    import warnings
-
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    data = io.BytesIO()
-    figure.set_dpi(DPI if figure.get_figwidth() < WIDE else DPI_WIDE)
-    canvas: Any
-    if form == "png":
-        canvas = FigureCanvasAgg(figure)
-        canvas.print_png(data, metadata={"Software": None}, pil_kwargs={"compress_level": COMPRESSION})
-        return data.getvalue()
-    with warnings.catch_warnings():  # whoever looks at its text has the fonts
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        canvas = FigureCanvasSVG(figure)
-        canvas.print_svg(data, metadata={"Date": None})
-    return data.getvalue()
+Part: TypeAlias = Stroke | Area | Mark | Words
 
 
-@contextmanager
-def _style(key: str) -> Iterator[None]:
-    """Set matplotlib up for one picture, whatever the user's own settings are."""
-    import matplotlib
+class Picture(NamedTuple):
+    """What is drawn of a chart: ``name`` is that of its file, and with ``curve-`` its id in a page."""
 
-    korean = next((name for name in FONTS if name in _fonts()), None)
-    own: dict[str, Any] = {
-        "font.family": [*([korean] if korean else []), "DejaVu Sans"],
-        "font.size": 9,
-        "axes.unicode_minus": False,
-        "text.parse_math": False,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.grid.axis": "y",
-        "axes.axisbelow": True,
-        "grid.color": "#dddddd",
-        "hatch.linewidth": 0.6,
-        "svg.fonttype": "none",
-        "svg.hashsalt": key,
-        "figure.constrained_layout.use": True,
-    }
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        settings: Any = matplotlib.rcParams
-        settings.update(own)
-        yield
+    name: str
+    title: str
+    about: str
+    width: float
+    height: float
+    parts: list[Part]
 
 
-def _fonts() -> set[str]:
-    from matplotlib.font_manager import fontManager
-
-    return {font.name for font in fontManager.ttflist}
-
-
-# Letters
+def study_pictures(study: Study, bars: str = "bars") -> list[Picture]:
+    """Return the pictures of a study: ``curve_MEASURE``, and those of ``bar_pictures``."""
+    return [*map(draw_curves, line_charts(study)), *bar_pictures(study, bars)]
 
 
-class Letters:
-    """Texts in letters that the fonts of a picture have; ``changed`` is whether one had others."""
-
-    def __init__(self) -> None:
-        from matplotlib import rcParams
-        from matplotlib.font_manager import findfont, get_font
-
-        self.changed = False
-        self._known: set[int] = set()
-        for family in rcParams["font.family"]:
-            self._known |= get_font(findfont(family)).get_charmap().keys()
-
-    def __call__(self, text: str) -> str:
-        """Return the text; other Korean letters in Latin ones, and others still as ``?``."""
-        found = "".join(one if ord(one) in self._known else latin(one) for one in text)
-        self.changed |= found != text
-        return found
+def bar_pictures(study: Study, front: str) -> list[Picture]:
+    """Return a picture of bars for each benchmark, ``FRONT_BENCHMARK``."""
+    return [draw_bars(chart, front) for chart in bar_charts(study)]
 
 
-def latin(letter: str) -> str:
-    """Return a Korean syllable in Latin letters; ``?`` for any other letter without a plain form."""
-    name = unicodedata.name(letter, "")
-    if name.startswith("HANGUL SYLLABLE "):
-        return name.rpartition(" ")[2].lower()
-    plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
-    return plain or "?"
+class Scale(NamedTuple):
+    """Numbers from ``low`` to ``high`` between two places of the picture."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """Return the place of a number."""
+        span = self.high - self.low
+        return self.start + (value - self.low) / span * (self.end - self.start) if span else self.start
+
+
+class Panel(NamedTuple):
+    """The two axes of a part of the picture; its left and bottom ends are where they begin."""
+
+    x: Scale
+    y: Scale
+
+
+def heading(chart: LineChart | BarChart) -> str:
+    """Return the chart's title with its unit: ``Real@1, %``."""
+    return f"{chart.title}, %" if chart.percent else chart.title
+
+
+def shown(chart: LineChart | BarChart, value: float) -> str:
+    """Return a value as texts have it."""
+    return f"{100 * value:.2f} %" if chart.percent else number(value)
+
+
+def shortened(text: str, most: int = 40) -> str:
+    """Return a name with its beginning left out where it is long: its end tells checkpoints apart."""
+    return text if len(text) <= most else f"..{text[2 - most :]}"
 
 
 # Curves
 
 
-def draw_curves(chart: LineChart, spell: Spell) -> Figure:
-    """Return a figure of the curves, each with its band: in one panel, or where they are many in a panel each."""
-    from matplotlib.figure import Figure
-
-    if in_panels(chart):
-        return draw_panels(chart, spell)
-    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
-    axes = figure.subplots()
-    for place, line in enumerate(chart.lines):
-        _curve(axes, line, place, 100 if chart.percent else 1, spell)
-    limits = f"bands: {LIMITS}; " if chart.limits else ""
-    title = spell(f"{heading(chart)} by {chart.axis}")
-    figure.suptitle(title, fontsize=11, fontweight="bold", x=0.02, ha="left")
-    about = f"{limits}rings: the best of each series"
-    figure.supxlabel(about, fontsize=7.5, color="#555555", x=0.99, ha="right")
-    _legend(figure, axes, len(chart.lines))
-    return figure
-
-
-def _curve(axes: Axes, line: Line, place: int, factor: float, spell: Spell) -> None:
-    at = place % len(COLOURS)
-    places, values = points_of(line, factor)
-    lows, highs = limits_of(line, factor)
-    axes.fill_between(places, lows, highs, color=COLOURS[at], alpha=0.15, linewidth=0)
-    for run in runs_of(lows, highs):
-        if len(run) == 1:
-            only = run.start
-            axes.vlines(places[only], lows[only], highs[only], color=COLOURS[at], linewidth=1.2, alpha=0.6)
-    few = len(places) <= DENSE
-    axes.plot(
-        places,
-        values,
-        color=COLOURS[at],
-        linestyle=DASHES[at],
-        marker=MARKS[at] if few else None,
-        markersize=4.5,
-        linewidth=1.5,
-        zorder=3,
-        label=spell(shortened(line.name)),
+def draw_curves(chart: LineChart) -> Picture:
+    """Return the curves with their bands: in one panel, or where they are many in a panel each."""
+    dense = any(len(line.dots) > DENSE for line in chart.lines)
+    apart = len(chart.lines) > 1 and (dense or len(chart.lines) > TOGETHER)
+    panels, bottom = _panels(chart, apart)
+    parts: list[Part] = [Words((LEFT, 18), heading(chart), size=14, bold=True)]
+    for place, panel in enumerate(panels):
+        parts += _axes(chart, panel, left=panel.x.start == LEFT, below=panel.y.start > bottom - PANEL)
+        if apart:
+            line = chart.lines[place]
+            parts.append(Words((panel.x.start, panel.y.end - 6), shortened(line.name)))
+            others = (other for other in chart.lines if other is not line)
+            runs = tuple(
+                tuple((round(panel.x.at(dot.place)), round(panel.y.at(dot.value))) for dot in other.dots)
+                for other in others
+            )
+            parts += [Stroke(runs, opacity=0.25), *_band(line, place, panel), *_curve(chart, place, panel)]
+    if not apart:
+        parts += [part for place, line in enumerate(chart.lines) for part in _band(line, place, panels[0])]
+        parts += [part for place in range(len(chart.lines)) for part in _curve(chart, place, panels[0])]
+    parts.append(Words((WIDTH - RIGHT, bottom + 33), chart.axis, "end"))
+    legend, height = (
+        _legend([line.name for line in chart.lines], bottom + 48) if not apart else ([], bottom + 28)
     )
-    if line.best is not None and len(places) > 1:
-        axes.plot(
-            [places[line.best]],
-            [values[line.best]],
-            linestyle="none",
-            marker="o",
-            markersize=10,
-            fillstyle="none",
-            color=COLOURS[at],
-            zorder=4,
+    note = (
+        f"bands: {LIMITS}; rings: the best of each series"
+        if chart.limits
+        else "rings: the best of each series"
+    )
+    parts += [*legend, Words((LEFT, height + 14), note, opacity=0.75)]
+    return Picture(f"curve_{chart.key}", heading(chart), description(chart), WIDTH, height + 20, parts)
+
+
+def description(chart: LineChart) -> str:
+    """Return the chart in words: first, best and last value of each series."""
+    texts = [f"{chart.title} by {chart.axis}."]
+    for line in (one for one in chart.lines if one.dots):
+        first, last = line.dots[0], line.dots[-1]
+        best = line.dots[line.best] if line.best is not None else last
+        texts.append(
+            f"{line.name}: {shown(chart, first.value)} at {place_text(first.place)}, "
+            f"best {shown(chart, best.value)} at {place_text(best.place)}, "
+            f"{shown(chart, last.value)} at {place_text(last.place)}."
         )
+    return " ".join(texts)
 
 
-def _gaps(upper: Sequence[float], lower: Sequence[float]) -> list[float]:
-    """Return the lengths of error bars; none where a limit is not known."""
-    return [
-        0.0 if math.isnan(one - other) else max(0.0, one - other)
-        for one, other in zip(upper, lower, strict=True)
-    ]
+def _panels(chart: LineChart, apart: bool) -> tuple[list[Panel], float]:
+    """Return the panels, and where the lowest of them ends."""
+    places = [dot.place for line in chart.lines for dot in line.dots]
+    pad = (max(places) - min(places)) * 0.02 or 0.5
+    values = ticks(*extent(chart))
+    many = len(chart.lines) if apart else 1
+    columns = min(3, math.ceil(math.sqrt(many)))
+    wide = (WIDTH - LEFT - RIGHT - (columns - 1) * GAP) / columns
+    tall, top = (PANEL, TOP + ROW) if apart else (PLOT, TOP)
+    panels = []
+    for place in range(many):
+        row, column = divmod(place, columns)
+        left, upper = LEFT + column * (wide + GAP), top + row * (tall + ROW + GAP)
+        x = Scale(min(places) - pad, max(places) + pad, left, left + wide)
+        panels.append(Panel(x, Scale(values[0], values[-1], upper + tall, upper)))
+    return panels, panels[-1].y.start
 
 
-def _legend(figure: Figure, axes: Axes, count: int) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    longest = max((len(label) for label in labels), default=1)
-    columns = max(1, min(count, int(88 / (longest + 8))))
-    figure.legend(
-        handles, labels, loc="outside lower left", ncols=columns, frameon=False, fontsize=8, handlelength=3
+def _axes(chart: LineChart | BarChart, panel: Panel, *, left: bool, below: bool) -> Iterator[Part]:
+    """Yield grid and axis; numbers ``left`` of it and ``below`` it, ticks in any case."""
+    x, y = panel
+    levels = ticks(y.low, y.high)
+    factor = 100 if chart.percent else 1
+    digits = max(0, -math.floor(math.log10((levels[1] - levels[0]) * factor) + 1e-9))
+    grid = tuple(((x.start, y.at(level)), (x.end, y.at(level))) for level in levels)
+    yield Stroke(grid, opacity=0.18)
+    for level in levels if left else ():
+        yield Words((x.start - 8, y.at(level)), f"{level * factor:.{digits}f}", "end", middle=True)
+    places = (
+        [] if isinstance(chart, BarChart) else [at for at in ticks(x.low, x.high, 8) if x.low <= at <= x.high]
     )
+    runs = [((x.at(at), y.start), (x.at(at), y.start + 5)) for at in places]
+    yield Stroke((((x.start, y.start), (x.end, y.start)), *runs), opacity=0.6)
+    narrow = x.end - x.start < WIDTH / 2
+    for at in places[:: 2 if narrow else 1] if below else ():
+        yield Words((x.at(at), y.start + 18), place_text(at), "middle")
+
+
+def _band(line: CurveLine, series: int, panel: Panel) -> Iterator[Part]:
+    """Yield the interval of a line: a band, with a stroke where a dot has no neighbour that has one."""
+    x, y = panel
+    for known, dots in groupby(line.dots, key=lambda dot: dot.low is not None and dot.high is not None):
+        run = list(dots) if known else []
+        upper = [(x.at(dot.place), y.at(dot.high or 0.0)) for dot in run]
+        lower = [(x.at(dot.place), y.at(dot.low or 0.0)) for dot in reversed(run)]
+        if len(run) > 1:
+            yield Area((*upper, *lower), series, 0.12)
+        elif run:
+            yield Stroke(((*upper, *lower),), series, 1.5, 0.6)
+
+
+def _curve(chart: LineChart, series: int, panel: Panel) -> Iterator[Part]:
+    line = chart.lines[series]
+    points = [(panel.x.at(dot.place), panel.y.at(dot.value)) for dot in line.dots]
+    yield Stroke((tuple(points),), series, 2, dashes=DASHES[series % len(DASHES)])
+    for place, (at, dot) in enumerate(zip(points, line.dots, strict=True)):
+        best = place == line.best
+        where = f"{line.name}, {chart.axis} {place_text(dot.place)}"
+        text = f"{where}: {_with_limits(chart, dot)}{', the best of its series' if best else ''}"
+        text += f" ({dot.name})" if dot.name else ""
+        yield Mark(at, series, text, best and len(points) > 1, len(points) > DENSE)
+
+
+def _with_limits(chart: LineChart | BarChart, dot: Dot | Bar) -> str:
+    """Return a value with its interval, where that is known."""
+    known = dot.low is not None and dot.high is not None
+    limits = f" [{shown(chart, dot.low or 0.0)}, {shown(chart, dot.high or 0.0)}]" if known else ""
+    return f"{shown(chart, dot.value or 0.0)}{limits}"
+
+
+def _legend(
+    names: Sequence[str], top: float, width: float = WIDTH, order: Sequence[int] | None = None
+) -> tuple[list[Part], float]:
+    """Return the names with the marks of their series, as many in a row as fit, and where the last row ends.
+
+    With ``order`` they are bars, of these series.
+    """
+    parts: list[Part] = []
+    left, row = 0.0, 0
+    for place, name in enumerate(map(shortened, names)):
+        wide = 34 + LETTER * cell_width(name) + 18
+        if left and left + wide > width - LEFT - RIGHT:
+            left, row = 0.0, row + 1
+        x, y = LEFT + left, top + row * ROW
+        if order:
+            parts.append(_box((x + 14, y - 5), (x + 28, y + 5), order[place % len(order)]))
+        else:
+            parts.append(Stroke((((x, y), (x + 28, y)),), place, 2, dashes=DASHES[place % len(DASHES)]))
+            parts.append(Mark((x + 14, y), place))
+        parts.append(Words((x + 34, y), name, middle=True))
+        left += wide
+    return parts, top + row * ROW + 10
 
 
 # Bars
 
 
-def draw_bars(chart: BarChart, spell: Spell) -> Figure:
-    """Return a figure of grouped bars with error bars, in rows of ``LONGEST_ROW`` checkpoints at most."""
-    from matplotlib.figure import Figure
-
-    rows = _rows(chart)
+def draw_bars(chart: BarChart, front: str = "bars") -> Picture:
+    """Return grouped bars with their intervals, in rows of ``LONGEST_ROW`` checkpoints at most."""
+    rows = _bar_rows(chart)
     most = max(end - start for start, end in rows)
-    width = min(16.0, max(4.5, 1.2 + most * (0.28 + 0.16 * len(chart.bars))))
+    width = min(1600, max(450, 120 + most * (28 + 16 * len(chart.bars))))
     longest = max(len(shortened(name)) for name in chart.groups)
-    steep = most * (longest + 2) * 0.075 > width
-    below = 0.35 + (0.055 * longest if steep else 0.0)
-    figure = Figure(figsize=(width, (2.4 + below) * len(rows) + 0.6))
-    axes = figure.subplots(len(rows), 1, squeeze=False, sharey=True)
-    for (start, end), own in zip(rows, axes[:, 0], strict=True):
-        _row(own, chart, (start, end), steep, spell)
-        own.set_xlim(-0.6, most - 0.4)
-    figure.suptitle(spell(heading(chart)), fontsize=11, fontweight="bold", x=0.02, ha="left")
+    steep = most * (longest + 2) * LETTER > width
+    below = 24 + (0.77 * LETTER * longest if steep else 0)
+    values = [one for _, row in chart.bars for bar in row for one in (bar.value, bar.low, bar.high)]
+    known = [0.0, *(one for one in values if one is not None)]
+    levels = ticks(min(known), max(known))
+    parts: list[Part] = [Words((LEFT, 18), heading(chart), size=14, bold=True)]
+    top = float(TOP + ROW)
+    for row in rows:
+        panel = Panel(
+            Scale(-0.6, most - 0.4, LEFT, width - RIGHT), Scale(levels[0], levels[-1], top + 200, top)
+        )
+        parts += [*_axes(chart, panel, left=True, below=False), *_bar_row(chart, row, panel, steep)]
+        top += 200 + below + ROW
+    names, bottom = [name for name, _ in chart.bars], top - 6
+    if len(names) > 1:
+        legend, bottom = _legend(names, top, width, BAR_ORDER)
+        parts += legend
     if any(bar.low is not None for _, row in chart.bars for bar in row):
-        figure.supxlabel(f"bars: {LIMITS}", fontsize=7.5, color="#555555", x=0.99, ha="right")
-    if len(chart.bars) > 1:
-        _legend(figure, axes[0, 0], len(chart.bars))
-    return figure
+        parts.append(Words((LEFT, bottom + 14), f"bars: {LIMITS}", opacity=0.75))
+    about = f"{', '.join(names)} of {len(chart.groups)} checkpoints."
+    return Picture(f"{front}_{chart.key}", heading(chart), about, width, bottom + 20, parts)
 
 
-def _rows(chart: BarChart) -> list[tuple[int, int]]:
+def _bar_rows(chart: BarChart) -> list[tuple[int, int]]:
     """Return the groups of each row: whole series as long as they fit."""
     ends = [*(start for start, _ in chart.sections if start), len(chart.groups)]
-    found, start, last = [], 0, 0
+    rows, start, last = [], 0, 0
     for end in ends:
         if end - start > LONGEST_ROW and last > start:
-            found.append((start, last))
+            rows.append((start, last))
             start = last
         while end - start > LONGEST_ROW:
             part = math.ceil((end - start) / math.ceil((end - start) / LONGEST_ROW))
-            found.append((start, start + part))
+            rows.append((start, start + part))
             start += part
         last = end
-    return [*found, (start, last)] if last > start else found
+    return [*rows, (start, last)] if last > start else rows
 
 
-def _row(axes: Axes, chart: BarChart, row: tuple[int, int], steep: bool, spell: Spell) -> None:
+def _bar_row(chart: BarChart, row: tuple[int, int], panel: Panel, steep: bool) -> Iterator[Part]:
     start, end = row
-    factor = 100 if chart.percent else 1
+    x, y = panel
     wide = 0.8 / len(chart.bars)
+    errors: list[tuple[XY, ...]] = []
     for place, (name, bars) in enumerate(chart.bars):
-        at = place % len(COLOURS)
-        shift = (place - (len(chart.bars) - 1) / 2) * wide
-        known = [(number, one) for number, one in enumerate(bars[start:end]) if one.value is not None]
-        values = [factor * (one.value or 0.0) for _, one in known]
-        lows = [math.nan if one.low is None else factor * one.low for _, one in known]
-        highs = [math.nan if one.high is None else factor * one.high for _, one in known]
-        axes.bar(
-            [number + shift for number, _ in known],
-            values,
-            wide * 0.92,
-            color=BARS[at],
-            edgecolor="#ffffff" if at % 2 == 0 else "#333333",
-            hatch=HATCHES[at],
-            linewidth=0.4,
-            yerr=[_gaps(values, lows), _gaps(highs, values)],
-            error_kw={"elinewidth": 0.9, "capsize": min(2.5, 12 * wide), "ecolor": "#222222"},
-            label=spell(shortened(name)),
-        )
-    names = [spell(shortened(name)) for name in chart.groups[start:end]]
-    axes.set_xticks(
-        range(end - start),
-        names,
-        rotation=50 if steep else 0,
-        ha="right" if steep else "center",
-        rotation_mode="anchor" if steep else "default",
-        fontsize=8,
-    )
-    below = axes.get_xaxis_transform()
-    ends = [place - start - 0.5 for place, _ in chart.sections if start < place < end]
-    axes.vlines(ends, 0, 1, transform=below, color="#999999", linewidth=0.8, linestyle=":")
+        for group, bar in enumerate(bars[start:end]):
+            if bar.value is None:
+                continue
+            left = group - 0.4 + (place + 0.04) * wide
+            title = f"{chart.groups[start + group]}, {name}: {_with_limits(chart, bar)}"
+            ends = x.at(left), x.at(left + 0.92 * wide)
+            series = BAR_ORDER[place % len(BAR_ORDER)]
+            yield _box((ends[0], y.at(0.0)), (ends[1], y.at(bar.value)), series, title)
+            if bar.low is not None and bar.high is not None:
+                middle, cap = (ends[0] + ends[1]) / 2, min(3.0, (ends[1] - ends[0]) / 4)
+                low, high = y.at(bar.low), y.at(bar.high)
+                errors.append(((middle, low), (middle, high)))
+                errors += [((middle - cap, level), (middle + cap, level)) for level in (low, high)]
+    yield Stroke(tuple(errors))
+    for group, name in enumerate(chart.groups[start:end]):
+        at = x.at(group), y.start + 16
+        yield Words(at, shortened(name), "end" if steep else "middle", size=11, angle=-50 if steep else 0)
+    inner = [x.at(place - start - 0.5) for place, _ in chart.sections if start < place < end]
+    yield Stroke(tuple(((at, y.start), (at, y.end)) for at in inner), opacity=0.6, dashes=(1, 3))
+    section = max((place for place, _ in chart.sections if place <= start), default=0)
     for place, name in chart.sections:
-        if start <= place < end or (place < start and name == _section(chart, start)):
-            left = max(place, start) - start - 0.45
-            axes.text(left, 1.01, spell(shortened(name)), transform=below, fontsize=8)
+        if start <= place < end or place == section:
+            yield Words((x.at(max(place, start) - start - 0.45), y.end - 6), shortened(name), size=11)
 
 
-def _section(chart: BarChart, group: int) -> str:
-    """Return the series that a group is in."""
-    return [name for place, name in chart.sections if place <= group][-1]
+def _box(corner: XY, opposite: XY, series: int, title: str = "") -> Area:
+    (left, bottom), (right, top) = corner, opposite
+    return Area(((left, bottom), (left, top), (right, top), (right, bottom)), series, 1.0, title)
+
+
+# SVG
+
+
+def svg(picture: Picture, *, alone: bool = False) -> str:
+    """Return the picture as an element of a page; ``alone``: as a file, on white."""
+    ident = escape(picture.name.replace("_", "-", 1), quote=True)
+    width, height = f"{picture.width:g}", f"{picture.height:g}"
+    size = f'width="{width}" height="{height}" xmlns="http://www.w3.org/2000/svg" color="#222222"'
+    pieces = [
+        f'<svg class="curve" role="img" viewBox="0 0 {width} {height}" {size if alone else WHOLE_WIDTH} '
+        f'aria-labelledby="{ident}-title {ident}-desc" '
+        'font-family="system-ui, sans-serif" font-size="12" fill="currentColor">',
+        f'<title id="{ident}-title">{escape(picture.title)}</title>',
+        f'<desc id="{ident}-desc">{escape(picture.about)}</desc>',
+        '<rect width="100%" height="100%" fill="#ffffff"/>' if alone else "",
+    ]
+    for series, parts in groupby(picture.parts, key=lambda part: part.series):
+        text = "".join(map(_element, parts))
+        if series is not None:
+            at = series % len(COLOURS)
+            text = f'<g class="curve-{at + 1}" color="{COLOURS[at]}" fill="currentColor">{text}</g>'
+        pieces.append(text)
+    return "".join([*pieces, "</svg>"])
+
+
+def _element(part: Part) -> str:
+    title = f"<title>{escape(part.title)}</title>" if isinstance(part, (Area, Mark)) and part.title else ""
+    match part:
+        case Stroke(runs, _, width, opacity, dashes):
+            how = f'fill="none" stroke="currentColor" stroke-width="{width:g}"'
+            how += f' stroke-opacity="{opacity:g}"' * (opacity < 1)
+            how += f' stroke-dasharray="{" ".join(map(str, dashes))}"' * bool(dashes)
+            if len(runs) == 1:
+                return f'<polyline points="{" ".join(map(_point, runs[0]))}" {how}/>'
+            return f'<path d="{"".join(map(_run, runs))}" {how}/>' if runs else ""
+        case Area(points, _, opacity, _):
+            how = f' fill-opacity="{opacity:g}"' * (opacity < 1)
+            return f'<path d="{_run(points)}z"{how}>{title}</path>'
+        case Mark((x, y), series, _, ring, small):
+            shape = _SMALL if small else _SHAPES[series % len(_SHAPES)]
+            around = '<circle r="8" fill="none" stroke="currentColor" stroke-width="1.5"/>' * ring
+            mark = f'<path d="{shape}" stroke="currentColor" stroke-width="1.4"/>'
+            return f'<g transform="translate({x:.1f},{y:.1f})">{title}{around}{mark}</g>'
+        case Words((x, y), text, anchor, size, bold, middle, opacity, angle):
+            how = f' text-anchor="{anchor}"' * (anchor != "start") + f' font-size="{size}"' * (size != 12)
+            how += ' font-weight="600"' * bold + ' dominant-baseline="middle"' * middle
+            how += f' opacity="{opacity:g}"' * (opacity < 1)
+            how += f' transform="rotate({angle} {x:.1f} {y:.1f})"' * bool(angle)
+            return f'<text x="{x:.1f}" y="{y:.1f}"{how}>{escape(text)}</text>'
+
+
+def _run(points: Sequence[XY]) -> str:
+    return f"M{'L'.join(map(_point, points))}"
+
+
+def _point(point: XY) -> str:
+    return ",".join(f"{one:.1f}".removesuffix(".0") for one in point)

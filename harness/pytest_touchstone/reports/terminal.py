@@ -1,22 +1,29 @@
 """The report that pytest shows at the end of a run, and ``touchstone report`` later, made to fit a screen.
 
-It begins with the results: ``by_benchmark``, or ``by_checkpoint`` where that does not fit. Below them are changes, the
-gate's verdicts, the legend, and one line per kind of note. It ends with what is not valid, where the results are, the
-next command, and the gate's decision. Details have all metrics, groups and notes. ASCII only, apart from names.
+It begins with the results, as ``tables`` has them: by benchmark, or by checkpoint where that does not fit. Below them
+are changes, the gate's verdicts, the legend, and one line per kind of fact. It ends with what is not valid, where the
+results are, the next command, and the gate's decision. Details have all metrics, groups and notes. ASCII only, apart
+from names. Errors, lost items and checkpoints that failed to load are told as fully without details.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.compare.formats import korean_mlm
+from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.reports import brief, by_benchmark, by_checkpoint, formatting, next_steps, notes
-from pytest_touchstone.reports.brief import Line
+from pytest_touchstone.core.eval_config import LEFT_OUT
+from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.engines.base import SLOW_WAYS
+from pytest_touchstone.reports import formatting, next_steps, notes, tables, validity
 from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, open_table, written
 from pytest_touchstone.reports.gate import print_decision, print_verdicts
-from pytest_touchstone.results.summary import Summary, wholes
+from pytest_touchstone.results.summary import Summary, totals, wholes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,9 +61,9 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
     write: Write = console.print
     _demonstration(summary, write, width)
     names = formatting.checkpoints(summary)
-    most = MOST_ALIKE if by_checkpoint.alike(summary) else MOST
-    many = len(names) > most or (len(names) > 1 and by_benchmark.row_count(summary) > ON_A_SCREEN)
-    many = many and (details or not by_benchmark.has_one_benchmark(summary))
+    most = MOST_ALIKE if tables.alike(summary) else MOST
+    many = len(names) > most or (len(names) > 1 and tables.row_count(summary) > ON_A_SCREEN)
+    many = many and (details or not tables.has_one_benchmark(summary))
     (_many if many else _few)(summary, write, width, details)
     _changes(summary, write, details)
     if summary.gate is not None:
@@ -72,7 +79,7 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
 def _demonstration(summary: Summary, write: Write, width: int) -> None:
     """Print what a run without ``--checkpoint`` is, and how to ask everything."""
     if told := summary.manifest.get("demonstration"):
-        _lines([Line("touchstone", told["what"])], write)
+        _lines([FactLine("touchstone", told["what"])], write)
         _command("all rows", told["all"], "", write, width)
         write()
 
@@ -81,14 +88,14 @@ def _demonstration(summary: Summary, write: Write, width: int) -> None:
 
 
 def _few(summary: Summary, write: Write, width: int, details: bool) -> None:
-    for name, what, table in by_benchmark.tables(summary, width, details=details):
+    for name, what, table in tables.tables_by_benchmark(summary, width, details=details):
         write(_heading(name, what))
         write(table)
         write()
 
 
 def _many(summary: Summary, write: Write, width: int, details: bool) -> None:
-    for table in by_checkpoint.tables(summary, width):
+    for table in tables.tables_by_checkpoint(summary, width):
         write(table)
         write()
     if not details:
@@ -96,7 +103,7 @@ def _many(summary: Summary, write: Write, width: int, details: bool) -> None:
     for name in dict.fromkeys(one.benchmark for one in wholes(summary)):
         same = [one for one in wholes(summary) if one.benchmark == name]
         write(_heading(name, formatting.asked_alike(same)))
-        for table in by_checkpoint.details(summary, name, width):
+        for table in tables.metric_tables(summary, name, width):
             write(table)
             write()
 
@@ -122,7 +129,7 @@ def _changes(summary: Summary, write: Write, details: bool) -> None:
     if rows:
         write(_change_table(rows, several=len({row["checkpoint"] for row in summary.changes}) > 1))
     else:
-        _lines([Line("changes", "no primary metric has changed against the best so far")], write)
+        _lines([FactLine("changes", "no primary metric has changed against the best so far")], write)
     for text in formatting.best_runs(rows):
         write(Text(text, style="dim"))
     if rows and note:
@@ -158,13 +165,13 @@ def _change_table(rows: Sequence[Mapping[str, Any]], *, several: bool) -> Table:
     return table
 
 
-def _below(summary: Summary, many: bool, details: bool) -> Iterator[Line]:
-    if text := brief.legend(summary, many=many):
-        yield Line("legend", text, "dim")
-    yield from _detailed(summary) if details else brief.lines(summary)
+def _below(summary: Summary, many: bool, details: bool) -> Iterator[FactLine]:
+    if text := legend(summary, many=many):
+        yield FactLine("legend", text, "dim")
+    yield from _detailed(summary) if details else brief_lines(summary)
 
 
-def _detailed(summary: Summary) -> Iterator[Line]:
+def _detailed(summary: Summary) -> Iterator[FactLine]:
     """Yield every fact, a line each."""
     texts = {
         "data": _data(summary),
@@ -182,8 +189,8 @@ def _detailed(summary: Summary) -> Iterator[Line]:
         "left out": notes.left_out(summary),
     }
     for label, found in texts.items():
-        yield from (Line(label, text, "magenta" if label == "note" else "") for text in found)
-    yield from brief.loud(summary)
+        yield from (FactLine(label, text, "magenta" if label == "note" else "") for text in found)
+    yield from loud(summary)
 
 
 def _data(summary: Summary) -> list[str]:
@@ -219,7 +226,7 @@ def _best(summary: Summary) -> list[str]:
 
 def _ending(summary: Summary, write: Write, width: int, details: bool) -> None:
     """Print where the results lie, and the next commands, in a form that can be pasted."""
-    _lines([Line("saved", next_steps.saved(summary))], write)
+    _lines([FactLine("saved", next_steps.saved(summary))], write)
     steps = [("more", next_steps.again(summary, details=details))]
     steps += [("next", step) for step in next_steps.steps(summary)]
     for label, step in steps:
@@ -241,7 +248,7 @@ def _command(label: str, command: str, what: str, write: Write, width: int) -> N
             write(Text(f"{'':{LABEL + 2 + ABOUT}}{what}", style="dim"))
 
 
-def _lines(lines: Iterator[Line] | list[Line], write: Write) -> None:
+def _lines(lines: Iterator[FactLine] | list[FactLine], write: Write) -> None:
     """Print lines with their labels; of a label that comes again, only the first."""
     from rich.text import Text
 
@@ -251,3 +258,191 @@ def _lines(lines: Iterator[Line] | list[Line], write: Write) -> None:
         rows.append((f"{'' if label == before else label:{LABEL}}", Text(text, style=style)))
         before = label
     write(labelled(rows))
+
+
+NAMED: Final = 4
+"""Names before "and N more"."""
+
+FAULTS_SHOWN: Final = 5
+
+REASONS: Final = 6
+"""Lines about benchmarks that were left out."""
+
+SHORT: Final = 100
+"""Characters of what helps where a benchmark was left out; what is longer is left to ``-v``."""
+
+DETAILS: Final = "-v says what helps"
+
+_ASIDE: Final = re.compile(r" \([^)]*\)")
+
+
+class FactLine(NamedTuple):
+    """A line with its label; ``style`` is that of the text."""
+
+    label: str
+    text: str
+    style: str = ""
+
+
+def brief_lines(summary: Summary) -> list[FactLine]:
+    """Return all facts, those that matter most at the end."""
+    texts = {
+        "reused": _reused(summary),
+        "cut": notes.cut(summary),
+        "no answer": "; ".join(notes.unanswered(summary)),
+        "weak tests": _weak_tests(summary),
+        "slow": _slow_ways(summary),
+        "prompts": "; ".join(notes.other_prompts(summary)),
+        "note": listed([*notes.journal(summary), *notes.engines(summary)], 1, between="; "),
+        "limit": "; ".join(notes.short_of_limit(summary)),
+    }
+    found = [FactLine(label, text) for label, text in texts.items() if text not in ("", "none")]
+    found += [FactLine("left out", text) for text in _left_out(summary)]
+    return [_item_counts(summary), *found, *loud(summary)]
+
+
+def loud(summary: Summary) -> list[FactLine]:
+    """Return the facts that are never shortened away: what failed, ran without isolation, or is not valid."""
+    found = [FactLine("failed", text, "bold red") for text in notes.failed_to_load(summary)]
+    faults = notes.faults(summary)
+    found += [FactLine(status, text, "red") for status, text in faults[:FAULTS_SHOWN]]
+    if (rest := len(faults) - FAULTS_SHOWN) > 0:
+        found.append(FactLine("", f"and {rest} other messages, in errors.log", "red"))
+    if names := [one.benchmark for one in wholes(summary) if one.unsandboxed]:
+        found.append(FactLine("no sandbox", f"{_names(names)}: programs ran without isolation", "bold red"))
+    return found + [FactLine("not valid", text, "bold red") for text in validity.not_valid(summary)]
+
+
+def legend(summary: Summary, *, many: bool) -> str:
+    """Return the meaning of each sign that occurs in the tables; ``many``: they are by checkpoint."""
+    found = []
+    if many:
+        signs = tables.occurring(summary)
+        found += [f"{sign} {tables.SIGNS[sign]}" for sign in signs]
+        if "*" not in signs:
+            found.append("no best of a column is marked: none is told from all others")
+        found.append(f"{tables.SPREAD} half the widest 95 % interval of the column")
+    elif summary.leaders:
+        found.append(f"best: {tables.TOLD}")
+    if any(one.of or one.published for one in wholes(summary)):
+        found.append("n/N items scored of those published (or, of other data, of all)")
+    own = formatting.own_rows(summary)
+    if not many and any(
+        formatting.is_sample(one.mark) for one in wholes(summary) if one.benchmark not in own
+    ):
+        found.append(f"{formatting.SAMPLE}: shipped rows, a few of those published")
+    if not many and own:
+        found.append(f"{formatting.OWN}: none was published")
+    if why := _undefined(summary):
+        found.append(f"{formatting.NOTHING} undefined ({why})")
+    if lower := _lower(summary):
+        found.append(f"lower is better for {listed(lower, NAMED)}")
+    return "; ".join(found)
+
+
+def _item_counts(summary: Summary) -> FactLine:
+    found = totals(summary)
+    parts = [f"{found['scored']:,} scored"]
+    words = {"skipped": "skipped", "errors": "error", "timeouts": "timeout", "lost": "lost"}
+    for name, word in words.items():
+        if number := found[name]:
+            parts.append(f"{number} {word}" if name in ("skipped", "lost") else count(number, word))
+    took = f" in {formatting.duration(summary.seconds)}" if summary.seconds else ""
+    return FactLine("items", ", ".join(parts) + took, "bold red" if summary.faults else "")
+
+
+def _names(names: Iterable[str]) -> str:
+    return listed(dict.fromkeys(names), NAMED)
+
+
+def _reused(summary: Summary) -> str:
+    found = [one for one in wholes(summary) if one.reused]
+    runs = {run for one in found for run in one.reused_from}
+    number = sum(one.reused for one in found)
+    return (
+        f"{number:,} of {totals(summary)['scored']:,} scores, from {listed(sorted(runs), 1)}" if found else ""
+    )
+
+
+def _weak_tests(summary: Summary) -> str:
+    """Return the tasks of each benchmark whose tests accept wrong programs."""
+    tasks: dict[str, set[str]] = {}
+    for one in wholes(summary):
+        if one.weak_tests:
+            tasks.setdefault(one.benchmark, set()).update(one.weak_tests)
+    parts = [f"{name} {count(len(found), 'task')}" for name, found in tasks.items()]
+    return f"{listed(parts, NAMED)}: their tests accept a wrong program" if parts else ""
+
+
+def _slow_ways(summary: Summary) -> str:
+    """Return the slow ways that checkpoints had to take, with their costs."""
+    ways: dict[str, list[tuple[str, int, int]]] = {}
+    for row in summary.effort:
+        for one in row.engine.get("slow", ()):
+            ways.setdefault(one["way"], []).append((row.checkpoint, one["computed"], one["enough"]))
+    found = []
+    for way, costs in ways.items():
+        names, computed, enough = zip(*costs, strict=True)
+        what, unit = SLOW_WAYS[way]
+        found.append(
+            f"{_names(names)}: {what}, {sum(computed) / max(1, sum(enough)):.1f} times the {unit} needed"
+        )
+    return "; ".join(found)
+
+
+def _left_out(summary: Summary) -> list[str]:
+    """Return the benchmarks without a result, by the beginning of the reason, in a few lines.
+
+    Those that a checkpoint without any result could not be asked are among them.
+    """
+    asked = {one.benchmark for one in wholes(summary)}
+    known = formatting.checkpoints(summary)
+    # Of several reasons the last: that a kind of checkpoint cannot be asked comes before data that is not there.
+    reasons = {
+        name: reason
+        for name, _, reason in (line.partition(": ") for line in summary.deselected)
+        if name not in asked or not any(checkpoint in reason for checkpoint in known)
+    }
+    classes: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        classes.setdefault(_ASIDE.sub("", reason.removeprefix(LEFT_OUT)).partition(";")[0], []).append(name)
+    found = [_class(kind, {name: reasons[name] for name in names}) for kind, names in classes.items()]
+    brief_lines: list[str] = []
+    for remedy, same in groupby(found, key=itemgetter(1)):  # it is told once, after those that it helps
+        several = [text for text, _ in same]
+        own = [remedy] if remedy else []
+        brief_lines += [*several, *own] if len(several) > 1 else ["; ".join([*several, *own])]
+    rest = len(brief_lines) - REASONS
+    return [*brief_lines[:REASONS], "and others; -v names them"] if rest > 1 else brief_lines
+
+
+def _class(kind: str, reasons: Mapping[str, str]) -> tuple[str, str]:
+    """Return benchmarks that were left out for reasons that begin alike, and what helps if it is the same and short.
+
+    Of a single benchmark the whole reason is told where it names what is nearest.
+    """
+    (first, *others), names = reasons.values(), _names(reasons)
+    if not others and "; nearest: " in first:
+        return f"{names}: {first}", ""
+    remedies = {reason.partition("; ")[2] for reason in reasons.values()}
+    remedy = remedies.pop() if len(remedies) == 1 else DETAILS
+    return f"{names}: {kind}" if kind else names, remedy if len(remedy) <= SHORT else DETAILS
+
+
+def _undefined(summary: Summary) -> str:
+    """Return the reasons for which primary metrics lack a value or an interval."""
+    metrics = [one.metrics[one.primary] for one in wholes(summary)]
+    whys = [one.why for one in metrics if one.why and (one.value is None or one.low is None)]
+    whys += [one["why"] for one in summary.composites if one.get("why") and one["low"] is None]
+    return listed(dict.fromkeys(whys), 1) if whys else ""
+
+
+def _lower(summary: Summary) -> list[str]:
+    aggregates = {one.name: one.aggregate for one in summary.declarations}
+    return list(
+        dict.fromkeys(
+            one.primary
+            for one in wholes(summary)
+            if not aggregation_of(aggregates.get(one.benchmark, {}), one.primary).higher_is_better
+        )
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.cli.grading import gradable
+from pytest_touchstone.cli.grade import gradable
 from pytest_touchstone.core.requests import CallTests, RunProgram
 from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 

@@ -16,11 +16,11 @@ from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.reports.comparison import pooled
 from pytest_touchstone.reports.files import write_results
-from pytest_touchstone.reports.page.breakdown import breakdown
 from pytest_touchstone.reports.page.builder import comparison_page, run_page
-from pytest_touchstone.reports.page.packing import Words, chunk_items, unpacked
+from pytest_touchstone.reports.page.packing import chunk_items, unpacked, unpacked_text
 from pytest_touchstone.reports.page.payload import read
 from pytest_touchstone.reports.page.security import KeyFoundError, Redaction
+from pytest_touchstone.reports.page.summary import breakdown
 from pytest_touchstone.results.journal import read_journal
 from pytest_touchstone.results.summary import load_summary
 from tests.support.places import ROOT
@@ -53,7 +53,7 @@ def test_the_page_has_every_item_of_the_journal_with_its_scores():
     found = {}
     for part in meta["parts"]:
         columns = unpacked(block(page, part["columns"]))
-        texts = [one for name in part["texts"] for one in chunk_items(Words().unpacked(block(page, name)))]
+        texts = [one for name in part["texts"] for one in chunk_items(unpacked_text(block(page, name)))]
         assert len(texts) == len(columns["example"]) == part["items"]
         checkpoint = meta["runs"][part["run"]]["checkpoints"][part["checkpoint"]]["name"]
         for number, example in enumerate(columns["example"]):
@@ -84,7 +84,7 @@ def test_the_page_asks_for_nothing_and_runs_its_own_script_alone(runs):
 
 def meta_blocks(page):
     meta = meta_of(page)
-    return {name for part in meta["parts"] for name in (part["columns"], part["words"], *part["texts"])}
+    return {name for part in meta["parts"] for name in (part["columns"], *part["texts"])}
 
 
 def test_names_of_others_cannot_end_the_data_that_they_stand_in(runs):

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_touchstone.reports.page.data import DataRows
-from pytest_touchstone.reports.page.items import Kind, Part, error_of, ranks_of
-from pytest_touchstone.reports.page.packing import Words, chunk_items, unpacked
+from pytest_touchstone.reports.page.items import DataRows, Kind, PagePart, error_of, ranks_of
+from pytest_touchstone.reports.page.packing import chunk_items, unpacked, unpacked_text
 from pytest_touchstone.reports.page.security import Redaction
 from pytest_touchstone.results.records import Record
 
@@ -17,7 +16,7 @@ KEY = "sk-" + "a1B2c3D4" * 4
 
 
 def kind(rows=()):
-    return Kind("sums", "exact", "exact", DataRows(rows), Words())
+    return Kind("sums", "exact", "exact", DataRows(rows))
 
 
 def record(number, text="42", **fields):
@@ -39,23 +38,16 @@ def record(number, text="42", **fields):
 
 
 def part_of(records, rows=(), size=4, redaction=None, tell=None):
-    part = Part(kind(rows), "m", redaction or Redaction(), tell, size)
+    part = PagePart(kind(rows), "m", redaction or Redaction(), tell, size)
     for one in records:
-        part.add(one)
+        part.add(one, int(one.example.partition("/")[2]))
     return part
 
 
-def items_of(part, order=None):
+def items_of(part):
     """The items as the page's script reads them: columns, and the texts that belong to each."""
-    order = order or {}
-    columns = unpacked(
-        part.columns(
-            order,
-            {name: place for place, name in enumerate(sorted(set(part.groups)))},
-            ranks_of([part]),
-        )
-    )
-    texts = [one for chunk in part.chunks() for one in chunk_items(part.kind.words.unpacked(chunk))]
+    columns = unpacked(part.columns({}, ranks_of([part])))
+    texts = [one for chunk in part.chunks() for one in chunk_items(unpacked_text(chunk))]
     places = columns["place"] or range(len(texts))
     return columns, [texts[place] for place in places]
 
@@ -92,11 +84,10 @@ def test_columns_are_in_the_order_of_collection_and_say_where_the_texts_are():
     numbers = list(range(11))
     random.Random(1).shuffle(numbers)
     records = [record(number) for number in numbers]
-    order = {record(number).item: number for number in range(11)}
-    columns, texts = items_of(part_of(records), order)
+    columns, texts = items_of(part_of(records))
     assert columns["example"] == [f"sums/{number}" for number in range(11)]
     assert [one["asked"][0]["question"] for one in texts] == [f"Sum {number}?" for number in range(11)]
-    assert items_of(part_of([record(number) for number in range(11)]), order)[0]["place"] is None
+    assert items_of(part_of([record(number) for number in range(11)]))[0]["place"] is None
 
 
 @pytest.mark.parametrize("which", [0, 5, 9])
@@ -163,4 +154,4 @@ def test_fields_that_divide_the_rows_can_be_filtered_by():
     found = DataRows(rows)
     assert found.fields == ("level", "source")
     assert found.get("3") == rows[3][1]
-    assert found.get("none") is None
+    assert found.get("none") == {}

@@ -8,11 +8,9 @@ import pytest
 
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import study_of
-from pytest_touchstone.reports.study.findings import finding_sections
-from pytest_touchstone.reports.study.markdown import study_page
 from pytest_touchstone.reports.study.section import Section
-from pytest_touchstone.reports.study.sections import study_facts
-from pytest_touchstone.reports.study.terminal import render, render_brief
+from pytest_touchstone.reports.study.sections import finding_sections, study_facts
+from pytest_touchstone.reports.study.views import render, render_brief, study_page
 from tests.support.published import published
 from tests.support.studies import answers, of_items, of_totals
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_touchstone.compare.study.reading import study_of
-from pytest_touchstone.reports.study.markdown import study_page
-from pytest_touchstone.reports.study.section import Facts, Section, Table, Verbatim
+from pytest_touchstone.reports.study.section import Facts, Section, StudyTable, Verbatim
 from pytest_touchstone.reports.study.sections import sections_of
-from pytest_touchstone.reports.study.terminal import render, render_brief
+from pytest_touchstone.reports.study.views import render, render_brief, study_page
 from tests.support.korean_table import row, write
 
 SECTION = Section(
@@ -16,7 +15,7 @@ SECTION = Section(
     title="A | title",
     parts=(
         "Text with <b> and `code`.",
-        Table(
+        StudyTable(
             header=("name", "two\nlines"),
             rows=(("a|b", "1\n[0, 2]"), ("c", "2"))[:2],
             best=frozenset({(1, 1)}),

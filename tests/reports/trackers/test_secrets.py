@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.mlflow import without_password
-from pytest_touchstone.reports.trackers.secrets import Secrets
+from pytest_touchstone.reports.trackers.sending import Secrets
 
 ENVIRONMENT = {
     "HF_TOKEN": "hf_planted_value",
@@ -52,7 +52,7 @@ def test_what_looks_like_a_key_goes_too_and_other_bytes_stay() -> None:
 def test_a_secret_is_found_in_a_file_also_where_blocks_meet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_touchstone.reports.trackers.secrets._BLOCK", 8)
+    monkeypatch.setattr("pytest_touchstone.reports.trackers.sending._BLOCK", 8)
     path = tmp_path / "journal"
     path.write_text("x" * 13 + "hf_planted_value" + "y" * 100)
     assert Secrets(ENVIRONMENT).within([path]) == "HF_TOKEN"

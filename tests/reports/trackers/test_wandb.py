@@ -14,7 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.mlflow import TrackerError
-from pytest_touchstone.reports.trackers.payload import Found, Place, Point, tracked_runs
+from pytest_touchstone.reports.trackers.payload import (
+    MetricPoint,
+    ResultFiles,
+    ResultPlace,
+    tracked_runs,
+)
 from pytest_touchstone.reports.trackers.wandb import WandB, artifact_name, steps_of
 from tests.reports.trackers.test_payload import series_of
 
@@ -79,8 +84,8 @@ def send(tmp_path: Path, **settings: str) -> Any:
     """Send a run of a series of two checkpoints, with a file and a picture."""
     for name in ("tasks.csv", "summary.json", "curve.png"):
         (tmp_path / name).write_text(name)
-    place = Place("checkpoint-100", "winogrande")
-    found = {place: Found({"tasks.csv": tmp_path / "tasks.csv"})}
+    place = ResultPlace("checkpoint-100", "winogrande")
+    found = {place: ResultFiles({"tasks.csv": tmp_path / "tasks.csv"})}
     runs = tracked_runs(series_of(2), {"summary.json": tmp_path / "summary.json"}, found)
     return WandB().send("r@1.000", runs, settings, lambda: {"curve.png": tmp_path / "curve.png"})
 
@@ -151,8 +156,8 @@ def test_settings_that_the_package_refuses_are_a_mistake(tmp_path: Path, package
         send(tmp_path)
 
 
-@given(st.lists(st.builds(Point, st.sampled_from("abc"), st.floats(0, 1), st.integers(0, 5))))
-def test_steps_come_in_order_and_hold_every_number(points: list[Point]) -> None:
+@given(st.lists(st.builds(MetricPoint, st.sampled_from("abc"), st.floats(0, 1), st.integers(0, 5))))
+def test_steps_come_in_order_and_hold_every_number(points: list[MetricPoint]) -> None:
     found = steps_of(points)
     assert [step for step, _ in found] == sorted({point.step for point in points})
     last = {(point.step, point.name): point.value for point in points}

@@ -312,7 +312,6 @@ def _local(name: str, asked: CheckpointRequest) -> tuple[CheckpointInfo | None, 
 def _started(
     command: ServerCommand, start: ServerStart, asked: CheckpointRequest, lasting: Lasting
 ) -> CheckpointInfo:
-    from pytest_touchstone.engines.http.children import HOST, Child, free_port
 
     arguments = shlex.split(asked.options.get("args", ""))
     port = free_port()

@@ -3,17 +3,17 @@
 The summary is HTML, readable without JavaScript. The items are data that ``page.js`` shows: columns of what one filters
 by, and texts in compressed chunks. ``builder`` puts both together.
 
-The contract of the data, format 2. Every element below is a data block (``<script type=...>`` that no browser runs).
+The contract of the data, format 3. Every element below is a data block (``<script type=...>`` that no browser runs).
 
 ``<script type="application/json" id="page-meta">``, with ``<``, ``>`` and ``&`` escaped as in JSON::
 
-    {"format": 2, "title": TEXT, "kind": "run" | "comparison" | "study",
+    {"format": 3, "title": TEXT, "kind": "run" | "comparison" | "study",
      "runs": [{"id", "label", "checkpoints": [{"name", "series", "step", "epoch", "fingerprint"}]}],
      "benchmarks": [{"name", "primary": SCORE, "metrics": [SCORE], "groups": [TEXT], "fields": [NAME],
                      "higher_is_better": BOOL}],
      "statuses": ["scored", "skipped", "error", "timeout", "lost"],
-     "parts": [{"columns": ELEMENT_ID, "texts": [ELEMENT_ID], "words": ELEMENT_ID, "run": INDEX,
-                "checkpoint": INDEX (in its run), "benchmark": INDEX, "items": NUMBER, "size": ITEMS_PER_CHUNK}],
+     "parts": [{"columns": ELEMENT_ID, "texts": [ELEMENT_ID], "run": INDEX, "checkpoint": INDEX (in its run),
+                "benchmark": INDEX, "items": NUMBER, "size": ITEMS_PER_CHUNK}],
      "verdicts": [{"a": {"run", "checkpoint"}, "b": {...}, "benchmark": INDEX | null, "metric", "verdict", "why",
                    "points", "low", "high" (of the difference, as scores), "p", "p_adjusted", "n", "gained", "lost",
                    "paired"}],
@@ -37,17 +37,17 @@ item before. ``error`` is the class of the exception, the fault's status, or the
 passed.
 ``place`` is the item's place among the texts, null where that is the item's own number: the chunk is place // size.
 
-``words`` is a packed list of the words that have codes in its texts. A chunk of texts (``id="texts-PART-CHUNK"``) is
-packed with these codes. It has texts of JSON with U+0000 between them: first ``[[LEAD, NUMBER_OF_ITEMS]]``, the
-beginnings of first questions, each with the number of items in a row that share it, then an object per item::
+A chunk of texts (``id="texts-PART-CHUNK"``) has texts of JSON with U+0000 between them: first
+``[[LEAD, NUMBER_OF_ITEMS]]``, the beginnings of first questions, each with the number of items in a row that share it,
+then an object per item::
 
     {"asked": [{"kind", "question", "turns": [[ROLE, TEXT]],
                 "choices": [{"text", "logprob", "chosen", "right"}], "answers": [{"text", "remark"}]}],
      "programs": [{"text", "outcome", "detail"}], "extracted": {RULE: TEXT | null}, "gold": TEXT, "row": {NAME: VALUE},
      "message": TEXT, "notes": [TEXT]}
 
-Fields that are empty are left out. The first ``question`` is what follows the item's lead. ``kind`` is that of the
-request (``core.requests``), or ``choices``. An item with samples has them all in ``answers`` of its question;
+Fields that are empty or false are left out. The first ``question`` is what follows the item's lead. ``kind`` is that of
+the request (``core.requests``), or ``choices``. An item with samples has them all in ``answers`` of its question;
 its programs follow in the same order.
 """
 

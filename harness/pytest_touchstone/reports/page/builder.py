@@ -9,23 +9,26 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.core.text import visible
 from pytest_touchstone.reports import formatting, gate, notes
 from pytest_touchstone.reports.charts import line_charts
-from pytest_touchstone.reports.page import comparison, payload
+from pytest_touchstone.reports.page import payload
 from pytest_touchstone.reports.page.items import Tell
 from pytest_touchstone.reports.page.security import Redaction, own_text, policy, refuse_keys
-from pytest_touchstone.reports.page.studies import study_runs
-from pytest_touchstone.reports.page.summary import content, drawn
+from pytest_touchstone.reports.page.summary import comparison_content, drawn, run_content
 from pytest_touchstone.reports.study.section import Section
-from pytest_touchstone.results.summary import Summary
+from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary
 
 FILE: Final = "report.html"
 FOLDER: Final = Path(__file__).parent
 STYLES: Final = ("page.css", "items.css")
 SCRIPTS: Final = ("core", "texts", "data", "filters", "list", "item", "controls", "downloads", "page")
 """The scripts in the order in which they are joined: each uses those before it."""
+
+MOST_BYTES: Final = 256 * 2**20
+"""Journals that are larger in all stay out of the page of a study: their runs have pages of their own."""
 
 
 def write_run(summary: Summary, target: Path | None = None) -> Path:
@@ -50,7 +53,7 @@ def run_page(summary: Summary, tell: Tell | None = None, told: Sequence[str] = (
     redaction = Redaction()
     several = len(summary.checkpoints) > 1
     runs = [payload.read(summary, redaction, compared=several, tell=tell)]
-    text = _rendered("summary.html.j2", content(summary, runs[0].parts), redaction)
+    text = _rendered("summary.html.j2", run_content(summary, runs[0].parts), redaction)
     facts = {"title": f"Results of {summary.run_id}", "kind": "run", "notes": told}
     return _page(text, runs, payload.judged(runs), facts, redaction)
 
@@ -70,7 +73,7 @@ def comparison_page(
         for summary, tell in zip(summaries, tells, strict=True)
     ]
     judged = payload.judged(runs)
-    text = _rendered("comparison.html.j2", comparison.content(runs, judged), redaction)
+    text = _rendered("comparison.html.j2", comparison_content(runs, judged), redaction)
     ids = dict.fromkeys(summary.run_id for summary in summaries)
     title = f"{' and '.join(ids)}, side by side" if len(ids) > 1 else f"Checkpoints of {summaries[0].run_id}"
     facts = {"title": title, "kind": "comparison", "notes": told}
@@ -83,7 +86,7 @@ def study_page(study: Study, sections: Sequence[Section]) -> str:
     Raises ``HarnessError`` where a setting of a run holds what looks like a key.
     """
     redaction = Redaction()
-    summaries, note = study_runs(study)
+    summaries, note = _study_runs(study)
     for summary in summaries:
         refuse_keys(summary.manifest, summary.run_id)
     runs = [payload.read(summary, redaction, compared=False) for summary in summaries]
@@ -92,10 +95,32 @@ def study_page(study: Study, sections: Sequence[Section]) -> str:
     return _page(text, runs, [], {"title": "Study of checkpoints", "kind": "study", "notes": ()}, redaction)
 
 
+def _study_runs(study: Study) -> tuple[list[Summary], str]:
+    """Return the runs whose items the page of a study holds, and a note where there are too many."""
+    entries = (
+        entry for series in study.series for one in series.points for entry in one.candidate.entries.values()
+    )
+    folders = dict.fromkeys(entry.answers for entry in entries if entry.answers is not None)
+    known = [folder for folder in folders if (folder / SUMMARY).is_file()]
+    size = sum(path.stat().st_size for folder in known for path in Path(folder).glob("items-*.jsonl"))
+    if size > MOST_BYTES:
+        return [], (
+            f"The items of these {len(known)} runs ({size / 2**20:.0f} MiB) are not on this page: "
+            "`touchstone page RUN` makes one of a run, `touchstone page RUN RUN` of two side by side."
+        )
+    found = []
+    for folder in known:
+        try:
+            found.append(load_summary(folder))
+        except HarnessError:  # its numbers come from elsewhere; only its items are left out
+            continue
+    return found, ""
+
+
 def _page(
     summary: str,
-    runs: Sequence[payload.Read],
-    judged: Sequence[payload.Judged],
+    runs: Sequence[payload.PageRun],
+    judged: Sequence[payload.JudgedPair],
     facts: Mapping[str, Any],
     redaction: Redaction,
 ) -> str:
@@ -105,7 +130,7 @@ def _page(
     return assembled(summary, redaction.value(meta, "names"), blocks)
 
 
-def assembled(summary: str, meta: Mapping[str, Any], blocks: Sequence[payload.Block]) -> str:
+def assembled(summary: str, meta: Mapping[str, Any], blocks: Sequence[payload.DataBlock]) -> str:
     """Return the page of a summary that is HTML, and of data without keys; without blocks it has no items."""
     from markupsafe import Markup
 
@@ -121,7 +146,7 @@ def assembled(summary: str, meta: Mapping[str, Any], blocks: Sequence[payload.Bl
             style=Markup(style),
             scripts=[Markup(one) for one in scripts],
             summary=Markup(summary),
-            data=blocks and [payload.Block("page-meta", _json(meta)), *blocks],
+            data=blocks and [payload.DataBlock("page-meta", _json(meta)), *blocks],
         )
     )
     return text.lstrip()

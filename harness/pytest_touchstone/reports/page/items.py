@@ -1,32 +1,37 @@
 """The items of runs as the page holds them: columns and compressed chunks of texts, read from the journal once.
 
-The form is in the docstring of this package. Memory is that of the columns and of the compressed texts: a chunk is
-packed as soon as it is full.
+The form is in the docstring of this package. A chunk of texts is packed as soon as it is full.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
-from typing import Any, Final, NamedTuple, TypeAlias, overload
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.core.keys import has_key
-from pytest_touchstone.reports.page.data import DataRows
-from pytest_touchstone.reports.page.packing import Words, chunk_items, chunk_text, packed_pieces, pieces_of
+from pytest_touchstone.reports.page.packing import (
+    ENCODER,
+    chunk_items,
+    chunk_text,
+    packed_text,
+    unpacked_text,
+)
 from pytest_touchstone.reports.page.security import Redaction, own_text
 from pytest_touchstone.results.asked import asked_of, is_right, rest_of_row
-from pytest_touchstone.results.collected import NumberedTexts
 from pytest_touchstone.results.item_view import Asked
 from pytest_touchstone.results.records import STATUSES, Record
 
 CHUNK: Final = 250
 """Items whose texts are packed together: a page opens one item by unpacking so many."""
 
-MOST_ALIKE: Final = 10_000
-"""Values that are kept once for all items that have them."""
+LONGEST: Final = 60
+"""The characters of a text that may be chosen from a list of values; longer ones are texts to read."""
+
+MOST_FIELDS: Final = 12
 
 WHOLE: Final = {"choices", "FillMask", "RollingLoglikelihood", "PseudoLoglikelihood"}
 """Kinds of questions that show all of the row that matters."""
@@ -39,26 +44,59 @@ Tell: TypeAlias = Callable[[Record, list[str]], Mapping[str, Any] | None]
 """Returns what the benchmark tells of an item whose record does not have it, or None with a note."""
 
 
+class DataRows:
+    """The rows of a dataset by their hashes; ``fields`` are those that one can filter by."""
+
+    def __init__(self, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        self._rows: dict[str, str] = {}  # as JSON, which takes a fraction of the memory
+        values: dict[str, set[Any] | None] = {}
+        for digest, row in rows:
+            self._rows[digest] = ENCODER.encode(row)
+            for name, value in row.items():
+                known = values.setdefault(name, set())
+                if known is None or value is None:
+                    continue
+                if isinstance(value, (bool, int, float)) or (
+                    isinstance(value, str) and len(value) <= LONGEST
+                ):
+                    known.add(value)
+                else:
+                    values[name] = None
+        fields = (name for name, known in values.items() if known and self._told_apart(known))
+        self.fields = tuple(fields)[:MOST_FIELDS]
+
+    def _told_apart(self, values: set[Any]) -> bool:
+        """Return whether a field divides the rows: it has several values, and is no name that nearly each row has."""
+        named = all(isinstance(value, str) for value in values) and 2 * len(values) > len(self._rows)
+        return len(values) > 1 and not named
+
+    def get(self, digest: str) -> Mapping[str, Any]:
+        """Return the row with a hash; empty where the data does not have it."""
+        row: dict[str, Any] = json.loads(self._rows.get(digest, "{}"))
+        return row
+
+    def forget(self) -> None:
+        """Let go of the rows, when all items have been made; ``fields`` stay."""
+        self._rows.clear()
+
+
 class Codes:
     """A column of few different values: the values, and a number per item."""
 
-    def __init__(self) -> None:
-        self.values: dict[Any, int] = {}
-        self.codes: list[int | None] = []
-
-    def add(self, value: Any) -> None:
-        """Append a value; None has no number."""
-        self.codes.append(None if value is None else self.values.setdefault(value, len(self.values)))
+    def __init__(self, values: Iterable[Any]) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._codes = [
+            None if value is None else self._numbers.setdefault(value, len(self._numbers)) for value in values
+        ]
 
     def plain(self) -> dict[str, Any]:
         """Return the column as the page has it."""
-        return {"values": list(self.values), "codes": self.codes}
+        return {"values": list(self._numbers), "codes": self._codes}
 
 
-class Row(NamedTuple):
-    """The values that an item is filtered by; they become the columns of the page. ``item`` is its name or number."""
+class ItemRow(NamedTuple):
+    """The values that an item is filtered by; they become the columns of the page."""
 
-    item: str | int
     example: str
     status: int
     right: int | None
@@ -75,59 +113,13 @@ class Row(NamedTuple):
     fields: Mapping[str, Any]
 
 
-class Rows(Sequence[Row]):
-    """Rows as columns, each row made when somebody looks at it: ``examples``, and the ``values`` of other fields."""
-
-    def __init__(self) -> None:
-        self.examples = NumberedTexts()
-        self.values: dict[str, Any] = {name: [] for name in Row._fields if name != "example"}
-        self.values["item"] = array("q")
-        self._once: dict[Any, Any] = {}
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    @overload
-    def __getitem__(self, place: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Row]: ...
-
-    def __getitem__(self, place: int | slice) -> Row | list[Row]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(len(self))[place]]
-        others = {name: values[place] for name, values in self.values.items()}
-        return Row(example=self.examples[place], **others)
-
-    def append(self, row: Row) -> None:
-        """Append a row."""
-        self.examples.append(row.example)
-        if isinstance(row.item, str) and isinstance(self.values["item"], array):
-            self.values["item"] = list(self.values["item"])
-        for name, values in self.values.items():
-            values.append(self._kept_once(getattr(row, name)))
-
-    def __setitem__(self, place: int, row: Row) -> None:
-        self.examples[place] = row.example
-        for name, values in self.values.items():
-            values[place] = getattr(row, name)
-
-    def _kept_once(self, value: Any) -> Any:
-        if not isinstance(value, (str, float)):  # others are shared already, or small
-            return value
-        if len(self._once) < MOST_ALIKE:
-            return self._once.setdefault(value, value)
-        return self._once.get(value, value)
-
-
 class Kind(NamedTuple):
-    """A benchmark as its items need it: the score that they are right by, rows of its dataset, frequent words."""
+    """A benchmark as its items need it: the score that they are right by, and the rows of its dataset."""
 
     name: str
     score: str
     right_by: str | None
     rows: DataRows
-    words: Words
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -135,8 +127,11 @@ class Kind(NamedTuple):
         return self.rows.fields
 
 
-class Part:
-    """The items of one checkpoint on one benchmark; ``add`` takes them as they come."""
+class PagePart:
+    """The items of one checkpoint on one benchmark, by their numbers in the order of collection.
+
+    ``rows`` are as they came; ``add`` takes them.
+    """
 
     def __init__(
         self,
@@ -147,58 +142,59 @@ class Part:
         size: int = CHUNK,
     ) -> None:
         self.kind, self.checkpoint, self.size = kind, checkpoint, size
+        self.rows: list[ItemRow] = []
         self._redaction, self._tell = redaction, tell
-        self._rows = Rows()
-        self._once: dict[str, Mapping[str, Any]] = {}
-        self._places: dict[str | int, int] | None = None
+        self._places: dict[int, int] = {}
         self._open: list[Mapping[str, Any]] = []
         self._packed: list[str] = []
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
-    def add(self, record: Record, number: int | None = None, *, again: bool = True) -> None:
-        """Take an item; a later record of the same item replaces the former, unless it only says that it was lost.
+    @property
+    def numbers(self) -> Iterable[int]:
+        """The numbers of the items, as they came."""
+        return self._places
 
-        ``number`` stands for its name, as the place in the order of items. Where it does not come ``again``, nobody
-        looks for a former record.
-        """
-        name = record.item if number is None else number
-        place = self._place(name) if again else None
-        if place is None:
+    @property
+    def scores(self) -> dict[str, None]:
+        """The names of its scores."""
+        return dict.fromkeys(name for row in self.rows for name in row.scores)
+
+    def add(self, record: Record, number: int) -> None:
+        """Take an item; a later record of the same number replaces the former, unless it only says that it was lost."""
+        place = self._places.setdefault(number, len(self.rows))
+        if place == len(self.rows):
             row, texts = self._made(record)
-            if self._places is not None:
-                self._places[name] = len(self._rows)
-            self._rows.append(row._replace(item=name))
+            self.rows.append(row)
             self._open.append(texts)
             if len(self._open) == self.size:
                 self._close()
-        elif not (record.status == "lost" and self._rows[place].status == STATUSES.index("scored")):
-            self._replace(place, record, name)
+        elif not (record.status == "lost" and self.rows[place].status == STATUSES.index("scored")):
+            self._replace(place, record)
 
-    def _place(self, name: str | int) -> int | None:
-        if self._places is None:
-            self._places = {name: place for place, name in enumerate(self._rows.values["item"])}
-        return self._places.get(name)
-
-    def columns(self, order: Mapping[str, int], groups: Mapping[str, int], ranks: Ranks) -> str:
-        """Return the packed columns, the items in the order that is given, or in that of their numbers; ``ranks`` are
-        those of the examples."""
-
-        def at(place: int) -> int:
-            name = self._rows.values["item"][place]
-            return name if isinstance(name, int) else order.get(name, place)
-
-        places: Sequence[int] = range(len(self._rows))
-        if any(before > after for before, after in pairwise(map(at, places))):
-            places = array("q", sorted(places, key=at))
-        plain = _columns(self._rows, places, groups, self.kind.fields)
-        found = array("q", [0, *(ranks[self._rows.examples[place]] for place in places)])
-        plain["rank"] = array("q", (after - before for before, after in pairwise(found)))
-        plain["place"] = None if isinstance(places, range) else places
-        if any(map(has_key, pieces_of(plain))):
-            plain = self._redaction.value(_whole(plain), self._where)
-        return packed_pieces(pieces_of(plain))
+    def columns(self, groups: Mapping[str, int], ranks: Mapping[str, int]) -> str:
+        """Return the packed columns, the items in the order of their numbers; ``ranks`` are those of the examples."""
+        places = [place for _, place in sorted(self._places.items())]
+        rows = [self.rows[place] for place in places]
+        plain: dict[str, Any] = {"example": [row.example for row in rows]}
+        for name in ("status", "right", "length", "seconds", "tokens", "invalid", "repeats", "passed"):
+            plain[name] = [getattr(row, name) for row in rows]
+        scores = dict.fromkeys(name for row in rows for name in row.scores)
+        plain["metrics"] = {name: [_short(row.scores.get(name)) for row in rows] for name in scores}
+        plain["group"] = [None if row.group is None else groups[row.group] for row in rows]
+        plain["error"] = Codes(row.error for row in rows).plain()
+        plain["fields"] = {
+            name: Codes(row.fields.get(name) for row in rows).plain() for name in self.kind.fields
+        }
+        plain["rank"] = [
+            after - before for before, after in pairwise([0, *(ranks[row.example] for row in rows)])
+        ]
+        plain["place"] = None if places == list(range(len(places))) else places
+        text = ENCODER.encode(plain)
+        if has_key(text):
+            text = ENCODER.encode(self._redaction.value(plain, f"{self.kind.name} of {self.checkpoint}"))
+        return packed_text(text)
 
     def chunks(self) -> list[str]:
         """Return the packed texts; nothing can be added afterwards."""
@@ -206,30 +202,11 @@ class Part:
             self._close()
         return self._packed
 
-    @property
-    def groups(self) -> Iterator[str]:
-        """The groups of its items."""
-        return (group for group in self._rows.values["group"] if group is not None)
-
-    @property
-    def rows(self) -> Rows:
-        """The items, as they came."""
-        return self._rows
-
-    @property
-    def scores(self) -> dict[str, None]:
-        """The names of its scores."""
-        return dict.fromkeys(name for scores in self._rows.values["scores"] for name in scores)
-
-    @property
-    def _where(self) -> str:
-        return f"{self.kind.name} of {self.checkpoint}"
-
-    def _made(self, record: Record) -> tuple[Row, dict[str, Any]]:
+    def _made(self, record: Record) -> tuple[ItemRow, dict[str, Any]]:
         if record.message:
             record = replace(record, message=own_text(record.message))
         right = is_right(record.scores.get(self.kind.right_by or ""))
-        data = self.kind.rows.get(record.row) or {}
+        data = self.kind.rows.get(record.row)
         told: Mapping[str, Any] | None = record.told
         notes: list[str] = []
         if told is None and self._tell is not None and record.status == "scored":
@@ -237,130 +214,37 @@ class Part:
         told = told or {}
         asked = asked_of(record, self.kind.right_by, right, lambda _count, _notes: told.get("right"), notes)
         fields = {name: data[name] for name in self.kind.fields if name in data}
-        row = row_of(record, right, asked, told, self._kept_once(fields))
-        row = row._replace(scores=self._kept_once(row.scores))
-        return row, texts_of(record, asked, told, data, notes)
-
-    def _kept_once(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the values, the same object for items that have the same."""
-        key = repr(values)
-        if (found := self._once.get(key)) is None:
-            found = values
-            if len(self._once) < MOST_ALIKE:
-                self._once[key] = values
-        return found
+        return row_of(record, right, asked, told, fields), texts_of(record, asked, told, data, notes)
 
     def _close(self) -> None:
         text = chunk_text(self._open)
         if has_key(text):
-            first = len(self._packed) * self.size
-            names = self._rows.examples[first : first + len(self._open)]
+            rows = self.rows[len(self._packed) * self.size :]
             cleaned = [
-                self._redaction.value(one, f"{name} of {self.checkpoint}")
-                for name, one in zip(names, self._open, strict=True)
+                self._redaction.value(texts, f"{row.example} of {self.checkpoint}")
+                for row, texts in zip(rows, self._open, strict=True)
             ]
             text = chunk_text(cleaned)
-        self._packed.append(self.kind.words.packed(text))
+        self._packed.append(packed_text(text))
         self._open = []
 
-    def _replace(self, place: int, record: Record, name: str | int) -> None:
+    def _replace(self, place: int, record: Record) -> None:
         """Put an item into the place of an earlier record of it: it ran again, which is rare."""
-        row, texts = self._made(record)
-        self._rows[place] = row._replace(item=name)
+        self.rows[place], texts = self._made(record)
         chunk, number = divmod(place, self.size)
         if chunk == len(self._packed):
             self._open[number] = texts
             return
-        found = chunk_items(self.kind.words.unpacked(self._packed[chunk]))
-        found[number] = self._redaction.value(texts, f"{record.example} of {self.checkpoint}")
-        self._packed[chunk] = self.kind.words.packed(chunk_text(found))
+        items = chunk_items(unpacked_text(self._packed[chunk]))
+        items[number] = self._redaction.value(texts, f"{record.example} of {self.checkpoint}")
+        self._packed[chunk] = packed_text(chunk_text(items))
 
 
-class _Column(Sequence[Any]):
-    """A column in the order of ``places``, each value made when it is written."""
-
-    def __init__(
-        self, values: Sequence[Any], places: Sequence[int], shown: Callable[[Any], Any] | None = None
-    ) -> None:
-        self._values, self._places, self._shown = values, places, shown
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __getitem__(self, place: Any) -> Any:
-        some = [self._values[one] for one in self._places[place]]
-        return some if self._shown is None else list(map(self._shown, some))
-
-
-def _columns(
-    rows: Rows, places: Sequence[int], groups: Mapping[str, int], fields: Sequence[str]
-) -> dict[str, Any]:
-    values = rows.values
-    scores = dict.fromkeys(name for place in places for name in values["scores"][place])
-    errors, coded = Codes(), {name: Codes() for name in fields}
-    for place in places:
-        errors.add(values["error"][place])
-        for name, codes in coded.items():
-            codes.add(values["fields"][place].get(name))
-    same = ("status", "right", "length", "seconds", "tokens", "invalid", "repeats", "passed")
-
-    def metric(name: str) -> _Column:
-        return _Column(values["scores"], places, lambda own: _short(own.get(name)))
-
-    return {
-        "example": _Column(rows.examples, places),
-        **{name: _Column(values[name], places) for name in same},
-        "metrics": {name: metric(name) for name in scores},
-        "group": _Column(values["group"], places, lambda name: None if name is None else groups[name]),
-        "error": errors.plain(),
-        "fields": {name: codes.plain() for name, codes in coded.items()},
-    }
-
-
-def _whole(value: Any) -> Any:
-    """Return columns as lists."""
-    if isinstance(value, Mapping):
-        return {name: _whole(one) for name, one in value.items()}
-    return list(value[:]) if isinstance(value, (_Column, array)) else value
-
-
-class Ranks:
-    """The place of each example in the order that people expect, numbers by their size."""
-
-    def __init__(self, examples: Iterable[str]) -> None:
-        texts = NumberedTexts(examples)
-        self._places = texts.places()
-        self._ranks = array("q", [-1]) * len(texts)  # by the last place of an example
-        first = array("q")
-        for place, text in enumerate(texts):
-            last = self._last(text)
-            if self._ranks[last] < 0:
-                self._ranks[last] = 0
-                first.append(place)
-
-        def order(place: int) -> str:
-            return _NUMBER.sub(lambda found: found[0].zfill(_DIGITS), texts[place])
-
-        for rank, place in enumerate(sorted(first, key=order)):
-            self._ranks[self._last(texts[place])] = rank
-
-    def __getitem__(self, example: str) -> int:
-        return self._ranks[self._last(example)]
-
-    def _last(self, example: str) -> int:
-        place = self._places.get(example)
-        if place is None:
-            raise KeyError(example)
-        return place
-
-
-def ranks_of(parts: Iterable[Part]) -> Ranks:
-    """Return the ranks of the examples of parts, many of which may have the same ones."""
-    found: list[NumberedTexts] = []
-    for part in parts:
-        if part.rows.examples not in found:
-            found.append(part.rows.examples)
-    return Ranks(chain.from_iterable(found))
+def ranks_of(parts: Iterable[PagePart]) -> dict[str, int]:
+    """Return the place of each example in the order that people expect, numbers by their size."""
+    examples = dict.fromkeys(row.example for part in parts for row in part.rows)
+    order = sorted(examples, key=lambda text: _NUMBER.sub(lambda digits: digits[0].zfill(_DIGITS), text))
+    return {example: rank for rank, example in enumerate(order)}
 
 
 def _short(value: float | None) -> float | int | None:
@@ -379,14 +263,13 @@ def row_of(
     asked: Sequence[Asked],
     told: Mapping[str, Any],
     fields: Mapping[str, Any],
-) -> Row:
+) -> ItemRow:
     """Return what an item is filtered by."""
     answers = [one["answer"] for one in record.exchanges]
     samples = [sample for answer in answers for sample in answer.get("samples", ())]
     repeats = max((len(answer.get("samples", ())) for answer in answers), default=0) or 1
     judged = repeats > 1 and sum(record.programs.values()) == repeats
-    return Row(
-        item=record.item,
+    return ItemRow(
         example=record.example,
         status=STATUSES.index(record.status),
         right=None if right is None else int(right),
@@ -435,12 +318,10 @@ def texts_of(
 
 def _question(one: Asked) -> dict[str, Any]:
     choices = [
-        {
-            "text": choice.text,
-            "logprob": _short(choice.logprob),
-            "chosen": choice.chosen,
-            "right": choice.right,
-        }
+        {"text": choice.text}
+        | ({} if choice.logprob is None else {"logprob": round(choice.logprob, 2)})
+        | ({"chosen": True} if choice.chosen else {})
+        | ({"right": True} if choice.right else {})
         for choice in one.choices
     ]
     answers = [{"text": said.text, "remark": said.remark} for said in one.answers]

@@ -15,9 +15,7 @@ from pytest_touchstone.compare.pair import PairComparison, compare_pair
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports.comparison import pair_facts
-from pytest_touchstone.reports.page.data import DataRows
-from pytest_touchstone.reports.page.items import Kind, Part, Tell, ranks_of
-from pytest_touchstone.reports.page.packing import Words, packed
+from pytest_touchstone.reports.page.items import DataRows, Kind, PagePart, Tell, ranks_of
 from pytest_touchstone.reports.page.security import Redaction
 from pytest_touchstone.results.data_rows import data_rows
 from pytest_touchstone.results.journal import each_record, latest
@@ -25,13 +23,13 @@ from pytest_touchstone.results.records import STATUSES, Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration, Summary
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 
 ALL_PAIRS: Final = 8
 """With more checkpoints than this, verdicts are of neighbours and of all against the first."""
 
 
-class Block(NamedTuple):
+class DataBlock(NamedTuple):
     """A data block of the page: an element that no browser runs."""
 
     id: str
@@ -39,15 +37,15 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class PageRun:
     """A run as the page shows it: its summary, the parts with its items, and its checkpoints' results."""
 
     summary: Summary
-    parts: tuple[Part, ...]
+    parts: tuple[PagePart, ...]
     candidates: tuple[CheckpointResults, ...]
 
 
-def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell | None = None) -> Read:
+def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell | None = None) -> PageRun:
     """Return a run with its items; its journal is read once.
 
     ``compared``: its checkpoints' results are wanted too. ``tell`` is asked for what old records do not have.
@@ -56,9 +54,9 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell |
     """
     folder = Path(summary.directory)
     collected, _, _ = RunDirectory(folder).read_collected()
-    places, seen = collected.places(), bytearray(len(collected))
+    places = collected.places()
     declared = {one.name: one for one in summary.declarations}
-    parts: dict[tuple[str, str], Part] = {}
+    parts: dict[tuple[str, str], PagePart] = {}
     kinds: dict[str, Kind] = {}
     light: list[Record] = []
     names = [str(row["name"]) for row in summary.checkpoints]
@@ -69,9 +67,8 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell |
         if key not in parts:
             if record.benchmark not in kinds:
                 kinds[record.benchmark] = _kind(summary, declared[record.benchmark])
-            parts[key] = Part(kinds[record.benchmark], record.checkpoint, redaction, tell)
-        parts[key].add(record, number, again=bool(seen[number]))
-        seen[number] = True
+            parts[key] = PagePart(kinds[record.benchmark], record.checkpoint, redaction, tell)
+        parts[key].add(record, number)
         if compared:
             light.append(replace(record, exchanges=[]))
     for kind in kinds.values():
@@ -84,18 +81,18 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell |
         if compared
         else []
     )
-    return Read(summary, tuple(parts.values()), tuple(found))
+    return PageRun(summary, tuple(parts.values()), tuple(found))
 
 
 def _kind(summary: Summary, declared: Declaration) -> Kind:
     rows = DataRows(data_rows(summary, declared.name))
     how = aggregation_of(declared.aggregate, declared.primary)
-    return Kind(declared.name, how.of, how.of if how.higher_score_is_better else None, rows, Words())
+    return Kind(declared.name, how.of, how.of if how.higher_score_is_better else None, rows)
 
 
 def meta_and_blocks(
-    runs: Sequence[Read], found: Sequence[Judged], facts: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[Block]]:
+    runs: Sequence[PageRun], found: Sequence[JudgedPair], facts: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[DataBlock]]:
     """Return the page's meta data and its blocks; ``facts`` are its title and kind."""
     checkpoints = [[str(row["name"]) for row in run.summary.checkpoints] for run in runs]
     kinds: dict[str, Kind] = {}
@@ -107,10 +104,10 @@ def meta_and_blocks(
     names = list(kinds)
     groups = {name: dict[str, int]() for name in names}
     for part in (part for run in runs for part in run.parts):
-        for group in part.groups:
+        for group in dict.fromkeys(row.group for row in part.rows if row.group is not None):
             groups[part.kind.name].setdefault(group, len(groups[part.kind.name]))
     ranks = ranks_of(part for run in runs for part in run.parts)
-    blocks: list[Block] = []
+    blocks: list[DataBlock] = []
     parts: list[dict[str, Any]] = []
     scores: dict[str, dict[str, None]] = {name: {} for name in names}
     for number, run in enumerate(runs):
@@ -118,14 +115,13 @@ def meta_and_blocks(
             name = part.kind.name
             scores[name] |= part.scores
             place = len(parts)
-            texts = [Block(f"texts-{place}-{chunk}", text) for chunk, text in enumerate(part.chunks())]
-            columns = Block(f"columns-{place}", part.columns({}, groups[name], ranks))
+            texts = [DataBlock(f"texts-{place}-{chunk}", text) for chunk, text in enumerate(part.chunks())]
+            columns = DataBlock(f"columns-{place}", part.columns(groups[name], ranks))
             blocks += [columns, *texts]
             parts.append(
                 {
                     "columns": columns.id,
                     "texts": [one.id for one in texts],
-                    "words": f"words-{number}-{names.index(name)}",
                     "run": number,
                     "checkpoint": checkpoints[number].index(part.checkpoint),
                     "benchmark": names.index(name),
@@ -133,8 +129,6 @@ def meta_and_blocks(
                     "size": part.size,
                 }
             )
-        words = {names.index(part.kind.name): part.kind.words.words for part in run.parts}
-        blocks += [Block(f"words-{number}-{place}", packed(one)) for place, one in words.items()]
     meta = {
         "format": FORMAT,
         **facts,
@@ -178,7 +172,7 @@ def _checkpoint(row: Mapping[str, Any]) -> dict[str, Any]:
 # Verdicts
 
 
-class Judged(NamedTuple):
+class JudgedPair(NamedTuple):
     """Two checkpoints of the page, by run and number in it, and their comparison over all items."""
 
     a: tuple[int, int]
@@ -186,7 +180,7 @@ class Judged(NamedTuple):
     pair: PairComparison
 
 
-def judged(runs: Sequence[Read]) -> list[Judged]:
+def judged(runs: Sequence[PageRun]) -> list[JudgedPair]:
     """Return the comparisons of the checkpoints of all runs: of each two, or of some where they are many."""
     places = {
         (number, place): one
@@ -196,11 +190,11 @@ def judged(runs: Sequence[Read]) -> list[Judged]:
     found = []
     for a, b in _pairs(list(places), {at: one.name for at, one in places.items()}):
         with suppress(DataError):  # they have no benchmark in common
-            found.append(Judged(a, b, compare_pair(places[a], places[b])))
+            found.append(JudgedPair(a, b, compare_pair(places[a], places[b])))
     return found
 
 
-def _named(run: Read, *, several: bool) -> list[CheckpointResults]:
+def _named(run: PageRun, *, several: bool) -> list[CheckpointResults]:
     """Return a run's checkpoints, each with the run's id where there are several runs."""
     if not several:
         return list(run.candidates)
@@ -240,7 +234,7 @@ _SHOWN: Final = (
 )
 
 
-def verdicts(found: Iterable[Judged], names: Sequence[str]) -> list[dict[str, Any]]:
+def verdicts(found: Iterable[JudgedPair], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the verdicts as the page has them; ``names`` are its benchmarks, whose number stands for each."""
     rows = []
     for one in found:

@@ -1,31 +1,45 @@
-"""The summary of a run on its page: the data that ``summary.html.j2`` shows."""
+"""The summaries of pages: the data that ``summary.html.j2`` shows of a run, and ``comparison.html.j2`` of several."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.compare.gate.result import shown_lines
+from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.compare.study.points import Axis
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.text import count
-from pytest_touchstone.reports import formatting, notes
-from pytest_touchstone.reports.charts import Dot, Line, LineChart, best_of, chart_key
-from pytest_touchstone.reports.page.breakdown import Share, breakdown
-from pytest_touchstone.reports.page.curves import svg
-from pytest_touchstone.reports.page.items import Part
+from pytest_touchstone.reports import comparison, formatting, notes
+from pytest_touchstone.reports.charts import CurveLine, Dot, LineChart, best_of, chart_key
+from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
+from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, opposite
+from pytest_touchstone.reports.plots import draw_curves, svg
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary, totals, wholes
+from pytest_touchstone.statistics.intervals import mean_estimate
 
 FAULTS_SHOWN: Final = 200
 OPEN_GROUPS: Final = 60
 """Rows of groups that are unfolded from the start; more stay folded."""
 
 
-class Bar(NamedTuple):
+MOST_VALUES: Final = 12
+"""Values of a field that scores are broken down by; one with more is for filters."""
+
+MOST_ROWS: Final = 240
+"""Rows of a benchmark's breakdown: with very many checkpoints, fields are left out."""
+
+THIRDS: Final = 3
+
+ValueOf: TypeAlias = Callable[[ItemRow], Any]
+
+
+class TrackBar(NamedTuple):
     """The places of value and interval on a track, in per cent of its width."""
 
     tick: float
@@ -33,7 +47,7 @@ class Bar(NamedTuple):
     end: float
 
 
-class Row(NamedTuple):
+class SummaryRow(NamedTuple):
     """A row of a table of results; ``counts`` are items, errors and skipped items, none for a composite."""
 
     label: str
@@ -42,13 +56,13 @@ class Row(NamedTuple):
     low: float | None
     high: float | None
     method: str
-    bar: Bar | None
+    bar: TrackBar | None
     mark: str = ""
     counts: tuple[int | str, ...] = ()
     strong: bool = True
 
 
-def content(summary: Summary, parts: Sequence[Part] = ()) -> dict[str, Any]:
+def run_content(summary: Summary, parts: Sequence[PagePart] = ()) -> dict[str, Any]:
     """Return what the template shows; ``parts`` are the items of the run."""
     shares = breakdown(parts)
     known = {str(info.get("name")): info for info in summary.checkpoints}
@@ -148,7 +162,7 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, An
 
 def _rows(
     label: str, name: str, results: Sequence[Result], scale: tuple[float, float] | None = None
-) -> list[Row]:
+) -> list[SummaryRow]:
     """Return a row per checkpoint, the label on the first."""
     scale = scale or _scale(result.metrics[name] for result in results)
     rows = []
@@ -156,7 +170,7 @@ def _rows(
         metric, primary = result.metrics[name], name == result.primary
         counts = (result.faults, result.skipped) if primary else ("", "")
         rows.append(
-            Row(
+            SummaryRow(
                 "" if place else label,
                 formatting.who(result, results),
                 metric.value,
@@ -172,23 +186,25 @@ def _rows(
     return rows
 
 
-def _shares(shares: Iterable[Share]) -> list[Row]:
+def _shares(shares: Iterable[FieldShare]) -> list[SummaryRow]:
     """Return a row per share, the field and its value on the first of each."""
-    rows: list[Row] = []
+    rows: list[SummaryRow] = []
     before = ""
     for one in shares:
         label = f"{one.field}: {one.value}"
         bar = _bar(one.mean, one.low, one.high, (0.0, 1.0)) if 0 <= (one.mean or 0) <= 1 else None
         method, counts = f"{one.method} interval", (one.n, "", "")
         shown = "" if label == before else label
-        rows.append(Row(shown, one.checkpoint, one.mean, one.low, one.high, method, bar, "", counts, False))
+        rows.append(
+            SummaryRow(shown, one.checkpoint, one.mean, one.low, one.high, method, bar, "", counts, False)
+        )
         before = label
     return rows
 
 
 def drawn(charts: Iterable[LineChart]) -> list[str]:
-    """Return the charts as elements of a page, which need no name space."""
-    return [svg(chart).replace(' xmlns="http://www.w3.org/2000/svg"', "", 1) for chart in charts]
+    """Return the charts as elements of a page."""
+    return [svg(draw_curves(chart)) for chart in charts]
 
 
 def curves_of(summary: Summary) -> list[LineChart]:
@@ -215,7 +231,7 @@ def _curve(declared: Declaration, series: Mapping[str, Sequence[Dot]], axis: Axi
     for name, found in series.items():
         dots = tuple(sorted(found, key=lambda dot: dot.place))
         if len(dots) > 1:
-            lines.append(Line(name, dots, best_of([dot.value for dot in dots], higher=higher)))
+            lines.append(CurveLine(name, dots, best_of([dot.value for dot in dots], higher=higher)))
     values = [dot.value for line in lines for dot in line.dots]
     return LineChart(
         key=chart_key(declared.name),
@@ -227,10 +243,12 @@ def _curve(declared: Declaration, series: Mapping[str, Sequence[Dot]], axis: Axi
     )
 
 
-def _composite(one: Mapping[str, Any]) -> Row:
+def _composite(one: Mapping[str, Any]) -> SummaryRow:
     value, low, high = (one[name] for name in ("value", "low", "high"))
     bar = _bar(value, low, high, (0.0, 1.0))
-    return Row(one["name"], one["checkpoint"], value, low, high, one["method"], bar, one.get("mark", ""))
+    return SummaryRow(
+        one["name"], one["checkpoint"], value, low, high, one["method"], bar, one.get("mark", "")
+    )
 
 
 def _composite_notes(summary: Summary) -> list[str]:
@@ -246,13 +264,13 @@ def _composite_notes(summary: Summary) -> list[str]:
 
 def _bar(
     value: float | None, low: float | None, high: float | None, scale: tuple[float, float]
-) -> Bar | None:
+) -> TrackBar | None:
     """Return value and interval on the scale; None without a value."""
     if value is None:
         return None
     left, right = scale
     ends = (value, value if low is None else low, value if high is None else high)
-    return Bar(*(min(100.0, max(0.0, 100 * (one - left) / (right - left))) for one in ends))
+    return TrackBar(*(min(100.0, max(0.0, 100 * (one - left) / (right - left))) for one in ends))
 
 
 def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
@@ -263,3 +281,124 @@ def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
     low, high = min(limits), max(limits)
     margin = (high - low) / 10 or 1.0
     return low - margin, high + margin
+
+
+# Scores by the fields of rows and by the length of questions. Groups are a benchmark's own and have results; these
+# parts are only described: they say where to look among the items.
+
+
+class FieldShare(NamedTuple):
+    """The items of one checkpoint with one value of a field: their mean score with its interval, over ``n`` items."""
+
+    field: str
+    value: str
+    checkpoint: str
+    mean: float | None
+    low: float | None
+    high: float | None
+    method: str
+    n: int
+
+
+def breakdown(parts: Sequence[PagePart]) -> dict[str, list[FieldShare]]:
+    """Return the shares of each benchmark that has any, by its name."""
+    names = dict.fromkeys(part.kind.name for part in parts)
+    shares = {name: _of_benchmark([part for part in parts if part.kind.name == name]) for name in names}
+    return {name: own for name, own in shares.items() if own}
+
+
+def _of_benchmark(parts: Sequence[PagePart]) -> list[FieldShare]:
+    rows = [row for part in parts for row in part.rows]
+    shares: list[FieldShare] = []
+    for field, value_of in (("length", _third(rows)), *_fields(parts[0].kind, rows)):
+        values = sorted({value for row in rows if (value := value_of(row)) is not None}, key=_order)
+        if 1 < len(values) <= MOST_VALUES and len(shares) + len(values) * len(parts) <= MOST_ROWS:
+            shares += _field_shares(field, values, value_of, parts)
+    return shares
+
+
+def _fields(kind: Kind, rows: Sequence[ItemRow]) -> Iterator[tuple[str, ValueOf]]:
+    groups = {row.group for row in rows if row.group is not None}
+    for name in kind.fields:
+        pairs = {(row.fields.get(name), row.group) for row in rows}
+        if not groups or len(pairs) > len(groups):  # else it is what the groups say already
+            yield name, partial(_field, name)
+
+
+def _field(name: str, row: ItemRow) -> Any:
+    return row.fields.get(name)
+
+
+def _third(rows: Sequence[ItemRow]) -> ValueOf:
+    """Return a function to the third of the lengths that an item is in, in words; None where lengths hardly differ."""
+    lengths = sorted(row.length for row in rows)
+    limits = [lengths[len(lengths) * part // THIRDS - 1] for part in (1, 2)] if len(lengths) >= THIRDS else []
+    if not limits or not lengths[0] < limits[0] < limits[1] < lengths[-1]:
+        return lambda _: None
+    low, high = limits
+    names = (f"to {count(low, 'character')}", f"{low + 1:,} to {high:,}", f"above {high:,}")
+    return lambda row: names[(row.length > low) + (row.length > high)]
+
+
+def _order(value: Any) -> tuple[Any, ...]:
+    """Return the order of values: lengths as they rise, numbers, then texts."""
+    if isinstance(value, (int, float)):
+        return 0, value, ""
+    first = str(value).partition(" ")[0]
+    return 1, {"to": 0, "above": 2}.get(first, 1), str(value)
+
+
+def _field_shares(
+    field: str, values: Sequence[Any], value_of: ValueOf, parts: Sequence[PagePart]
+) -> Iterator[FieldShare]:
+    for value in values:
+        for part in parts:
+            score = part.kind.score
+            rows = [row for row in part.rows if value_of(row) == value and score in row.scores]
+            if rows:
+                mean = mean_estimate([row.scores[score] for row in rows], [row.cluster for row in rows])
+                limits = (mean.value, mean.low, mean.high, mean.method)
+                yield FieldShare(field, str(value), part.checkpoint, *limits, len(rows))
+
+
+# Several runs side by side
+
+
+def comparison_content(runs: Sequence[PageRun], judged: Sequence[JudgedPair]) -> dict[str, Any]:
+    """Return what the template shows: the runs, and each checkpoint of a later one against its own in the first."""
+    names = {
+        at: one.name
+        for found in judged
+        for at, one in ((found.a, found.pair.baseline), (found.b, found.pair.new))
+    }
+    shown = [one for one in judged if one.a == opposite(one.b, list(names), names)]
+    manifests = {run.summary.run_id: run.summary.manifest for run in runs}
+    return {
+        "runs": [(name, " ".join(command_words(one))) for name, one in manifests.items()],
+        "pairs": [_pair(one.pair) for one in shown],
+        "settings": _differing(list(manifests.values())),
+    }
+
+
+def _pair(pair: PairComparison) -> dict[str, Any]:
+    header = comparison.header(pair.lines[0].comparison.level)
+    lines = [*map(comparison.cells, pair.lines), *map(comparison.composite_cells, pair.composites)]
+    return {
+        "sides": [(one.name, comparison.about(one)) for one in (pair.baseline, pair.new)],
+        "header": header,
+        "rows": [
+            (cells, about, line.primary)
+            for cells, line in zip(lines, (*pair.lines, *pair.composites), strict=True)
+            for about in [comparison.about_values(pair, line)]
+        ],
+        "findings": comparison.findings(pair),
+        "notes": comparison.notes(pair),
+    }
+
+
+def _differing(manifests: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Return the settings that are not the same for all runs, with the value of each."""
+    settings = [one.get("settings", {}) for one in manifests]
+    names = dict.fromkeys(name for one in settings for name in one)
+    rows = [(name, [one.get(name) for one in settings]) for name in names]
+    return [(name, values) for name, values in rows if any(value != values[0] for value in values)]

@@ -5,5 +5,5 @@ made of); None leaves it out. Its ``brief`` parts and its ``line`` are what a te
 It is added by one line in ``sections.SECTIONS``, which is their order, and is then in the terminal, in Markdown and in
 JSON (``sections.study_facts``: the section's ``data`` under its ``key``).
 
-Files that ``touchstone study -o DIR`` writes are made by ``files.write_files``.
+``views`` has the forms: for a terminal, Markdown, and the files that ``touchstone study -o DIR`` writes.
 """

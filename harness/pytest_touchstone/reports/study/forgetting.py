@@ -8,7 +8,7 @@ from typing import Any, Final
 from pytest_touchstone.compare.study.forgetting import Forgetting, ForgettingStep, ForgottenItem
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports.formatting import NOTHING, p_short
-from pytest_touchstone.reports.study.section import Facts, Part, Section, Table, found_among
+from pytest_touchstone.reports.study.section import Facts, Part, Section, StudyTable, found_among
 from pytest_touchstone.statistics.verdicts import ALPHA
 
 NO_ITEMS: Final = (
@@ -35,7 +35,7 @@ def forgotten(found: Sequence[Forgetting]) -> Section:
     if not found:
         line = "no evidence: the scores of items are not known"
         return Section(key="forgetting", title=title, parts=(NO_ITEMS,), line=line, data=[])
-    table = Table(
+    table = StudyTable(
         header=("series", "benchmark", "items", "kept", "never", "learned", "lost", "unsteady"),
         rows=tuple(
             (
@@ -91,7 +91,7 @@ def _losses(found: Sequence[Forgetting]) -> Iterable[Part]:
     if rows:
         header = ("series", "benchmark", "step", "forgotten", "learned", "by chance", "p")
         title = "Steps that lost more than they gained, by more than chance"
-        yield Table(title=title, header=header, rows=tuple(rows), left=3)
+        yield StudyTable(title=title, header=header, rows=tuple(rows), left=3)
     else:
         yield (
             "No step from a checkpoint to the next lost more items than it gained by more than chance (McNemar's "
@@ -109,7 +109,7 @@ def _lost(found: Sequence[Forgetting]) -> list[tuple[Forgetting, ForgettingStep]
 
 
 def _steps(one: Forgetting) -> Iterable[Part]:
-    yield Table(
+    yield StudyTable(
         title=f"{one.series.name}, {one.measure.benchmark}: from each checkpoint to the next",
         header=("step", "forgotten", "learned", "by chance", "p"),
         rows=tuple(_cells(one, step) for step in one.steps),

@@ -10,7 +10,7 @@ from pytest_touchstone.compare.study.points import UNKNOWN, Measure, Point, Seri
 from pytest_touchstone.compare.study.reading import SHOWN
 from pytest_touchstone.core.text import count, listed, place_text
 from pytest_touchstone.reports.formatting import NOTHING, number, points
-from pytest_touchstone.reports.study.section import Facts, Part, Section, Table, range_text, share_text
+from pytest_touchstone.reports.study.section import Facts, Part, Section, StudyTable, range_text, share_text
 
 MOST_POINTS: Final = 40
 """The checkpoints whose values are shown without ``-v``."""
@@ -61,7 +61,7 @@ def _counts(study: Study) -> str:
     return f"{count(len(study.points), 'checkpoint')} in {words}"
 
 
-def _series(study: Study, unknown: dict[str, list[str]]) -> Table:
+def _series(study: Study, unknown: dict[str, list[str]]) -> StudyTable:
     shown = [name for name in SHOWN if len(unknown[name]) < len(study.series)]
     rows = tuple(
         (
@@ -75,7 +75,7 @@ def _series(study: Study, unknown: dict[str, list[str]]) -> Table:
         for one in study.series
     )
     header = ("series", *shown, "length", "checkpoints", "from - to", "steps\nper epoch")
-    return Table(header=header, rows=rows, left=1 + len(shown))
+    return StudyTable(header=header, rows=rows, left=1 + len(shown))
 
 
 def _span(one: Series) -> str:
@@ -112,7 +112,7 @@ def _bests(study: Study) -> Iterator[tuple[Measure, Point, Value]]:
             yield measure, *pick(known, key=lambda one: one[1].value)
 
 
-def _best(study: Study) -> Table:
+def _best(study: Study) -> StudyTable:
     rows = []
     for measure, point, value in _bests(study):
         where = study.series_of(point).where(point)
@@ -120,7 +120,7 @@ def _best(study: Study) -> Table:
         text = share_text(value.value, share=measure.share)
         rows.append((measure.label, text, range_text(value, share=measure.share), place, point.name))
     header = ("best by", "value", "95 % interval", "at", "checkpoint")
-    return Table(header=header, rows=tuple(rows), words=True)
+    return StudyTable(header=header, rows=tuple(rows), words=True)
 
 
 def _marks(study: Study) -> list[str]:
@@ -180,8 +180,8 @@ def contradictions(study: Study) -> Section | None:
         largest = sorted(rows, key=lambda row: -abs(float(row[4])))[:MOST_WRONG]
         few = len(rows) <= MOST_WRONG
         title = "" if few else f"The {MOST_WRONG} largest"
-        parts.append(Table(header=header, rows=tuple(rows if few else largest), left=2, title=title))
-        details += [] if few else [Table(header=header, rows=tuple(rows), left=2, title=f"All {wrong}")]
+        parts.append(StudyTable(header=header, rows=tuple(rows if few else largest), left=2, title=title))
+        details += [] if few else [StudyTable(header=header, rows=tuple(rows), left=2, title=f"All {wrong}")]
     if study.bad:
         told = [("not read", f"{path}, {row}") for path, row in study.bad]
         shown: list[Part] = [Facts(tuple(told[:MOST_WRONG]))]
@@ -216,7 +216,7 @@ def checkpoints(study: Study) -> Section:
     return Section(key="checkpoints", title=title, parts=(hidden,), details=(unit, *tables))
 
 
-def _tables(study: Study, series: Series) -> Iterator[Table]:
+def _tables(study: Study, series: Series) -> Iterator[StudyTable]:
     measured = [one for one in study.measures if any(study.value(point, one) for point in series.points)]
     losses = any(point.val_loss is not None for point in series.points)
     for place in range(0, len(measured), COLUMNS):
@@ -236,7 +236,7 @@ def _tables(study: Study, series: Series) -> Iterator[Table]:
         best = {
             (row, first + column) for column, one in enumerate(measures) for row in _peaks(study, series, one)
         }
-        yield Table(
+        yield StudyTable(
             header=(*header, *(head(one) for one in measures)),
             rows=rows,
             best=frozenset(best),

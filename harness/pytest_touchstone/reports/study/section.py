@@ -25,7 +25,7 @@ MOST_IN_LINE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class StudyTable:
     """A table; its first ``left`` columns, and the last one with ``words``, are texts, the others numbers.
 
     ``best`` holds (row, column) of the cells that are marked as the best; the form adds the mark.
@@ -61,7 +61,7 @@ class Verbatim:
     lines: tuple[str, ...]
 
 
-Part: TypeAlias = str | Table | Facts | Verbatim
+Part: TypeAlias = str | StudyTable | Facts | Verbatim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

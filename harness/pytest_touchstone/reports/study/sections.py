@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from pytest_touchstone.compare.study.advice import find
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.files import SCHEMA
-from pytest_touchstone.reports.study.curves import curves
-from pytest_touchstone.reports.study.findings import finding_sections
-from pytest_touchstone.reports.study.overfitting import overfitting
+from pytest_touchstone.reports.study.advice import advice_section, noise_section
+from pytest_touchstone.reports.study.curves import curves, overfitting, stability, starts
+from pytest_touchstone.reports.study.forgetting import forgotten
 from pytest_touchstone.reports.study.overview import checkpoints, contradictions, overview
 from pytest_touchstone.reports.study.section import Maker, Section
 from pytest_touchstone.reports.study.sparklines import glance
-from pytest_touchstone.reports.study.stability import stability
-from pytest_touchstone.reports.study.starts import starts
+from pytest_touchstone.reports.study.versus import matrix, versus
 from pytest_touchstone.results.summary import finite
 
 SECTIONS: Final[tuple[Maker, ...]] = (
@@ -41,3 +41,16 @@ def study_facts(study: Study, sections: Sequence[Section]) -> dict[str, Any]:
     found |= {one.key: one.data for one in sections if one.data is not None}
     plain: dict[str, Any] = finite(found)
     return plain
+
+
+def finding_sections(study: Study) -> list[Section]:
+    """Return series against series, what was forgotten, the noise, the closing matrix and the advice."""
+    found = find(study)
+    sections = [
+        versus(study, found.between, found.lengths),
+        forgotten(found.forgetting),
+        noise_section(found.noise),
+        matrix(found.between),
+        advice_section(found.advice),
+    ]
+    return [section for section in sections if section is not None]

@@ -13,8 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.mlflow import IDENTITY, KEY, TrackerError, client, missing, place_of, search
-from pytest_touchstone.reports.trackers.base import Pictures, Sent, place_name
-from pytest_touchstone.reports.trackers.payload import Point, TrackedRun, texts
+from pytest_touchstone.reports.trackers.payload import (
+    MetricPoint,
+    Pictures,
+    Sent,
+    TrackedRun,
+    place_name,
+    texts,
+)
 
 MOST_POINTS: Final = 1000
 MOST_PAIRS: Final = 100
@@ -105,7 +111,7 @@ class _Sending:
         if found.info.status != status:
             self._client.set_terminated(run_id, status)
 
-    def _lacking(self, one: TrackedRun, found: Any) -> list[Point]:
+    def _lacking(self, one: TrackedRun, found: Any) -> list[MetricPoint]:
         steps: dict[str, set[int]] = {}
         for name in {point.name for point in one.points if point.name in found.data.metrics}:
             history = self._client.get_metric_history(found.info.run_id, name)
@@ -113,7 +119,7 @@ class _Sending:
         return [point for point in one.points if point.step not in steps.get(point.name, ())]
 
     def _log(
-        self, run_id: str, params: Mapping[str, str], tags: Mapping[str, str], points: Sequence[Point]
+        self, run_id: str, params: Mapping[str, str], tags: Mapping[str, str], points: Sequence[MetricPoint]
     ) -> None:
         from mlflow.entities import Metric, Param, RunTag
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from pytest_touchstone.compare.mlflow import METRICS, tracker_name
 from pytest_touchstone.core.text import count, listed
@@ -30,7 +31,7 @@ NOT_VALID: Final = "not valid"
 THOUSANDTHS: Final = 1000
 
 
-class Point(NamedTuple):
+class MetricPoint(NamedTuple):
     """A number at a step."""
 
     name: str
@@ -50,7 +51,7 @@ class TrackedRun:
     name: str
     kind: Kind
     params: Mapping[str, Any] = field(default_factory=dict)
-    points: tuple[Point, ...] = ()
+    points: tuple[MetricPoint, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     why_not: str | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
@@ -62,14 +63,14 @@ class TrackedRun:
         return {**self.tags, "valid": str(self.why_not is None).lower(), **why}
 
 
-class Place(NamedTuple):
+class ResultPlace(NamedTuple):
     """A checkpoint and a benchmark, or a composite."""
 
     checkpoint: str
     benchmark: str
 
 
-class Found(NamedTuple):
+class ResultFiles(NamedTuple):
     """The facts about a result that its records have: files to send, and how texts were asked for.
 
     ``asked`` has ``num_samples``, ``temperature`` and ``max_new_tokens``; it is empty where no text was asked for, and
@@ -86,7 +87,7 @@ def identity(summary: Summary) -> str:
 
 
 def tracked_runs(
-    summary: Summary, files: Mapping[str, Path], found: Mapping[Place, Found]
+    summary: Summary, files: Mapping[str, Path], found: Mapping[ResultPlace, ResultFiles]
 ) -> list[TrackedRun]:
     """Return what is sent of a run, the parent first; ``files`` are the run's own, ``found`` those of its results."""
     steps = Steps(summary)
@@ -151,16 +152,18 @@ def _parent(summary: Summary, files: Mapping[str, Path]) -> TrackedRun:
     )
 
 
-def _results(summary: Summary, steps: Steps, found: Mapping[Place, Found]) -> Iterator[TrackedRun]:
+def _results(
+    summary: Summary, steps: Steps, found: Mapping[ResultPlace, ResultFiles]
+) -> Iterator[TrackedRun]:
     rows = {str(row.get("name")): row for row in summary.checkpoints}
-    groups: dict[Place, list[Result]] = {}
+    groups: dict[ResultPlace, list[Result]] = {}
     for result in summary.results:
-        groups.setdefault(Place(result.checkpoint, result.benchmark), []).append(result)
+        groups.setdefault(ResultPlace(result.checkpoint, result.benchmark), []).append(result)
     for saved, _ in saved_of(summary, ()):
-        place = Place(saved.checkpoint, saved.benchmark)
+        place = ResultPlace(saved.checkpoint, saved.benchmark)
         of_place = groups[place]
         (whole,) = (one for one in of_place if one.group is None)
-        more = found.get(place, Found({}))
+        more = found.get(place, ResultFiles({}))
         step = steps.of(saved.checkpoint)
         yield TrackedRun(
             key=f"result/{saved.checkpoint}/{saved.benchmark}",
@@ -180,7 +183,7 @@ def why_not(result: Result) -> str | None:
     return "; ".join(text for text in (result.invalid or "", faults) if text) or None
 
 
-def _of_result(result: Result, step: int) -> Iterator[Point]:
+def _of_result(result: Result, step: int) -> Iterator[MetricPoint]:
     front = "" if result.group is None else f"{tracker_name(result.group)}/"
     for metric in result.metrics.values():
         yield from _of_metric(f"{front}{tracker_name(metric.name)}", metric, step)
@@ -191,18 +194,18 @@ def _of_result(result: Result, step: int) -> Iterator[Point]:
 _FAULTS: Final = ("skipped", "errors", "timeouts", "lost", "truncated", "no_answer", "at_limit")
 
 
-def _of_metric(name: str, metric: Metric, step: int) -> Iterator[Point]:
+def _of_metric(name: str, metric: Metric, step: int) -> Iterator[MetricPoint]:
     more = {
         f"interval/{name}/{part}": getattr(metric, part) for part in ("low", "high", "stderr") if metric.n
     }
     yield from _points({name: metric.value, **more, f"n/{name}": metric.n}, step)
 
 
-def _points(numbers: Mapping[str, float | None], step: int) -> Iterator[Point]:
+def _points(numbers: Mapping[str, float | None], step: int) -> Iterator[MetricPoint]:
     """Yield the numbers that are defined."""
     for name, value in numbers.items():
         if value is not None and math.isfinite(value):
-            yield Point(name, float(value), step)
+            yield MetricPoint(name, float(value), step)
 
 
 def _undefined(results: Iterable[Result]) -> dict[str, str]:
@@ -323,7 +326,7 @@ def _series(summary: Summary, steps: Steps) -> Iterator[TrackedRun]:
         )
 
 
-def _curve(summary: Summary, checkpoint: str, step: int) -> Iterator[Point]:
+def _curve(summary: Summary, checkpoint: str, step: int) -> Iterator[MetricPoint]:
     for result in wholes(summary):
         if result.checkpoint == checkpoint:
             front = f"{NOT_VALID}/" if why_not(result) else ""
@@ -349,3 +352,54 @@ def texts(values: Mapping[str, Any]) -> dict[str, str]:
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in known(values).items()
     }
+
+
+Pictures: TypeAlias = Callable[[], Mapping[str, Path]]
+"""Draws the curves and bars of the whole run, by name. It is called last, since drawing takes long."""
+
+PLACE: Final = "touchstone"
+"""The experiment or project, unless another is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The outcome: where it is, the number of the tracker's runs, of those that are new, and of numbers and files that
+    were sent now."""
+
+    where: str
+    runs: int
+    new: int
+    numbers: int
+    files: int
+
+
+class Tracker(Protocol):
+    """A tracker."""
+
+    name: str
+    """The name in options and in ``reports.trackers.sending``."""
+    title: str
+    where: str
+    """The words of the help on where it is."""
+    place: str
+    """Its word for what holds runs, such as experiment; ``--NAME-PLACE`` gives its name."""
+    variable: str
+    """Its own variable for that name."""
+
+    def missing(self) -> str | None:
+        """Return what must be installed or set first, None where nothing is missing; quick."""
+
+    def send(
+        self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any], pictures: Pictures
+    ) -> Sent:
+        """Send what is not there yet; the pictures belong to the first run. Raises ``TrackerError``."""
+
+
+def place_option(tracker: Tracker) -> str:
+    """Return the name of the setting that names the experiment or project."""
+    return f"{tracker.name}_{tracker.place}"
+
+
+def place_name(tracker: Tracker, settings: Mapping[str, Any]) -> str:
+    """Return the experiment or project: of the options, of the tracker's own variable, or ours."""
+    return str(settings.get(place_option(tracker)) or os.environ.get(tracker.variable) or PLACE)

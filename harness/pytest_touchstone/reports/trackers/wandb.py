@@ -18,8 +18,7 @@ from typing import Any, Final
 from pytest_touchstone.compare.mlflow import TrackerError, reason, without_password
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path
-from pytest_touchstone.reports.trackers.base import Pictures, Sent, place_name
-from pytest_touchstone.reports.trackers.payload import Point, TrackedRun
+from pytest_touchstone.reports.trackers.payload import MetricPoint, Pictures, Sent, TrackedRun, place_name
 
 MARK: Final = "touchstone-sent"
 """The file in the package's folder of a run that was sent whole."""
@@ -151,7 +150,7 @@ class _Sending:
         )
 
 
-def steps_of(points: Sequence[Point]) -> list[tuple[int, dict[str, float]]]:
+def steps_of(points: Sequence[MetricPoint]) -> list[tuple[int, dict[str, float]]]:
     """Return the numbers of each step in order, as the package takes them: it refuses a step that is before another."""
     found: dict[int, dict[str, float]] = {}
     for point in points:

@@ -35,8 +35,8 @@ repeated.forEach((one, number) => {
 /** One benchmark of one candidate. */
 class Part {
   constructor(info, number) {
-    const { texts, words, size, items: count, columns: element } = info;
-    Object.assign(this, { texts, words, size, count, element, number });
+    const { texts, size, items: count, columns: element } = info;
+    Object.assign(this, { texts, size, count, element, number });
     this.candidate = candidates.find((one) => one.run === info.run && one.place === info.checkpoint);
     this.benchmark = meta.benchmarks[info.benchmark];
     this.columns = null;
@@ -111,9 +111,6 @@ function coded(column, item) {
 }
 
 const parts = meta.parts.map((info, number) => new Part(info, number));
-
-/** The block of the words that have codes in a chunk of texts. */
-const wordsOf = new Map(parts.flatMap(({ texts: keys, words }) => keys.map((key) => [key, words])));
 
 /** The choice of all candidates at once, where one is to be chosen. */
 const EVERY = "*";

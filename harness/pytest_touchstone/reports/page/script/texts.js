@@ -7,7 +7,6 @@ function textService(scope, signs) {
   const BETWEEN = "\u0000"; // stands between the items of a chunk
   const FEW = 4; // of so many items of a chunk, one is read alone where it may have what is looked for; of more, all are
   const chunks = new Map();
-  const wordLists = new Map(); // as `inRow` returns them
   const lately = []; // the chunks whose items are kept as they are
   let searches = 0; // those that were begun: the latest one stops those before it
   let aheads = 0; // likewise, of chunks that are unpacked ahead
@@ -24,9 +23,8 @@ function textService(scope, signs) {
   });
 
   /** Return a chunk's items as one text of JSON, each with `BETWEEN` before it, and by item the beginning of its question that it shares with others. */
-  async function unpacked({ code, words }) {
-    const [bytes, known] = await Promise.all([unpackedBytes(code, signs), wordLists.get(words)]);
-    const text = decoder.decode(known.longest ? written(bytes, known) : bytes);
+  async function unpacked({ code }) {
+    const text = decoder.decode(await unpackedBytes(code, signs));
     const start = text.indexOf(BETWEEN);
     const leads = JSON.parse(text.slice(0, start)).flatMap(([lead, many]) => new Array(many).fill(lead));
     return { text, start, leads };
@@ -34,50 +32,6 @@ function textService(scope, signs) {
 
   /** Return the items of a chunk, of their first questions what follows the beginnings that they share. */
   const read = ({ text, start }) => text.slice(start + 1).split(BETWEEN).map((one) => JSON.parse(one));
-
-  /** Return words as bytes, each in whole numbers of four: where each begins, and how long it is. */
-  function inRow(words) {
-    const each = words.map((word) => new TextEncoder().encode(word));
-    const starts = new Uint32Array(each.length);
-    const lengths = Uint16Array.from(each, ({ length }) => length);
-    let size = 0;
-    each.forEach(({ length }, number) => {
-      starts[number] = size;
-      size += 4 * Math.ceil(length / 4);
-    });
-    const bytes = new Uint8Array(size);
-    each.forEach((word, number) => bytes.set(word, starts[number]));
-    return { view: new DataView(bytes.buffer), starts, lengths, longest: Math.max(0, ...lengths) };
-  }
-
-  let room = new Uint8Array(1 << 20); // for the bytes of one chunk
-
-  /** Write frequent words in place of their codes: one or two signs, the first of which JSON never holds as it is. What is returned lasts until the next call. As bytes, four at a time, that takes a fifth of the time that it takes as text. */
-  function written(coded, { view: from, starts, lengths, longest }) {
-    const BLOCK = 4096;
-    let view = new DataView(room.buffer);
-    let size = 0;
-    for (let place = 0; place < coded.length;) {
-      const end = Math.min(coded.length, place + BLOCK);
-      if (size + BLOCK * (longest + 4) > room.length) {
-        const longer = new Uint8Array(2 * (size + BLOCK * (longest + 4)));
-        longer.set(room.subarray(0, size));
-        room = longer;
-        view = new DataView(room.buffer);
-      }
-      for (; place < end; place += 1) {
-        const sign = coded[place];
-        if (sign > 31 || sign === 0) room[size++] = sign;
-        else {
-          const number = sign < 8 ? sign - 1 : 7 + 95 * (sign - 8) + coded[(place += 1)] - 32;
-          const length = lengths[number];
-          for (let at = 0; at < length; at += 4) view.setUint32(size + at, from.getUint32(starts[number] + at));
-          size += length;
-        }
-      }
-    }
-    return room.subarray(0, size);
-  }
 
   const question = (item) => item?.asked?.[0]?.question ?? "";
 
@@ -183,11 +137,8 @@ function textService(scope, signs) {
   }
 
   const calls = {
-    words({ key, code }) {
-      wordLists.set(key, unpackedBytes(code, signs).then((bytes) => inRow(JSON.parse(decoder.decode(bytes)))));
-    },
-    add({ key, code, words }) {
-      chunks.set(key, { code, words, whole: null, texts: null });
+    add({ key, code }) {
+      chunks.set(key, { code, whole: null, texts: null });
     },
     prepare({ key }) {
       return ready(chunks.get(key));
@@ -275,7 +226,6 @@ class Texts {
 
   start() {
     this.sent = new Map(); // by chunk: its worker
-    this.told = new Set(); // which words which worker has
     this.prepared = new Map(); // by chunk: the promise of its texts
     this.workers = [];
     const many = Math.max(1, Math.min(4, navigator.hardwareConcurrency ?? 2));
@@ -309,12 +259,11 @@ class Texts {
     this.workers = [this.here()];
     this.workers[0].onmessage = ({ data }) => this.answered(data);
     this.sent.clear();
-    this.told.clear();
     const again = [...this.calls.values()];
     this.calls.clear();
     for (const { key, name, argument, resolve, reject, told } of again) {
       argument.keys?.forEach((one) => this.send(one));
-      if (name !== "add" && name !== "words") this.call(key, name, argument, told).then(resolve, reject);
+      if (name !== "add") this.call(key, name, argument, told).then(resolve, reject);
     }
   }
 
@@ -326,15 +275,12 @@ class Texts {
     else call?.reject(new Error(error));
   }
 
-  /** Give a chunk to its worker, and the words that its texts have codes for. */
+  /** Give a chunk to its worker. */
   send(key) {
     if (this.sent.has(key)) return;
     const which = this.sent.size % this.workers.length;
     this.sent.set(key, which);
-    const words = wordsOf.get(key);
-    if (!this.told.has(`${words} ${which}`)) this.call(which, "words", { key: words, code: byId(words).textContent });
-    this.told.add(`${words} ${which}`);
-    this.call(which, "add", { key, code: byId(key).textContent, words });
+    this.call(which, "add", { key, code: byId(key).textContent });
   }
 
   /** Ask the worker of a chunk, which gets the chunk before its first call; a number asks that worker. `told` hears parts of the answer. */

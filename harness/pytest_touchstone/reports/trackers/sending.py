@@ -1,4 +1,4 @@
-"""The files that are sent of a run: copies in a folder of their own, without keys of the environment.
+"""What is sent of a run to a tracker: copies of its files in a folder of their own, and no key in any of it.
 
 the parent     summary.json, results.csv, errors.log, report.html, and the plots that lie in the run's folder
 each result    tasks.csv (a row per item; of programs the run's own table), samples.jsonl (the first of the first
@@ -10,18 +10,36 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import file_name
-from pytest_touchstone.reports.trackers.payload import Found, Place
-from pytest_touchstone.reports.trackers.secrets import Secrets
+from pytest_touchstone.core.keys import without_keys
+from pytest_touchstone.reports import png
+from pytest_touchstone.reports.plots import study_pictures
+from pytest_touchstone.reports.trackers.mlflow import MLflow
+from pytest_touchstone.reports.trackers.payload import (
+    ResultFiles,
+    ResultPlace,
+    Sent,
+    TrackedRun,
+    Tracker,
+    identity,
+    tracked_runs,
+)
+from pytest_touchstone.reports.trackers.wandb import WandB
 from pytest_touchstone.reports.validity import token_limit
 from pytest_touchstone.results.journal import latest, places, read_at, read_journal
 from pytest_touchstone.results.records import Record, to_json
-from pytest_touchstone.results.summary import SUMMARY, Summary, wholes
+from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
 
 FIRST: Final = 20
 """The number of items whose samples are sent."""
@@ -60,24 +78,20 @@ class Artifacts:
 
     def pictures(self) -> dict[str, Path]:
         """Return the curves and bars of a study of the run, by name; none without matplotlib, or with a secret."""
-        from pytest_touchstone.reports.drawing import drawing
-        from pytest_touchstone.reports.plots import available, study_jobs
-
-        if not available() or self._secret_in_texts() is not None:
+        if not png.available() or self._secret_in_texts() is not None:
             return {}
         study = study_of([str(self._folder)], output=self._folder.parent)
-        with drawing(study_jobs(study)) as files:
-            found = {name: data for name, data in files().items() if name.endswith(".png")}
-        return {name: self._written(f"plots/{name}", data) for name, data in found.items()}
+        drawn = {f"{one.name}.png": png.png(one) for one in study_pictures(study)}
+        return {name: self._written(f"plots/{name}", data) for name, data in drawn.items()}
 
-    def of_results(self) -> dict[Place, Found]:
+    def of_results(self) -> dict[ResultPlace, ResultFiles]:
         """Return the files of each result, by name, with what its first records tell.
 
         Raises ``OSError``, and ``HarnessError`` where the journal cannot be read.
         """
-        records: dict[Place, list[Record]] = {}
+        records: dict[ResultPlace, list[Record]] = {}
         for record in latest(read_journal(self._folder, exchanges=False)).values():
-            records.setdefault(Place(record.checkpoint, record.benchmark), []).append(record)
+            records.setdefault(ResultPlace(record.checkpoint, record.benchmark), []).append(record)
         lines = places(self._folder)
         several = len({result.checkpoint for result in wholes(self._summary)}) > 1
         found = {}
@@ -90,7 +104,7 @@ class Artifacts:
                 "samples.jsonl": self._samples(f"{front}_samples.jsonl") or _lines(map(_first, whole)),
             }
             written = {name: self._written(f"{number}/{name}", data) for name, data in files.items() if data}
-            found[place] = Found(written, _asked(whole))
+            found[place] = ResultFiles(written, _asked(whole))
         return found
 
     def _written(self, name: str, data: bytes) -> Path:
@@ -157,3 +171,115 @@ def _asked(records: Iterable[Record]) -> dict[str, float] | None:
             found.setdefault("temperature", set()).add(request["temperature"])
             found.setdefault("max_new_tokens", set()).add(token_limit(one) or request["max_new_tokens"])
     return {name: values.pop() for name, values in found.items() if len(values) == 1} if known else None
+
+
+SHORTEST: Final = 6
+"""The characters of a value that is looked for: a shorter one is in every text by chance."""
+
+_NAMES: Final = re.compile(
+    r"(^|_)(API_?KEY|KEY|KEY_ID|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PAT|CREDENTIALS?)(_|$)", re.IGNORECASE
+)
+_BLOCK: Final = 1 << 22
+
+
+class Secrets:
+    """The secret values of an environment, and texts without them.
+
+    Secret are the values of variables whose names say so, and passwords within addresses.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        found: dict[str, str] = {}
+        for name, value in environ.items():
+            for one in (value if _NAMES.search(name) else "", _password(value)):
+                if len(one.strip()) >= SHORTEST:
+                    found.setdefault(one.strip(), name)
+        # The longest first: one may be a part of another.
+        self._names = dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
+
+    def removed(self, text: str) -> str:
+        """Return the text with the variable's name in the place of its value, and no other key."""
+        for value, name in self._names.items():
+            text = text.replace(value, f"[{name}]")
+        return without_keys(text)
+
+    def removed_from(self, data: bytes) -> bytes:
+        """Return the content of a text file without keys."""
+        text = data.decode("utf-8", "surrogateescape")
+        return self.removed(text).encode("utf-8", "surrogateescape")
+
+    def within(self, paths: Iterable[Path]) -> str | None:
+        """Return the name of a variable whose value is in one of the files, None where there is none.
+
+        Raises ``OSError`` as the system does.
+        """
+        values = {value.encode(): name for value, name in self._names.items()}
+        longest = max(map(len, values), default=0)
+        for path in paths if values else ():
+            with path.open("rb") as file:
+                kept = b""
+                while block := file.read(_BLOCK):
+                    kept += block
+                    for value, name in values.items():
+                        if value in kept:
+                            return name
+                    kept = kept[-longest:]
+        return None
+
+
+def _password(value: str) -> str:
+    try:
+        return (urlsplit(value).password or "") if "://" in value else ""
+    except ValueError:
+        return ""
+
+
+def trackers() -> tuple[Tracker, ...]:
+    """Return our trackers."""
+    return (MLflow(), WandB())
+
+
+class TrackOutcome(NamedTuple):
+    """The numbers of what was sent, and the files that were not, with the reason."""
+
+    sent: Sent
+    left_out: list[str]
+
+
+def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> TrackOutcome:
+    """Send what a tracker does not have yet of a run that ended. Raises ``HarnessError``."""
+    if (lacking := tracker.missing()) is not None:
+        raise HarnessError(lacking)
+    summary = load_summary(folder)
+    secrets = Secrets(os.environ)
+    with tempfile.TemporaryDirectory(prefix="touchstone-track-") as target:
+        artifacts = Artifacts(summary, Path(target), secrets)
+        try:
+            runs = tracked_runs(summary, artifacts.of_run(), artifacts.of_results())
+        except OSError as error:
+            raise HarnessError(f"{folder}: cannot be read: {error.strerror}") from error
+        runs = [_without(secrets, one) for one in runs]
+        sent = tracker.send(identity(summary), runs, settings, artifacts.pictures)
+    return TrackOutcome(sent, artifacts.left_out)
+
+
+def _without(secrets: Secrets, one: TrackedRun) -> TrackedRun:
+    removed = secrets.removed
+    return replace(
+        one,
+        key=removed(one.key),
+        name=removed(one.name),
+        points=tuple(point._replace(name=removed(point.name)) for point in one.points),
+        params={name: _clean(secrets, value) for name, value in one.params.items()},
+        tags={name: removed(value) for name, value in one.tags.items()},
+        why_not=None if one.why_not is None else removed(one.why_not),
+    )
+
+
+def _clean(secrets: Secrets, value: Any) -> Any:
+    """Return a plain value with no key in its texts."""
+    if isinstance(value, str):
+        return secrets.removed(value)
+    if isinstance(value, Mapping):
+        return {secrets.removed(str(name)): _clean(secrets, one) for name, one in value.items()}
+    return [_clean(secrets, one) for one in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,148 @@
+"""Pictures as PNG, by matplotlib, which the extra ``plots`` has; nothing else needs it.
+
+A PNG needs fonts for its letters: where this machine has none for Korean ones, they are written in Latin letters.
+"""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_touchstone.reports.plots import COLOURS, Area, Mark, Picture, Stroke, Words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TEXT: Final = "#222222"
+MARKS: Final = ("o", "s", "^", "D", "v", "x", "+", "h")
+DPI, DPI_WIDE = 160, 110
+"""The dots of an inch, and those of pictures that are wide, which take long."""
+
+INCH: Final = 100
+"""The picture's own units in an inch."""
+
+POINT: Final = 72 / INCH
+
+FONTS: Final = (
+    *("Noto Sans CJK KR", "Noto Sans KR", "NanumGothic", "NanumBarunGothic", "Malgun Gothic"),
+    *("Apple SD Gothic Neo", "AppleGothic", "UnDotum", "Baekmuk Dotum", "Source Han Sans KR"),
+    *("Noto Sans CJK JP", "Noto Sans CJK SC", "Arial Unicode MS"),
+)
+"""Fonts with Korean letters, in the order in which they are taken."""
+
+
+def available() -> bool:
+    """Return whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
+def png(picture: Picture) -> bytes:
+    """Return the picture as PNG, whatever the user's own settings of matplotlib are."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        fonts = _fonts()
+        settings: Any = matplotlib.rcParams
+        settings.update({"font.family": fonts, "text.parse_math": False})
+        spelled = _speller(fonts)
+        figure = Figure(
+            figsize=(picture.width / INCH, picture.height / INCH),
+            dpi=DPI if picture.width < 800 else DPI_WIDE,
+        )
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        axes.set_xlim(0, picture.width)
+        axes.set_ylim(picture.height, 0)
+        for depth, part in enumerate(picture.parts):
+            match part:
+                case Stroke() | Area():
+                    _add_lines(axes, part, depth)
+                case Mark():
+                    _add_mark(axes, part, depth)
+                case Words():
+                    _add_words(axes, part, spelled)
+        data = io.BytesIO()
+        canvas: Any = FigureCanvasAgg(figure)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")
+            canvas.print_png(data, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
+        return data.getvalue()
+
+
+def _colour(series: int | None) -> str:
+    return TEXT if series is None else COLOURS[series % len(COLOURS)]
+
+
+def _add_lines(axes: Axes, part: Stroke | Area, depth: int) -> None:
+    from matplotlib.collections import LineCollection, PolyCollection
+
+    collection: Any
+    if isinstance(part, Area):
+        collection = PolyCollection([part.points], facecolors=_colour(part.series), linewidths=0)
+    else:
+        dashes = (0, tuple(one / part.width for one in part.dashes)) if part.dashes else "solid"
+        width = part.width * POINT
+        collection = LineCollection(
+            part.runs, colors=_colour(part.series), linewidths=width, linestyles=[dashes]
+        )
+    collection.set(alpha=part.opacity, zorder=depth)
+    axes.add_collection(collection, autolim=False)
+
+
+def _add_mark(axes: Axes, part: Mark, depth: int) -> None:
+    style: Any = {
+        "color": _colour(part.series),
+        "zorder": depth,
+        "linestyle": "none",
+        "scalex": False,
+        "scaley": False,
+    }
+    size = 3 if part.small else 9
+    axes.plot(*part.at, marker=MARKS[part.series % len(MARKS)], markersize=size * POINT, **style)
+    if part.ring:
+        axes.plot(*part.at, marker="o", markersize=16 * POINT, fillstyle="none", **style)
+
+
+def _add_words(axes: Axes, part: Words, spelled: Callable[[str], str]) -> None:
+    style: Any = {
+        "ha": {"start": "left", "middle": "center", "end": "right"}[part.anchor],
+        "rotation": -part.angle,
+    }
+    style |= {"va": "center" if part.middle else "baseline", "rotation_mode": "anchor"}
+    weight = "bold" if part.bold else "normal"
+    size = part.size * POINT * 0.95  # DejaVu's letters are wide
+    axes.text(*part.at, spelled(part.text), color=TEXT, alpha=part.opacity, size=size, weight=weight, **style)
+
+
+def _fonts() -> list[str]:
+    """Return the fonts of letters, one with Korean ones first where there is any."""
+    from matplotlib.font_manager import fontManager
+
+    known = {font.name for font in fontManager.ttflist}
+    return [*[name for name in FONTS if name in known][:1], "DejaVu Sans"]
+
+
+def _speller(fonts: list[str]) -> Callable[[str], str]:
+    """Return a function that writes letters that no font has in Latin ones."""
+    from matplotlib.font_manager import findfont, get_font
+
+    known: set[int] = set()
+    for family in fonts:
+        known |= get_font(findfont(family)).get_charmap().keys()
+    return lambda text: "".join(one if ord(one) in known else latin(one) for one in text)
+
+
+def latin(letter: str) -> str:
+    """Return a Korean syllable in Latin letters; ``?`` for any other letter without a plain form."""
+    name = unicodedata.name(letter, "")
+    if name.startswith("HANGUL SYLLABLE "):
+        return name.rpartition(" ")[2].lower()
+    plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    return plain or "?"

@@ -1,0 +1,224 @@
+"""A study for terminals, in brief or whole, as Markdown, and as the files of ``-o`` and ``--plots``.
+
+In Markdown, texts of others cannot break out of their cells.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+from urllib.parse import quote
+
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.files import write_atomic
+from pytest_touchstone.reports import png
+from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, open_table, written
+from pytest_touchstone.reports.markdown import plain
+from pytest_touchstone.reports.plots import Picture, svg
+from pytest_touchstone.reports.study.section import COMMAND, Facts, Part, Section, StudyTable, Verbatim
+from pytest_touchstone.reports.study.sections import study_facts
+
+NARROWEST: Final = 76
+"""The columns that tables need; in narrower terminals lines wrap."""
+
+BEST: Final = "*"
+"""The mark behind the best value of a column."""
+
+_STYLES: Final = {"not more than noise": "", "more than noise": "bold", "cannot be tested": "yellow"}
+
+TITLE: Final = "What is more than noise"
+
+SAFE: Final = "/@+=,"
+"""Signs that addresses of pictures keep."""
+
+
+# For a terminal
+
+
+def render_brief(sections: Sequence[Section], *, width: int, color: bool) -> str:
+    """Return what decides, in a screen or two of at most ``width`` columns (of at least 76)."""
+    from rich.text import Text
+
+    console = console_of(max(width, NARROWEST), color=color)
+    for section in brief_sections(sections):
+        console.print(Text(section.title, style="bold cyan"))
+        for place, part in enumerate(section.parts):
+            if place and not isinstance(part, str):  # a paragraph explains what stands above it
+                console.print()
+            for line in _drawn(part, console.width):
+                console.print(line)
+        console.print()
+    console.print(Text(where_more(sections), style="dim"))
+    return written(console)
+
+
+def render(sections: Sequence[Section], *, width: int, color: bool, details: bool = False) -> str:
+    """Return whole sections as text of at most ``width`` columns (of at least 76)."""
+    from rich.text import Text
+
+    console = console_of(max(width, NARROWEST), color=color)
+    hidden = False
+    for place, section in enumerate(sections):
+        if place:
+            console.print()
+        console.print(Text(section.title, style="bold cyan"))
+        shown = (*section.parts, *(section.details if details else ()))
+        hidden |= bool(section.details) and not details
+        for part in shown:
+            console.print()
+            for line in _drawn(part, console.width):
+                console.print(line)
+    if hidden:
+        console.print()
+        console.print(Text("-v shows all tables; -o DIR writes them as files", style="dim"))
+    return written(console)
+
+
+def _drawn(part: Part, width: int) -> list[Any]:
+    from rich.text import Text
+
+    if isinstance(part, str):
+        return [Text(part)]
+    if isinstance(part, Verbatim):
+        return [Text(line, no_wrap=True, overflow="ellipsis") for line in part.lines]
+    if isinstance(part, Facts):
+        left = max(len(label) for label, _ in part.rows) + 2
+        rows = [
+            (label, "\n".join(command_lines(text, width - left)) if label == COMMAND else text)
+            for label, text in part.rows
+        ]
+        return [labelled(rows)]
+    return [*([Text(part.title, style="bold")] if part.title else []), _table(part)]
+
+
+def _table(part: StudyTable) -> Any:
+    from rich.text import Text
+
+    table = open_table(2)
+    marked = {column for _, column in part.best}
+    for column, title in enumerate(part.header):
+        text = part.is_text(column)
+        shown = f"{title} " if column in marked and not text else title
+        table.add_column(
+            shown, justify="left" if text else "right", overflow="fold", no_wrap=not text, header_style="dim"
+        )
+    for number, row in enumerate(part.rows):
+        cells = []
+        for column, cell in enumerate(row):
+            best = (number, column) in part.best
+            mark = BEST if best else " " if column in marked and not part.is_text(column) else ""
+            cells.append(Text(f"{cell}{mark}", style="bold" if best else _STYLES.get(cell, "")))
+        table.add_row(*cells)
+    return table
+
+
+def brief_sections(sections: Sequence[Section]) -> list[Section]:
+    """Return the sections with their brief parts alone; all lines are a section, at the place of the first."""
+    lines = Facts(tuple((one.key, one.line) for one in sections if one.line))
+    found: list[Section] = []
+    told = not lines.rows
+    for one in sections:
+        if one.line and not told:
+            found.append(Section(key="told", title=TITLE, parts=(lines,)))
+            told = True
+        if one.brief:
+            found.append(Section(key=one.key, title=one.title, parts=one.brief))
+    return found
+
+
+def where_more(sections: Sequence[Section]) -> str:
+    """Return a sentence on how to see the rest."""
+    names = ", ".join(one.key for one in sections)
+    return f"More: -v shows all, -o DIR writes it as files, --section NAME[,NAME] shows one of {names}."
+
+
+# Markdown
+
+
+def study_page(sections: Sequence[Section], pictures: Sequence[str] = ()) -> str:
+    """Return the whole text; ``pictures`` are addresses of PNG and SVG files, shown at its end."""
+    blocks = ["# Study"]
+    for section in sections:
+        blocks.append(f"## {plain(section.title)}")
+        for part in (*section.parts, *section.details):
+            blocks += _blocks(part)
+    blocks += ["## Pictures", *_pictures(pictures)] if pictures else []
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _pictures(addresses: Sequence[str]) -> Iterable[str]:
+    """Yield each SVG, or its PNG as a link to it where there is one."""
+    for address in (one for one in addresses if one.endswith(".svg")):
+        bitmap = f"{address.removesuffix('.svg')}.png"
+        name = plain(PurePosixPath(address).stem.replace("_", " "))
+        shown = f"![{name}]({quote(bitmap if bitmap in addresses else address, SAFE)})"
+        yield f"[{shown}]({quote(address, SAFE)})" if bitmap in addresses else shown
+
+
+def _blocks(part: Part) -> list[str]:
+    if isinstance(part, str):
+        return [plain(part)]
+    if isinstance(part, Facts):
+        return ["\n".join(f"- **{plain(label)}**: {plain(text)}" for label, text in part.rows)]
+    if isinstance(part, Verbatim):
+        return ["\n".join(["```text", *(line.replace("```", "'''") for line in part.lines), "```"])]
+    return [f"**{plain(part.title)}**" if part.title else "", "\n".join(_markdown_table(part))]
+
+
+def _markdown_table(part: StudyTable) -> Iterable[str]:
+    yield _row(plain(title.replace("\n", " ")) for title in part.header)
+    yield _row("---" if part.is_text(column) else "---:" for column in range(len(part.header)))
+    for number, row in enumerate(part.rows):
+        cells = ["<br>".join(plain(line) for line in cell.split("\n")) for cell in row]
+        yield _row(
+            f"**{cell}**" if (number, column) in part.best and cell else cell
+            for column, cell in enumerate(cells)
+        )
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+# Files
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes], option: str) -> list[Path]:
+    """Write the files into the folder that an option names, and return their paths.
+
+    Raises ``HarnessError`` where one cannot be written.
+    """
+    for name, content in files.items():
+        try:
+            write_atomic(folder / name, content)
+        except OSError as error:
+            raise HarnessError(
+                f"cannot write {folder / name}: {error.strerror}; give another {option}"
+            ) from None
+    return [folder / name for name in files]
+
+
+def study_files(
+    study: Study, sections: Sequence[Section], pictures: Sequence[Path], folder: Path
+) -> dict[str, str]:
+    """Return ``study.md``, which shows the pictures from within the folder, and ``study.json``."""
+    # In one line: the indented form takes nearly five times as long, since only Python code writes it.
+    data = json.dumps(study_facts(study, sections), ensure_ascii=False, allow_nan=False, default=str)
+    shown = [Path(os.path.relpath(path, folder)).as_posix() for path in pictures]
+    return {"study.md": study_page(sections, shown), "study.json": f"{data}\n"}
+
+
+def write_pictures(folder: Path, pictures: Sequence[Picture], forms: Sequence[str]) -> list[Path]:
+    """Write the pictures as files of these forms, ``png`` and ``svg``, and return their paths.
+
+    Raises ``HarnessError`` where the folder cannot be written.
+    """
+    files: dict[str, str | bytes] = {}
+    for one in pictures:
+        for form in forms:
+            files[f"{one.name}.{form}"] = png.png(one) if form == "png" else svg(one, alone=True)
+    return write_files(folder, files, "--plots DIR")

@@ -1,0 +1,455 @@
+"""The tables of results for terminals: a row per benchmark and checkpoint, or of many checkpoints a row per checkpoint.
+
+By benchmark, each checkpoint has a table of primary metric, interval, items and marks; where all have the same single
+benchmark, they are the rows of one table. With details, the other metrics of a benchmark and its groups stand below
+its row.
+
+By checkpoint, rows are in order of series and step, with a column per benchmark; what does not fit beside each other
+follows in further blocks. Between series there is an empty row. Values have signs:
+
+    *    the best of its column, where that can be told from every other one
+    !    not valid, or items are missing
+    c    asked through a chat template, unlike others of its column
+    ~    over fewer items than others of its column
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pytest_touchstone.core.composite import COMPOSITE
+from pytest_touchstone.core.text import count
+from pytest_touchstone.reports import formatting
+from pytest_touchstone.reports.formatting import cell_width, folded, open_table
+from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
+
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod
+    from rich.table import Table
+    from rich.text import Text
+
+HEADER: Final = ("  benchmark", "metric", "value", "95 % interval", "n/N", "")
+BY_CHECKPOINT: Final = ("  checkpoint", *HEADER[1:])
+LABEL, METRIC, MARKS = 0, 1, 5
+"""The columns that may fold: numbers stay whole."""
+
+LOUD: Final = "bold red"
+"""The style of words that say that a value must not be believed."""
+
+LEAST: Final = ({MARKS: 10, METRIC: 12, LABEL: 18}, {MARKS: 4, METRIC: 4, LABEL: 8})
+"""The widths down to which they fold inside words, in the order given; below the first only where nothing else
+helps."""
+
+
+class TableRow(NamedTuple):
+    """A line of a table; ``marks`` are words with their style."""
+
+    cells: tuple[str, ...]
+    marks: tuple[tuple[str, str], ...] = ()
+    primary: bool = True
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All cells as plain text."""
+        return (*self.cells, ", ".join(word for word, _ in self.marks))
+
+
+def row_count(summary: Summary) -> int:
+    """Return the number of lines that the tables take without details, blank ones and headings included."""
+    return len(wholes(summary)) + len(summary.composites) + 2 * len(formatting.checkpoints(summary))
+
+
+def tables_by_benchmark(summary: Summary, width: int, *, details: bool) -> Iterator[tuple[str, str, Table]]:
+    """Yield each checkpoint's name, what it is, and its table; the columns of all tables are equally wide.
+
+    Of checkpoints with the same single benchmark it is the benchmark's name, what they all are, and their table.
+    """
+    if not details and has_one_benchmark(summary):
+        yield _of_one_benchmark(summary, width)
+        return
+    found = {name: list(_benchmark_rows(summary, name, details)) for name in formatting.checkpoints(summary)}
+    widths = _widths(list(chain.from_iterable(found.values())), width)
+    for place, (name, what) in enumerate(formatting.checkpoints(summary).items()):
+        yield name, what, _benchmark_table(found[name], widths, None if place else HEADER)
+
+
+def has_one_benchmark(summary: Summary) -> bool:
+    """Return whether several checkpoints have the same single benchmark, and nothing else."""
+    same = {one.benchmark for one in wholes(summary)}
+    return len(same) == 1 and len(formatting.checkpoints(summary)) > 1 and not summary.composites
+
+
+def _of_one_benchmark(summary: Summary, width: int) -> tuple[str, str, Table]:
+    own, best = formatting.own_rows(summary), {one["checkpoint"] for one in summary.leaders}
+    known = {one.checkpoint: one for one in wholes(summary)}
+    same = [known[name] for name in in_order(summary)]
+    rows = [
+        _primary(one, one.checkpoint in best, one.benchmark in own, formatting.who(one, same)) for one in same
+    ]
+    what = dict.fromkeys(formatting.checkpoints(summary).values())
+    about = (formatting.asked_alike(same), next(iter(what)) if len(what) == 1 else "")
+    widths = _widths(rows, width, BY_CHECKPOINT)
+    gaps = ends(summary, [one.checkpoint for one in same])
+    return (
+        same[0].benchmark,
+        ", ".join(filter(None, about)),
+        _benchmark_table(rows, widths, BY_CHECKPOINT, gaps),
+    )
+
+
+# Rows
+
+
+def _benchmark_rows(summary: Summary, checkpoint: str, details: bool) -> Iterator[TableRow]:
+    best = {one["benchmark"] for one in summary.leaders if one["checkpoint"] == checkpoint}
+    own = formatting.own_rows(summary)
+    mine = [one for one in summary.results if one.checkpoint == checkpoint]
+    for whole in (one for one in mine if one.group is None):
+        yield _primary(whole, whole.benchmark in best, whole.benchmark in own)
+        if details:
+            yield from (_metric_row(one) for one in whole.metrics.values() if one.name != whole.primary)
+            groups = (one for one in mine if one.benchmark == whole.benchmark and one.group is not None)
+            yield from (_group(one, whole.benchmark in own) for one in groups)
+    for one in (one for one in summary.composites if one["checkpoint"] == checkpoint):
+        yield _composite_row(one, one["name"] in best)
+
+
+def _primary(result: Result, best: bool, own: bool, name: str = "") -> TableRow:
+    """Return the row, under the benchmark's name or another one."""
+    metric = result.metrics[result.primary]
+    label = f"{result.benchmark} {formatting.asked(result)}".rstrip()
+    return TableRow(
+        (f"  {name or label}", *_numbers(metric), formatting.of_all(result, own=own)),
+        tuple(_marks(result, best, own)),
+    )
+
+
+def _marks(result: Result, best: bool, own: bool) -> Iterator[tuple[str, str]]:
+    """Yield the words beside a result, the loud ones first."""
+    if result.invalid:
+        yield "NOT VALID", LOUD
+    for word, number in (("error", result.errors), ("timeout", result.timeouts), ("lost item", result.lost)):
+        if number:
+            yield count(number, word), LOUD
+    if result.unsandboxed:
+        yield "UNSANDBOXED", LOUD
+    if best:
+        yield "best", "bold"
+    if result.skipped:
+        yield f"{result.skipped} skipped", ""
+    if own:
+        yield formatting.OWN, "dim"
+    elif formatting.is_sample(result.mark):
+        yield formatting.SAMPLE, "dim"
+
+
+def _metric_row(metric: Metric) -> TableRow:
+    return TableRow(("", *_numbers(metric), str(metric.n)), primary=False)
+
+
+def _group(result: Result, own: bool) -> TableRow:
+    label = f"    {(result.group or '').replace('_', ' ')}"
+    marks = (word for word in _marks(result, best=False, own=False) if word[1] == LOUD)
+    metric = result.metrics[result.primary]
+    return TableRow(
+        (label, *_numbers(metric), formatting.of_all(result, own=own)), tuple(marks), primary=False
+    )
+
+
+def _composite_row(one: Mapping[str, Any], best: bool) -> TableRow:
+    limits = formatting.interval(one["low"], one["high"])
+    cells = (f"  {one['name']}", COMPOSITE, formatting.number(one["value"]), limits, formatting.of_parts(one))
+    marks = [("best", "bold")] * best + [(formatting.SAMPLE, "dim")] * formatting.is_sample(
+        one.get("mark", "")
+    )
+    return TableRow(cells, tuple(marks))
+
+
+def _numbers(metric: Metric) -> tuple[str, str, str]:
+    return metric.name, formatting.number(metric.value), formatting.interval(metric.low, metric.high)
+
+
+# Columns
+
+
+def _widths(rows: Sequence[TableRow], width: int, header: Sequence[str] = HEADER) -> list[int]:
+    """Return the width of each column: what its cells need, or less for those that may fold; between words first."""
+    columns = list(zip(header, *(row.texts for row in rows), strict=True))
+    found = [max(map(cell_width, column)) for column in columns]
+    label, marks = (max(map(_longest_word, columns[column])) for column in (LABEL, MARKS))
+    for least in ({MARKS: max(marks, LEAST[0][MARKS]), LABEL: label}, {MARKS: marks}, *LEAST):
+        for column, enough in least.items():
+            over = sum(found) + len(found) - 1 - width
+            found[column] -= max(0, min(over, found[column] - enough))
+    return found
+
+
+def _longest_word(text: str) -> int:
+    """Return the columns that a text needs if it folds at spaces alone; what it begins with stands before each line."""
+    words = text.split()
+    return cell_width(text) - cell_width(text.lstrip()) + max(map(cell_width, words), default=0)
+
+
+def _benchmark_table(
+    rows: Sequence[TableRow], widths: Sequence[int], header: Sequence[str] | None, gaps: Sequence[bool] = ()
+) -> Table:
+    """Return the rows as a table; an empty one follows where there is a gap."""
+    from rich.text import Text
+
+    table = open_table()
+    table.show_header = header is not None
+    for place, (title, width) in enumerate(zip(header or HEADER, widths, strict=True)):
+        right = place not in (LABEL, METRIC, MARKS)
+        table.add_column(
+            title, width=width, justify="right" if right else "left", overflow="fold", no_wrap=right
+        )
+    for number, row in enumerate(rows):
+        label, metric, *numbers = row.cells
+        indent = label[: len(label) - len(label.lstrip())]
+        lines = folded(label.strip(), widths[LABEL] - len(indent))
+        names = ("\n".join(indent + line for line in lines), "\n".join(folded(metric, widths[METRIC])))
+        loud = any(style == LOUD for _, style in row.marks)
+        styles = ["", "", "" if loud or not row.primary else "bold", "", ""]
+        texts = [Text(cell, style=style) for cell, style in zip((*names, *numbers), styles, strict=True)]
+        table.add_row(*texts, _marked(row.marks))
+        if gaps and gaps[number]:
+            table.add_row()
+    return table
+
+
+def _marked(marks: Iterable[tuple[str, str]]) -> Text:
+    from rich.text import Text
+
+    return Text(", ").join(Text(word, style=style) for word, style in marks)
+
+
+TOLD: Final = "told from each other one by a paired test on the same items, at 5 % corrected for the choice"
+
+SIGNS: Final = {
+    "*": f"best of its column, {TOLD} (without it: not told)",
+    "!": "not valid, or items are missing",
+    "c": "through a chat template, unlike others of its column",
+    "~": "over fewer items than others of its column",
+}
+SPREAD: Final = "+-"
+"""The label of the row below a table, with half the widest interval of each column."""
+
+ITEMS: Final = "n/N"
+"""The title of numbers of items."""
+
+FOLDED: Final = 12
+"""Names in headings fold from so many columns."""
+
+STYLES: Final = {"*": "bold", "!": "red"}
+
+
+class TableCell(NamedTuple):
+    """A value with its signs."""
+
+    text: str
+    signs: str = ""
+
+
+class TableColumn(NamedTuple):
+    """A heading, in parts of one or more lines, the cells below it, and the foot."""
+
+    heading: tuple[tuple[str, ...], ...]
+    cells: Sequence[TableCell]
+    foot: str = ""
+
+    @property
+    def signs(self) -> int:
+        """Characters that the signs take."""
+        return max((len(cell.signs) for cell in self.cells), default=0)
+
+    @property
+    def width(self) -> int:
+        """Characters that it needs, with a space after it."""
+        lines = [line for part in self.heading for line in part]
+        texts = [self.foot, *(cell.text for cell in self.cells)]
+        return max(*map(cell_width, lines), *(cell_width(text) + self.signs for text in texts)) + 1
+
+
+def alike(summary: Summary) -> bool:
+    """Return whether all checkpoints have the same benchmarks."""
+    found: dict[str, set[str]] = {name: set() for name in formatting.checkpoints(summary)}
+    for one in wholes(summary):
+        found.setdefault(one.checkpoint, set()).add(one.benchmark)
+    return len({frozenset(one) for one in found.values()}) == 1
+
+
+def tables_by_checkpoint(summary: Summary, width: int) -> Iterator[Table]:
+    """Yield the tables of primary metrics and composites, block by block; each kind of checkpoint has its own."""
+    kinds = {str(info.get("name")): info.get("kind") for info in summary.checkpoints}
+    names = in_order(summary)
+    for kind in dict.fromkeys(kinds.get(name) for name in names):
+        same = [name for name in names if kinds.get(name) == kind]
+        longest = max(map(cell_width, [f"checkpoint {ITEMS}", *same]))
+        title = f"checkpoint{ITEMS:>{longest - len('checkpoint')}}"
+        first = TableColumn(((), (), (title,)), [TableCell(name) for name in same], SPREAD)
+        yield from _blocks(first, list(_columns(summary, same)), width, ends(summary, same))
+
+
+def metric_tables(summary: Summary, benchmark: str, width: int) -> Iterator[Table]:
+    """Yield the tables of all metrics of a benchmark, the primary one first with its interval and its items."""
+    same = [one for one in wholes(summary) if one.benchmark == benchmark]
+    primary = same[0].primary
+    names = dict.fromkeys(metric for one in same for metric in one.metrics)
+    first = TableColumn((("checkpoint",),), [TableCell(formatting.who(one, same)) for one in same])
+    columns = [_metric_column(same, primary), _interval(same, primary)]
+    own = benchmark in formatting.own_rows(summary)
+    columns.append(TableColumn(((ITEMS,),), [TableCell(formatting.of_all(one, own=own)) for one in same]))
+    for heading, field in (("err", "faults"), ("skip", "skipped")):
+        counts = [getattr(one, field) for one in same]
+        columns += (
+            [TableColumn(((heading,),), [TableCell(str(one)) for one in counts])] if any(counts) else []
+        )
+    columns += [_metric_column(same, name) for name in names if name != primary]
+    yield from _blocks(first, columns, width, ends(summary, [one.checkpoint for one in same]))
+
+
+def occurring(summary: Summary) -> list[str]:
+    """Return the signs that occur in ``tables``, in the order of the legend."""
+    names = in_order(summary)
+    found = {sign for column in _columns(summary, names) for cell in column.cells for sign in cell.signs}
+    return [sign for sign in SIGNS if sign in found]
+
+
+def in_order(summary: Summary) -> list[str]:
+    """Return the checkpoints that have results, as they were given: by series and step."""
+    known = formatting.checkpoints(summary)
+    listed = [str(info.get("name")) for info in summary.checkpoints]
+    return [*(name for name in listed if name in known), *(name for name in known if name not in listed)]
+
+
+def ends(summary: Summary, names: Sequence[str]) -> list[bool]:
+    """Return for each checkpoint whether a series ends with it and another follows."""
+    series = {str(info.get("name")): info.get("series") for info in summary.checkpoints}
+    return [*(series.get(one) != series.get(after) for one, after in pairwise(names)), False]
+
+
+# Columns
+
+
+def _columns(summary: Summary, names: Sequence[str]) -> Iterator[TableColumn]:
+    best = {(one["benchmark"], one["checkpoint"]) for one in summary.leaders}
+    own = formatting.own_rows(summary)
+    for benchmark in dict.fromkeys(one.benchmark for one in wholes(summary) if one.checkpoint in names):
+        same = {one.checkpoint: one for one in wholes(summary) if one.benchmark == benchmark}
+        mine = [one for one in same.values() if one.checkpoint in names]
+        cells = [
+            _cell(same[name], mine, best=(benchmark, name) in best) if name in same else TableCell("")
+            for name in names
+        ]
+        title = f"{benchmark} {formatting.asked_alike(mine)}".rstrip()
+        most = max(mine, key=lambda one: one.scored)
+        items = formatting.of_all(most, own=benchmark in own)
+        heading = (_folded(title), _folded(most.primary), (items,))
+        metrics = [one.metrics[one.primary] for one in mine]
+        yield TableColumn(heading, cells, _spread([(one.low, one.high) for one in metrics]))
+    for name in dict.fromkeys(one["name"] for one in summary.composites if one["checkpoint"] in names):
+        values = {one["checkpoint"]: one for one in summary.composites if one["name"] == name}
+        yield _composite_column(
+            name, [values.get(who) for who in names], [(name, who) in best for who in names]
+        )
+
+
+def _cell(result: Result, among: Sequence[Result], *, best: bool) -> TableCell:
+    signs = "*" * best + "!" * bool(result.invalid or result.faults)
+    alike = bool(formatting.asked_alike(among)) or not any(map(formatting.asked, among))
+    signs += "c" * (not alike and result.template in ("chat", "mixed"))
+    signs += "~" * (not result.faults and result.scored < max(one.scored for one in among))
+    return TableCell(formatting.number(result.metrics[result.primary].value), signs)
+
+
+def _composite_column(
+    name: str, values: Sequence[Mapping[str, Any] | None], best: Sequence[bool]
+) -> TableColumn:
+    cells = [
+        TableCell(formatting.number(one["value"]), "*" * lead) if one else TableCell("")
+        for one, lead in zip(values, best, strict=True)
+    ]
+    known = [one for one in values if one]
+    spread = _spread([(one["low"], one["high"]) for one in known])
+    return TableColumn((_folded(name), (COMPOSITE,), (formatting.of_parts(known[0]),)), cells, spread)
+
+
+def _metric_column(results: Sequence[Result], name: str) -> TableColumn:
+    cells = [
+        TableCell(
+            formatting.number(one.metrics[name].value) if name in one.metrics else "", "!" * bool(one.invalid)
+        )
+        for one in results
+    ]
+    return TableColumn((_folded(name),), cells)
+
+
+def _interval(results: Sequence[Result], name: str) -> TableColumn:
+    known = [one.metrics[name] for one in results]
+    cells = [TableCell(formatting.interval(one.low, one.high)) for one in known]
+    return TableColumn((("95 % interval",),), cells)
+
+
+def _spread(limits: Sequence[tuple[float | None, float | None]]) -> str:
+    """Return half of the widest interval."""
+    widths = [high - low for low, high in limits if low is not None and high is not None]
+    return formatting.number(max(widths) / 2) if widths else formatting.NOTHING
+
+
+def _folded(name: str) -> tuple[str, ...]:
+    return tuple(folded(name, FOLDED))
+
+
+# Tables
+
+
+def _blocks(
+    first: TableColumn, columns: Sequence[TableColumn], width: int, ends: Sequence[bool]
+) -> Iterator[Table]:
+    """Yield tables of as many columns beside the first one as fit; each has at least one."""
+    block: list[TableColumn] = []
+    for column in columns:
+        if block and first.width + sum(one.width for one in block) + column.width > width + 1:
+            yield _checkpoint_table([first, *block], ends)
+            block = []
+        block.append(column)
+    yield _checkpoint_table([first, *block], ends)
+
+
+def _checkpoint_table(columns: Sequence[TableColumn], ends: Sequence[bool]) -> Table:
+    from rich.text import Text
+
+    table = open_table()
+    for number, (column, heading) in enumerate(zip(columns, _headings(columns), strict=True)):
+        justify: JustifyMethod = "right" if number else "left"
+        shifted = "\n".join(line + " " * column.signs for line in heading)
+        table.add_column(shifted, justify=justify, no_wrap=bool(number), overflow="fold")
+    for place, last in enumerate(ends):
+        table.add_row(*(_cell_text(column.cells[place], column.signs) for column in columns))
+        if last:
+            table.add_row()
+    if any(column.foot for column in columns[1:]):
+        table.add_row(*(Text(column.foot + " " * column.signs, style="dim") for column in columns))
+    return table
+
+
+def _cell_text(cell: TableCell, signs: int) -> Any:
+    from rich.text import Text
+
+    style = next((STYLES[sign] for sign in cell.signs if sign in STYLES), "")
+    return Text(cell.text + cell.signs.ljust(signs), style=style)
+
+
+def _headings(columns: Sequence[TableColumn]) -> list[list[str]]:
+    """Return the lines of each heading; what belongs together stands in one line."""
+    tall = [max(map(len, parts)) for parts in zip(*(column.heading for column in columns), strict=True)]
+    return [
+        [
+            line
+            for part, lines in zip(column.heading, tall, strict=True)
+            for line in (*[""] * (lines - len(part)), *part)
+        ]
+        for column in columns
+    ]
