@@ -8,16 +8,12 @@ by the item. ``rest`` lets go of it again where nobody has changed it.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
-from _pytest import fixtures  # private: whether pytest compares parameters by value
 from _pytest.python import _ascii_escaped_by_config  # private: ids as pytest writes them
-from _pytest.scope import Scope  # private: what the scopes of a callspec are
 from _pytest.skipping import xfailed_key  # private, as the next: what pytest leaves on an item that has run
 from _pytest.tmpdir import tmppath_result_key
 
@@ -69,10 +65,6 @@ class _Names(NamedTuple):
     nodeid: str
 
 
-def _plain(_field: str, values: dict[str, Any]) -> dict[str, Any]:
-    return values
-
-
 class Siblings:
     """The common part of the items of a function, a checkpoint and other parameters.
 
@@ -101,23 +93,6 @@ class Siblings:
         own: Any = template.keywords
         # Private: the public mapping has the parents' own too.
         self.keywords = {name: value for name, value in own._markers.items() if name not in known}
-
-    @functools.cached_property
-    def stay_together(self) -> bool:
-        """True where the parameters that pytest orders items by are the same for all of them.
-
-        Those are the ones of a scope above an item's own, compared by value.
-        """
-        callspec = self.template.callspec
-        own = [
-            name for name in (EXAMPLE, *self.direct) if callspec._arg2scope.get(name) is not Scope.Function
-        ]
-        if EXAMPLE in own or (own and not hasattr(fixtures, "ParamValueKey")):
-            return False
-        try:
-            return all(hash(callspec.params[name]) is not None for name in own)
-        except TypeError:  # then pytest compares numbers
-            return False
 
     def id_of(self, example: Example) -> str:
         """Return the parameters of an example's item as node ids have them."""
@@ -149,14 +124,12 @@ class Siblings:
         """Return the values of an example's parameters."""
         return {**self.template.callspec.params, EXAMPLE: self.given(example)}
 
-    def callspec(
-        self, number: int, example: Example, kept: Callable[[str, dict[str, Any]], dict[str, Any]] = _plain
-    ) -> Any:
-        """Return the parameters of an item as pytest has them; ``kept`` makes its dicts of plain ones."""
+    def callspec(self, number: int, example: Example) -> Any:
+        """Return the parameters of an item as pytest has them."""
         callspec, (before, after) = self.template.callspec, self._ids
         return type(callspec)(
-            params=kept("params", self.params(example)),
-            indices=kept("indices", callspec.indices | dict.fromkeys(self.direct, self.first + number)),
+            params=self.params(example),
+            indices=callspec.indices | dict.fromkeys(self.direct, self.first + number),
             _arg2scope=callspec._arg2scope,
             _idlist=[*before, _escaped(example.id, self.template.config), *after],
             marks=list(callspec.marks),
@@ -250,7 +223,7 @@ class BenchmarkItem(pytest.Function):
         if name == "stash":
             return len(value) == sum(key in value for key in LEFT)
         if name == "callspec":
-            return False
+            return bool(value == _callspec(self))
         return (ran and name in RUN) or (name in EMPTY and not value)
 
 
@@ -267,43 +240,11 @@ class _Location:
 BenchmarkItem.location = _Location()  # type: ignore[assignment]
 
 
-class _Changeable(dict[str, Any]):
-    """A dict of an item's ``callspec``, which is made anew each time; once it is changed, the item keeps it."""
-
-    __slots__ = ("field", "item")
-
-    def __init__(self, values: dict[str, Any], field: str, item: BenchmarkItem) -> None:
-        super().__init__(values)
-        self.field, self.item = field, item
-
-    def _keep(self) -> None:
-        if self.item is not None:
-            item, self.item = self.item, None  # type: ignore[assignment]
-            changed: dict[str, Any] = {self.field: self}
-            item.callspec = dataclasses.replace(item.callspec, **changed)
-
-
-def _keeping(name: str) -> Callable[..., Any]:
-    plain = getattr(dict, name)
-
-    def change(self: _Changeable, *args: Any, **more: Any) -> Any:
-        self._keep()
-        return plain(self, *args, **more)
-
-    return change
-
-
-for _name in ("__setitem__", "__delitem__", "__ior__", "update", "pop", "popitem", "setdefault", "clear"):
-    setattr(_Changeable, _name, _keeping(_name))
-
-
 # What is made on demand
 
 
 def _callspec(item: BenchmarkItem) -> Any:
-    return item.siblings.callspec(
-        item.number, item.example, lambda field, values: _Changeable(values, field, item)
-    )
+    return item.siblings.callspec(item.number, item.example)
 
 
 def _keywords(item: BenchmarkItem) -> Any:
@@ -353,7 +294,6 @@ def _shared(name: str) -> Callable[[BenchmarkItem], Any]:
 
 MADE: Final[dict[str, Callable[[BenchmarkItem], Any]]] = {
     "name": lambda item: f"{item.siblings.template.originalname}[{item.siblings.id_of(item.example)}]",
-    "callspec": _callspec,
     **{name: _shared(name) for name in ("originalname", "fixturenames", "_fixtureinfo")},
     "_obj": _object,
     "_nodeid": lambda item: item.siblings.nodeid(item.example),
@@ -361,6 +301,7 @@ MADE: Final[dict[str, Callable[[BenchmarkItem], Any]]] = {
     "funcargs": _requested("funcargs"),
     "_request": _requested("_request"),
     "_id": _kept("_id", _node_id),
+    "callspec": _kept("callspec", _callspec),
     "keywords": _kept("keywords", _keywords),
     "own_markers": _kept("own_markers", lambda item: list(item.siblings.template.own_markers)),
     "extra_keyword_matches": _kept("extra_keyword_matches", lambda _: set()),
@@ -417,3 +358,36 @@ def _like(template: Any, siblings: Siblings, number: int, example: Example) -> p
         keywords={callspec.id: True},
         originalname=template.originalname,
     )
+
+
+class LightItems:
+    """Hooks of a process that runs items: pytest keeps each of them, and its three reports, to the end of the session.
+
+    So an item lets go of what can be made again, and its reports share what is alike.
+    """
+
+    def __init__(self) -> None:
+        self._item: BenchmarkItem | None = None
+        self._first: pytest.TestReport | None = None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        if not isinstance(item, BenchmarkItem):
+            return (yield)
+        item.siblings.runs(item.example)
+        self._item = item
+        try:
+            return (yield)
+        finally:
+            self._item = self._first = None
+            item.rest(ran=True)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self._item is None:
+            return
+        if self._first is None:
+            self._first = report
+        for name in ("keywords", "location"):
+            if getattr(report, name) == (known := getattr(self._first, name)):
+                setattr(report, name, known)

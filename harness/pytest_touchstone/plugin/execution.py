@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -44,7 +44,6 @@ from pytest_touchstone.plugin.item_batches import (
 from pytest_touchstone.plugin.progress import PartOf, ProgressWriter
 from pytest_touchstone.plugin.sizes import workload_of
 from pytest_touchstone.plugin.time_limit import TimeLimit
-from pytest_touchstone.plugin.unreported import Ended, Unreported
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.results.in_flight import InFlight, Item, Kills
 from pytest_touchstone.results.journal import Journal
@@ -90,6 +89,13 @@ class Work:
     settings: ModelSettings = field(default_factory=ModelSettings)
 
 
+class Ended(NamedTuple):
+    """The end of an item as pytest reports it: its scores, and the exception that it raised, if any."""
+
+    scores: Mapping[str, float]
+    raised: BaseException | None = None
+
+
 class Execution:
     """The batches of this process and the outcomes that are yet to be reported."""
 
@@ -100,7 +106,7 @@ class Execution:
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
         self._specs: dict[str, Benchmark] = {}
         self._ahead: dict[str, RunningBatch] = {}
-        self._outcomes = Unreported()
+        self._unreported: dict[str, Ended] = {}
         self._settled: set[str] = set()
         self._ended: set[int] = set()
         self._limits: dict[tuple[str, str], TimeLimit] = {}
@@ -142,7 +148,7 @@ class Execution:
         """Return the end of an item, computed now together with its batch, unless another item or an earlier run
         has done so."""
         whole = self._batch_of[item]
-        ended = self._outcomes.has(id(whole), item.nodeid)
+        ended = item.nodeid in self._unreported
         if not ended and (reused := self._reused(item)) is not None:
             return reused
         if not ended:
@@ -159,7 +165,7 @@ class Execution:
                 self.check()
             if self._lanes is not None:
                 if self._lanes.finish(item, whole):
-                    return self._outcomes.take(id(whole), item.nodeid)
+                    return self._unreported.pop(item.nodeid)
                 self._lanes.keep(info.name)
             with self._loading(info.name):
                 engine = self._work.engine(info)
@@ -180,12 +186,11 @@ class Execution:
             finally:
                 if self._work.in_flight is not None:
                     self._work.in_flight.end()
-                self._outcomes.add(id(whole), outcomes := batch.outcomes)
-                self._settle_all(outcomes, whole)
+                self._settle_all(batch.outcomes, whole)
             self._meter.count(engine, info.name, to_plain(engine.usage))
         elif self._lanes is not None:
             self._lanes.look()
-        return self._outcomes.take(id(whole), item.nodeid)
+        return self._unreported.pop(item.nodeid)
 
     def _loading(self, checkpoint: str) -> AbstractContextManager[None]:
         progress = self._work.progress
@@ -227,20 +232,19 @@ class Execution:
         return not runs_alone(item)
 
     def _ended_beside(self, batch: BesideBatch, engine: SharedEngine) -> None:
-        outcomes = batch.batch.outcomes
-        settled = self._settled
-        self._outcomes.add(
-            id(batch.whole),
-            {item: one for item, one in outcomes.items() if item not in settled} if settled else outcomes,
-        )
-        self._settle_all(outcomes, batch.whole)
+        self._settle_all(batch.batch.outcomes, batch.whole, but=self._settled)
         self._journal.sync(every=SYNC_EVERY)
         self._meter.count(engine, engine.info.name, to_plain(engine.usage))
         if self._work.progress is not None:
             self._work.progress.ended(batch.batch)
 
-    def _settle_all(self, outcomes: Mapping[str, Outcome], batch: Sequence[pytest.Item]) -> None:
-        """Note that items of a batch have ended; of a whole batch the batch alone: a run has very many items."""
+    def _settle_all(
+        self, outcomes: Mapping[str, Outcome], batch: Sequence[pytest.Item], but: Container[str] = ()
+    ) -> None:
+        """Keep the ends of items of a batch until pytest reports them, ``but`` of those that a mark has settled."""
+        ends = ((item, Ended(one.record.scores, one.raised)) for item, one in outcomes.items() if item not in but)
+        self._unreported |= dict(ends)
+        # Of a whole batch the batch alone is noted: a run has very many items.
         if len(outcomes) == len(batch):
             self._ended.add(id(batch))
         else:
