@@ -227,7 +227,7 @@ class Controller:
             self._hooks.note(f"the results cannot be written: {error}", ExitCode.NOT_VALID)
             return
         session.exitstatus = self.gate.exit_code(status)
-        self._scored.unscored |= set(records.unscored)
+        self._scored.unscored |= {record.item for record in records if record.status != "scored"}
         self._tell_records(results)
         size = len(results.items)
         del records, kept  # reports are made of the journal, line by line

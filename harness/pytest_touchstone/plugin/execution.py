@@ -242,7 +242,9 @@ class Execution:
         self, outcomes: Mapping[str, Outcome], batch: Sequence[pytest.Item], but: Container[str] = ()
     ) -> None:
         """Keep the ends of items of a batch until pytest reports them, ``but`` of those that a mark has settled."""
-        ends = ((item, Ended(one.record.scores, one.raised)) for item, one in outcomes.items() if item not in but)
+        ends = (
+            (item, Ended(one.record.scores, one.raised)) for item, one in outcomes.items() if item not in but
+        )
         self._unreported |= dict(ends)
         # Of a whole batch the batch alone is noted: a run has very many items.
         if len(outcomes) == len(batch):

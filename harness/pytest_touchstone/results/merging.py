@@ -21,7 +21,7 @@ from pytest_touchstone.core.errors import DataError, JournalError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.shard import FLAG
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.results.journal import Place, latest, line_of, placed_records, read_line
+from pytest_touchstone.results.journal import Place, latest, latest_placed, line_of, read_line
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import SETTINGS
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -225,7 +225,7 @@ def _records(parts: Sequence[Part], found: Merged) -> dict[str, tuple[Record, Pl
     runs: dict[str, str] = {}
     known = {part.run_id for part in parts}
     for part in parts:
-        for item, (record, place) in placed_records(part.folder, found.notes).items():
+        for item, (record, place) in latest_placed(part.folder, found.notes).items():
             before = kept.get(item)
             if before is not None:
                 stays = latest([before[0], record])[item]

@@ -19,7 +19,6 @@ something is scored twice.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,9 +28,9 @@ from pytest_touchstone.checkpoints.fingerprint import WEAK
 from pytest_touchstone.core.checksum import read_checked
 from pytest_touchstone.core.conditions import same_answers
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.core.files import SCHEMA, shown_path, write_atomic
-from pytest_touchstone.core.reading import open_regular, parsed, read_json
-from pytest_touchstone.results.journal import check_line, lines_of, read_line
+from pytest_touchstone.core.files import SCHEMA, write_atomic
+from pytest_touchstone.core.reading import read_json
+from pytest_touchstone.results.journal import Place, journal_files, placed_records, read_at
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import SUMMARY, Declaration
 
@@ -42,11 +41,6 @@ SETTINGS: Final = "settings"
 
 MOST_RUNS: Final = 20
 """The most runs that are searched for one checkpoint and benchmark, the newest ones."""
-
-_HEAD: Final = re.compile(
-    rb'"item":("(?:[^"\\]|\\.)*"),"benchmark":("(?:[^"\\]|\\.)*"),"example":("(?:[^"\\]|\\.)*"),'
-    rb'"checkpoint":("(?:[^"\\]|\\.)*"),"status":"(\w+)"'
-)
 
 
 class Source(NamedTuple):
@@ -201,7 +195,7 @@ class Reuse:
 
     def _places(
         self, checkpoint: str, benchmark: str, example: str
-    ) -> Iterator[tuple[_Stored, Source, _Place]]:
+    ) -> Iterator[tuple[_Stored, Source, Place]]:
         for source in self.sources(checkpoint, benchmark):
             if source.directory not in self._runs:
                 self._runs[source.directory] = _Stored(Path(source.directory))
@@ -222,63 +216,36 @@ class Reuse:
         return self._decision
 
 
-class _Place(NamedTuple):
-    """The place of a record: the file, and the offset at which its line begins."""
-
-    path: Path
-    offset: int
-    item: bytes
-
-
 class _Stored:
     """The scored items of a run, by checkpoint, benchmark and example, with the place of each record."""
 
     def __init__(self, directory: Path) -> None:
-        self.places: dict[tuple[str, str, str], _Place] = {}
+        self.places: dict[tuple[str, str, str], Place] = {}
         self.damaged: list[str] = []
+        items: dict[tuple[str, str, str], str] = {}
         doubtful: set[tuple[str, str, str]] = set()
-        for path in sorted(directory.glob("items-*.jsonl")):
-            for place, key, status in _lines(path, self.damaged):
-                before = self.places.get(key)
-                if before is not None and before.item != place.item:
-                    doubtful.add(key)  # two items with one example: it cannot be known which is meant
-                if status == "scored":
-                    self.places[key] = place
-                elif status != "lost":
-                    self.places.pop(key, None)
+        for record, place in self._records(directory):
+            key = record.checkpoint, record.benchmark, record.example
+            if key in self.places and items[key] != record.item:
+                doubtful.add(key)  # two items with one example: it cannot be known which is meant
+            if record.status == "scored":
+                self.places[key], items[key] = place, record.item
+            elif record.status != "lost":
+                self.places.pop(key, None)
         for key in doubtful:
-            del self.places[key]
+            self.places.pop(key, None)
 
-    def read(self, place: _Place) -> Record | None:
+    def _records(self, directory: Path) -> Iterator[tuple[Record, Place]]:
+        for path in journal_files(directory):
+            try:
+                yield from placed_records(path, self.damaged)
+            except JournalError as error:
+                self.damaged.append(str(error))
+
+    def read(self, place: Place) -> Record | None:
         """Return the record; None where it cannot be believed, or read any more."""
         try:
-            with open_regular(place.path) as file:
-                file.seek(place.offset)
-                return read_line(file.readline())
-        except (OSError, JournalError) as error:
-            self.damaged.append(f"{shown_path(place.path)}, at byte {place.offset}: {error}")
+            return read_at(place)
+        except JournalError as error:
+            self.damaged.append(str(error))
             return None
-
-
-def _lines(path: Path, damaged: list[str]) -> Iterator[tuple[_Place, tuple[str, str, str], str]]:
-    """Yield the places of a file's records; lines that are none are named in ``damaged``."""
-    offset = 0
-    try:
-        with open_regular(path) as shard:
-            for number, line in enumerate(lines_of(shard), start=1):
-                if not line.endswith(b"\n"):
-                    return  # it was never finished
-                try:
-                    check_line(line)
-                    if (head := _HEAD.search(line)) is None:
-                        raise JournalError("no record")
-                    item, *names, status = head.groups()
-                    benchmark, example, checkpoint = map(parsed, names)
-                    yield _Place(path, offset, item), (checkpoint, benchmark, example), status.decode()
-                except (JournalError, ValueError) as error:
-                    damaged.append(f"{shown_path(path)}, line {number}: {error}")
-                offset += len(line)
-    except OSError as error:
-        damaged.append(f"{shown_path(path)}: {error.strerror}")
-    except JournalError as error:
-        damaged.append(str(error))

@@ -15,7 +15,6 @@ run.log           what happened when: begin, what was left out, dead workers, en
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
@@ -32,12 +31,10 @@ from typing import Any, Final
 
 from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import SCHEMA, shown_path, write_atomic
-from pytest_touchstone.core.json_pieces import ReadingList, json_pieces
 from pytest_touchstone.core.keys import masked, masked_value
 from pytest_touchstone.core.outside import unbroken
-from pytest_touchstone.core.reading import MOST_BYTES, open_regular, read_json, typed
+from pytest_touchstone.core.reading import read_json, typed
 from pytest_touchstone.core.text import did_you_mean
-from pytest_touchstone.results.collected import CollectedItems
 from pytest_touchstone.results.live import remove_live
 from pytest_touchstone.results.summary import (
     Collected,
@@ -141,23 +138,23 @@ class RunDirectory:
         """Note what was collected; every worker writes the same, so the last one wins."""
         data = {
             "schema": SCHEMA,
-            "items": _Rows(items),
+            "items": [[getattr(item, name) for name in COLUMNS] for item in items],
             "declarations": {name: keyed(one) for name, one in declarations.items()},
             "deselected": list(deselected),
         }
-        write_atomic(self.collected, json_pieces(data, ensure_ascii=False))
+        write_atomic(self.collected, json.dumps(data, ensure_ascii=False))
 
-    def read_collected(self) -> tuple[CollectedItems, dict[str, Declaration], list[str]]:
+    def read_collected(self) -> tuple[list[Collected], dict[str, Declaration], list[str]]:
         """Return what ``write_collected`` noted; nothing when no process got that far. Raises ``HarnessError``."""
         if not self.collected.is_file():
-            return CollectedItems(()), {}, []
+            return [], {}, []
         try:
-            with io.TextIOWrapper(open_regular(self.collected, most=MOST_BYTES), encoding="utf-8") as file:
-                reading = ReadingList(file, "items")
-                items = CollectedItems(reading)
-                data = reading.rest()
-            if data["items"]:  # written in another form than ours
-                items = CollectedItems(data.pop("items"))
+            data = read_json(self.collected)
+            # Interned: benchmarks, checkpoints and groups are the same for very many, and records have all of them.
+            items = [
+                Collected(*(sys.intern(text) if isinstance(text, str) else text for text in row))
+                for row in data["items"]
+            ]
             declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
             return items, declarations, list(map(str, data["deselected"]))
         except (
@@ -222,19 +219,6 @@ class RunDirectory:
 
 def _why(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
-
-
-class _Rows(Sequence[list[Any]]):
-    """Items as ``collected.json`` has them, each made when it is written."""
-
-    def __init__(self, items: Sequence[Collected]) -> None:
-        self._items = items
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __getitem__(self, place: Any) -> Any:
-        return [[getattr(item, name) for name in COLUMNS] for item in self._items[place]]
 
 
 def command_words(manifest: Mapping[str, Any]) -> list[str]:

@@ -12,15 +12,15 @@ and belongs to one run, so simultaneous runs do not interfere.
 from __future__ import annotations
 
 import functools
+import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.core.checksum import pieces_with_checksum, read_checked
+from pytest_touchstone.core.checksum import read_checked, with_checksum
 from pytest_touchstone.core.errors import DataError, HarnessError
 from pytest_touchstone.core.files import file_name, shown_path, write_atomic
-from pytest_touchstone.core.json_pieces import json_pieces
 from pytest_touchstone.results.store_entry import (
     ItemScores,
     StoredResult,
@@ -105,8 +105,8 @@ class ResultStore:
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
-    pieces = json_pieces(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    write_atomic(path, pieces_with_checksum(pieces))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    write_atomic(path, with_checksum(text[:-1].encode("utf-8", "backslashreplace")))
 
 
 @functools.cache

@@ -56,7 +56,8 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell |
     """
     folder = Path(summary.directory)
     collected, _, _ = RunDirectory(folder).read_collected()
-    places, seen = collected.places(), bytearray(len(collected))
+    places = {item.item: number for number, item in enumerate(collected)}
+    seen = bytearray(len(collected))
     declared = {one.name: one for one in summary.declarations}
     parts: dict[tuple[str, str], Part] = {}
     kinds: dict[str, Kind] = {}
