@@ -5,15 +5,16 @@ Where each line begins is kept too, so that the few items that are shown with th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.results.journal import Place, latest_placed, read_at
+from pytest_touchstone.results.journal import Place, journal_files, placed_heads, read_at
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.store_entry import ItemScores, items_of
+from pytest_touchstone.results.store_entry import ItemScores
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,28 @@ def read_scores(directory: Path) -> dict[tuple[str, str], ScoredItems]:
 
     Raises ``JournalError`` naming file and line for what is no record.
     """
-    results: dict[tuple[str, str], list[tuple[Record, Place]]] = {}
-    for record, place in latest_placed(directory).values():
-        if record.status == "scored":
-            results.setdefault((record.checkpoint, record.benchmark), []).append((record, place))
+    kept: dict[str, tuple[dict[str, Any], Place]] = {}
+    for path in journal_files(directory):
+        for head, place in placed_heads(path):
+            item = head["item"]
+            if head["status"] != "lost" or item not in kept or kept[item][0]["status"] != "scored":
+                kept[item] = head, place
+    results: dict[tuple[str, str], list[tuple[dict[str, Any], Place]]] = {}
+    for head, place in kept.values():
+        if head["status"] == "scored":
+            results.setdefault((head["checkpoint"], head["benchmark"]), []).append((head, place))
     return {key: _scored(pairs) for key, pairs in results.items()}
 
 
-def _scored(pairs: list[tuple[Record, Place]]) -> ScoredItems:
-    pairs.sort(key=lambda pair: pair[0].example)
-    items = items_of([record for record, _ in pairs])
+def _scored(pairs: list[tuple[dict[str, Any], Place]]) -> ScoredItems:
+    pairs.sort(key=lambda pair: pair[0]["example"])
+    heads = [head for head, _ in pairs]
+    names = dict.fromkeys(name for head in heads for name in head["scores"])
+    items = ItemScores(
+        examples=[sys.intern(head["example"]) for head in heads],  # other checkpoints have the same ones
+        rows=[sys.intern(head["row"]) for head in heads],
+        groups=[head["group"] for head in heads],
+        clusters=[head["cluster"] for head in heads],
+        scores={name: [head["scores"].get(name) for head in heads] for name in names},
+    )
     return ScoredItems(items, Lines(items.examples, [place for _, place in pairs]))

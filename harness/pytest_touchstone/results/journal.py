@@ -24,14 +24,19 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.checksum import DamagedError, has_checksum, with_checksum
 from pytest_touchstone.core.errors import JournalError
+from pytest_touchstone.core.files import check_kind
 from pytest_touchstone.core.reading import open_regular, parsed
-from pytest_touchstone.results.records import Record, check_ranges, from_json, to_json
+from pytest_touchstone.results.records import FIELDS, STATUSES, Record, check_ranges, from_json, to_json
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EXCHANGES: Final = b'"exchanges":'
+_REST: Final = b',"message":'
 _BEGIN: Final = b'{"schema":'
 _MOST_LINE: Final = 1 << 28
 """The bytes that a line may have; a file without line breaks is no journal, however long it is."""
+
+HEAD: Final = frozenset(FIELDS[: FIELDS.index("message")])
+"""The fields before the message, by which records are scored and compared."""
 
 _ALIKE: Final = (
     *("benchmark", "checkpoint", "status", "group", "reused_from"),
@@ -285,6 +290,27 @@ def placed_records(path: Path, damaged: list[str] | None = None) -> Iterator[tup
             damaged.append(str(error))
             continue
         yield record, place
+
+
+def placed_heads(path: Path) -> Iterator[tuple[dict[str, Any], Place]]:
+    """Yield the first fields of the records of a file, ``HEAD``, each with its place; raises ``JournalError``.
+
+    A comparison of many checkpoints reads very many lines, and needs no more of them.
+    """
+    for place, line in _lines(Place(path, 1, 0)):
+        yield _head(place, line), place
+
+
+def _head(place: Place, line: bytes) -> dict[str, Any]:
+    with contextlib.suppress(JournalError, ValueError):  # what is wrong is said below
+        end = line.find(_REST)
+        if end > 0 and check_line(line):
+            found = _object(line[:end] + b"}")
+            check_kind(found, "item", JournalError)
+            if found.keys() >= HEAD and found["status"] in STATUSES:
+                return found
+    record = _read(place, line)
+    return {name: getattr(record, name) for name in HEAD}
 
 
 def latest_placed(directory: Path, damaged: list[str] | None = None) -> dict[str, tuple[Record, Place]]:

@@ -6,7 +6,6 @@ It is made from a run's summary and records.
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
@@ -298,10 +297,8 @@ def items_of(records: Iterable[Record]) -> ItemScores:
     ordered = sorted(records, key=lambda record: record.example)
     names = dict.fromkeys(name for record in ordered for name in record.scores)
     return ItemScores(
-        examples=[
-            sys.intern(record.example) for record in ordered
-        ],  # the results of other checkpoints have them too
-        rows=[sys.intern(record.row) for record in ordered],
+        examples=[record.example for record in ordered],
+        rows=[record.row for record in ordered],
         groups=[record.group for record in ordered],
         clusters=[record.cluster for record in ordered],
         scores={name: [record.scores.get(name) for record in ordered] for name in names},
