@@ -11,8 +11,8 @@ import pytest
 
 from pytest_touchstone.engines.base import EngineProgress
 from pytest_touchstone.plugin import progress as module
+from pytest_touchstone.plugin.driver import Asked, BatchSoFar, ItemSoFar, Length
 from pytest_touchstone.plugin.progress import ProgressWriter, progress_of
-from pytest_touchstone.plugin.so_far import Asked, BatchSoFar, ItemSoFar, Length
 from pytest_touchstone.results.live import Part, PartProgress, Workload, read_progress, read_workload
 
 PART_OF = {"arc0": 0, "arc1": 0, "gsm0": 1, "gsm1": 1}.get

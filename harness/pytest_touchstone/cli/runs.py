@@ -11,9 +11,9 @@ from typing import Any, Final
 from pytest_touchstone.cli.command import Output, add_output, add_run, run_folder, terminal
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
 from pytest_touchstone.results.rows import results_csv
 from pytest_touchstone.results.summary import SUMMARY, Summary, summary_json, totals, wholes
-from pytest_touchstone.results.unfinished import COLLECTED, ended, summary_so_far
 
 NAMED: Final = 2
 """The most checkpoints or benchmarks of a run that are named."""

@@ -18,8 +18,8 @@ from pytest_touchstone.core.resources import shipped_evals
 from pytest_touchstone.core.setting_sources import of_table
 from pytest_touchstone.core.tasks import Known, Tasks, declared_groups
 from pytest_touchstone.core.text import count
-from pytest_touchstone.plugin.configured import faults_of, faults_of_unused
 from pytest_touchstone.plugin.listing import find_benchmarks
+from pytest_touchstone.plugin.selection import faults_of, faults_of_unused
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -42,16 +42,39 @@ from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks, declared_groups
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.replicas import open_programs
-from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, REPLICATED_SIZE
 from pytest_touchstone.plugin.benchmark_items import BenchmarkItem, Rows
-from pytest_touchstone.plugin.checkpoint_options import check_base, check_served
-from pytest_touchstone.plugin.fixture_rows import with_rows
 from pytest_touchstone.plugin.keywords import may_select, stand_in_ids
-from pytest_touchstone.plugin.options import Settings, device_kind
+from pytest_touchstone.plugin.options import Settings, check_base, check_served
 from pytest_touchstone.plugin.source_hash import code_of
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.soundness import Checked
+
+
+def with_rows(spec: Benchmark, metafunc: pytest.Metafunc) -> Benchmark:
+    """Return the benchmark with the function of the fixture that its rows come from, if they come from one.
+
+    Raises ``DataError`` where there is no such fixture, or where it needs others or cleans up after itself.
+    """
+    name = spec.data.rows
+    if not isinstance(name, str):
+        return spec
+    # Private: nothing public finds a fixture by its name while items are collected.
+    manager = metafunc.definition.session._fixturemanager
+    found = manager.getfixturedefs(name, metafunc.definition)
+    if not found:
+        raise DataError(
+            f"{spec.name}: rows={name!r} is no fixture that this file can use; check its name, or give a list or a "
+            "function"
+        )
+    function, needed = found[-1].func, found[-1].argnames
+    why = f"needs {needed[0]!r}" if needed else "yields" if inspect.isgeneratorfunction(function) else ""
+    if why:
+        raise DataError(
+            f"{spec.name}: the fixture {name!r} {why}, but rows are needed before fixtures run; "
+            "give rows= a function without arguments that returns them"
+        )
+    return replace(spec, data=replace(spec.data, rows=function))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +144,6 @@ class Collection:
         """The choice of ``--eval-tasks`` among the benchmarks that were found so far."""
         names = [spec.name for spec in self.specs.values()]
         return Tasks.of(self.settings.tasks, self.settings.groups, names)
-
-    @property
-    def most_items(self) -> int:
-        """The most items of a batch.
-
-        Servers and GPUs take many things at once, and each batch ends with few of them.
-        """
-        if self.settings.engine and not self.settings.batch_items:
-            return REPLICATED_SIZE
-        many = device_kind(self.settings.model.device) == "cuda" or any(
-            info.served for info in self.checkpoints or ()
-        )
-        return self.settings.batch_items or (GENERATING_SIZE if many else DEFAULT_SIZE)
 
     def groups_of(self, spec: Benchmark) -> Sequence[str] | None:
         """Return the groups of the benchmark's rows, as far as they are known."""

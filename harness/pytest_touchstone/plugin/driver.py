@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import pytest
 
@@ -37,10 +37,87 @@ from pytest_touchstone.core.serialize import plain_scores, plain_text, to_plain
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
 from pytest_touchstone.plugin.item_errors import hint, sentence
-from pytest_touchstone.plugin.kept_requests import journalled
-from pytest_touchstone.plugin.so_far import NOTHING, Asked, BatchSoFar, ItemSoFar, Length, counted
-from pytest_touchstone.plugin.time_limit import TimeLimit, TimeUp
+from pytest_touchstone.results.journal import journalled
 from pytest_touchstone.results.records import GENERATED, Record, Status
+
+
+class TimeUp(BaseException):
+    """Raised through an engine when a benchmark is past its time; the driver catches it."""
+
+
+@dataclass(slots=True, eq=False)
+class TimeLimit:
+    """A limit in seconds; ``until`` is its end, None until the first question."""
+
+    seconds: float
+    until: float | None = None
+
+    def begin(self) -> None:
+        """Start the clock; calling it again does nothing."""
+        if self.until is None:
+            self.until = time.monotonic() + self.seconds
+
+    def past(self) -> bool:
+        """Return whether the time is over."""
+        return self.until is not None and time.monotonic() >= self.until
+
+    def error(self, benchmark: str) -> RequestError:
+        """Return what an item is told that comes too late."""
+        return RequestError(
+            f"benchmark {benchmark} is past its timeout of {self.seconds:g} s (--eval-config); it has no answer"
+        )
+
+
+class Asked(NamedTuple):
+    """Numbers of requests that are answered with scores, of texts, and of programs."""
+
+    requests: int = 0
+    texts: int = 0
+    programs: int = 0
+
+
+NOTHING: Final = Asked()
+
+
+class Length(NamedTuple):
+    """Tokens of a text, and whether it ended at its limit."""
+
+    tokens: int
+    at_limit: bool
+
+
+class ItemSoFar(NamedTuple):
+    """An item while its batch runs: whether it has ended, what it has asked and what of it is answered, and the lengths
+    of its texts."""
+
+    item: str
+    ended: bool
+    asked: Asked
+    answered: Asked
+    lengths: Sequence[Length]
+
+
+class BatchSoFar(NamedTuple):
+    """A batch while it runs: its items, those whose texts are at work with the tokens of each, and the item whose
+    generator is computing now."""
+
+    items: Sequence[ItemSoFar]
+    growing: Sequence[tuple[str, int]]
+    advancing: str | None
+
+
+def counted(past: Asked, requests: Iterable[Request]) -> Asked:
+    """Return the counts with those of some requests; of a text that is the same for all samples there is one."""
+    scored, texts, programs = past
+    for request in requests:
+        if isinstance(request, Generate):
+            texts += request.different
+        elif isinstance(request, RunProgram):
+            programs += 1
+        else:
+            scored += 1
+    return Asked(scored, texts, programs)
+
 
 MOST_YIELDS: Final = 1000
 """A generator that yields this many times is taken to be endless."""

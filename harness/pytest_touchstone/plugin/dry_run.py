@@ -18,12 +18,10 @@ from pytest_touchstone.core.requests import Generate, Request
 from pytest_touchstone.core.setting_sources import DEFAULT
 from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.engines.base import MeasuringEngine
-from pytest_touchstone.plugin.batches import batch_key
+from pytest_touchstone.plugin.batches import batch_key, needs_no_fixture
 from pytest_touchstone.plugin.collection import Collection, checkpoint_of, given_items, given_of, result_of
 from pytest_touchstone.plugin.execution import Execution, Work
-from pytest_touchstone.plugin.item_batches import needs_no_fixture
-from pytest_touchstone.plugin.progress import PartOf, ProgressWriter
-from pytest_touchstone.plugin.sizes import question, request_text, spread
+from pytest_touchstone.plugin.progress import PartOf, ProgressWriter, question, request_text, spread
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow
 from pytest_touchstone.reports.time_left import time_left

@@ -22,6 +22,13 @@ from pytest_touchstone.core.serialize import to_plain
 from pytest_touchstone.engines.base import CheckingEngine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.asked_once import SharedRows
+from pytest_touchstone.plugin.batches import (
+    alike,
+    batches_of,
+    needs_no_fixture,
+    runs_alone,
+    stands_alone,
+)
 from pytest_touchstone.plugin.beside import BesideBatch, Lanes, LaneTools
 from pytest_touchstone.plugin.collection import (
     OWN_ARGUMENTS,
@@ -33,17 +40,16 @@ from pytest_touchstone.plugin.collection import (
     reusable,
 )
 from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedClock
-from pytest_touchstone.plugin.driver import SYNC_EVERY, Job, Outcome, RunningBatch, identity, run_batch
-from pytest_touchstone.plugin.item_batches import (
-    alike,
-    batches_of,
-    needs_no_fixture,
-    runs_alone,
-    stands_alone,
+from pytest_touchstone.plugin.driver import (
+    SYNC_EVERY,
+    Job,
+    Outcome,
+    RunningBatch,
+    TimeLimit,
+    identity,
+    run_batch,
 )
-from pytest_touchstone.plugin.progress import PartOf, ProgressWriter
-from pytest_touchstone.plugin.sizes import workload_of
-from pytest_touchstone.plugin.time_limit import TimeLimit
+from pytest_touchstone.plugin.progress import PartOf, ProgressWriter, workload_of
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.results.in_flight import InFlight, Item, Kills
 from pytest_touchstone.results.journal import Journal
@@ -55,7 +61,7 @@ from pytest_touchstone.results.usage import Usage, UsageMeter
 if TYPE_CHECKING:
     from pytest_touchstone.checkpoints import CheckpointInfo
     from pytest_touchstone.engines.base import Engine, SharedEngine
-    from pytest_touchstone.plugin.sequential import Sequential
+    from pytest_touchstone.plugin.gate import Sequential
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from pytest_touchstone.core.serialize import to_plain
 from pytest_touchstone.engines.base import Done
 from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
-from pytest_touchstone.plugin.kept_requests import journalled
+from pytest_touchstone.results.journal import journalled
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration

@@ -17,16 +17,61 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.conditions import unlike
-from pytest_touchstone.core.errors import DataError, JournalError
-from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
+from pytest_touchstone.core.files import SCHEMA, check_kind, shown_path, write_atomic
+from pytest_touchstone.core.reading import read_json, typed
 from pytest_touchstone.core.shard import FLAG
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.journal import Place, latest, latest_placed, line_of, read_line
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import SETTINGS
 from pytest_touchstone.results.run_directory import RunDirectory
-from pytest_touchstone.results.share import FILE, Share, read_share
 from pytest_touchstone.results.summary import Collected, Declaration
+
+SHARE: Final = "shard.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A shard's part of the ``items`` of the whole run; ``cost`` is its part of what all of them cost."""
+
+    number: int
+    count: int
+    items: int
+    digest: str
+    checkpoints: list[str]
+    places: dict[str, int]
+    cost: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The shard as ``--eval-shard`` has it."""
+        return f"{self.number}/{self.count}"
+
+    @property
+    def line(self) -> str:
+        """The line that says what it has."""
+        return f"shard {self.name}: {len(self.places):,} of {self.items:,} items, {self.cost:.1%} of the cost"
+
+
+def write_share(folder: Path, share: Share) -> None:
+    """Write the share; every worker writes the same."""
+    plain = {name: getattr(share, name) for name in Share.__dataclass_fields__}
+    write_atomic(folder / SHARE, json.dumps({"schema": SCHEMA, "kind": "shard", **plain}, ensure_ascii=False))
+
+
+def read_share(folder: Path) -> Share | None:
+    """Return the share of a run; None for a run that is no shard. Raises ``HarnessError`` for a broken file."""
+    path = folder / SHARE
+    try:
+        data: dict[str, Any] = read_json(path)
+        check_kind(data, "shard")
+        return typed(Share, data)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, HarnessError) as error:
+        raise HarnessError(f"{path}: cannot be read: {error}") from None
+
 
 MERGED: Final = "merged"
 """The key of a merged run's manifest that lists its shards, and the name of its journal."""
@@ -91,7 +136,7 @@ def find_parts(folders: Iterable[Path]) -> list[Part]:
     """
     found: dict[Path, Part] = {}
     for folder in folders:
-        own = [one for one in _runs_in(folder) if (one / FILE).is_file()]
+        own = [one for one in _runs_in(folder) if (one / SHARE).is_file()]
         if not own:
             there = "is a run, but no shard" if (folder / "run.json").is_file() else "has no shard of a run"
             raise DataError(f"{shown_path(folder)} {there}; a run with --eval-shard makes one")

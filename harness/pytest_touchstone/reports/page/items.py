@@ -17,9 +17,8 @@ from pytest_touchstone.core.keys import has_key
 from pytest_touchstone.reports.page.data import DataRows
 from pytest_touchstone.reports.page.packing import Words, chunk_items, chunk_text, packed_pieces, pieces_of
 from pytest_touchstone.reports.page.security import Redaction, own_text
-from pytest_touchstone.results.asked import asked_of, is_right, rest_of_row
 from pytest_touchstone.results.collected import NumberedTexts
-from pytest_touchstone.results.item_view import Asked
+from pytest_touchstone.results.item_view import Asked, asked_of, is_right, rest_of_row
 from pytest_touchstone.results.records import STATUSES, Record
 
 CHUNK: Final = 250
