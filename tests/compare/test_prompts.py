@@ -9,9 +9,8 @@ from typing import Any
 
 from pytest_touchstone.compare.candidate import Candidate, Entry
 from pytest_touchstone.compare.pair import compare_pair
-from pytest_touchstone.plugin.kept_requests import journalled
 from pytest_touchstone.reports import comparison
-from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.journal import Journal, journalled
 from pytest_touchstone.results.records import Record
 from tests.support.compared import ran
 from tests.support.entries import right

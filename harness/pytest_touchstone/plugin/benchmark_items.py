@@ -30,7 +30,7 @@ LEFT: Final = (xfailed_key, tmppath_result_key)
 """The notes that pytest leaves on each item, which nobody needs after its run."""
 
 
-class Rows:
+class RowsParameter:
     """The parameter ``example`` of the item that pytest makes for all rows.
 
     ``given`` makes the parameter of an example's own item. ``direct`` are the parameters whose index is the number of
@@ -71,7 +71,7 @@ class Siblings:
     ``template`` is the item that pytest has made for all of them, ``first`` the number of the first.
     """
 
-    def __init__(self, template: pytest.Function, rows: Rows, first: int) -> None:
+    def __init__(self, template: pytest.Function, rows: RowsParameter, first: int) -> None:
         callspec = template.callspec
         self.template: Any = template
         self.given = rows.given
@@ -332,14 +332,14 @@ def one_per_row(found: object) -> Any:
     return items
 
 
-def rows_of(item: object) -> Rows | None:
+def rows_of(item: object) -> RowsParameter | None:
     """Return the rows of an item that pytest has made for all of them, None for any other item."""
     callspec = getattr(item, "callspec", None)
     rows = callspec.params.get(EXAMPLE) if callspec is not None else None
-    return rows if isinstance(rows, Rows) else None
+    return rows if isinstance(rows, RowsParameter) else None
 
 
-def _of_rows(template: pytest.Function, rows: Rows, first: int) -> Iterable[pytest.Function]:
+def _of_rows(template: pytest.Function, rows: RowsParameter, first: int) -> Iterable[pytest.Function]:
     siblings = Siblings(template, rows, first)
     numbered = enumerate(rows.examples)
     if type(template) is pytest.Function:

@@ -68,7 +68,7 @@ class TimeLimit:
         )
 
 
-class Asked(NamedTuple):
+class RequestCounts(NamedTuple):
     """Numbers of requests that are answered with scores, of texts, and of programs."""
 
     requests: int = 0
@@ -76,10 +76,10 @@ class Asked(NamedTuple):
     programs: int = 0
 
 
-NOTHING: Final = Asked()
+NOTHING: Final = RequestCounts()
 
 
-class Length(NamedTuple):
+class TextLength(NamedTuple):
     """Tokens of a text, and whether it ended at its limit."""
 
     tokens: int
@@ -92,9 +92,9 @@ class ItemSoFar(NamedTuple):
 
     item: str
     ended: bool
-    asked: Asked
-    answered: Asked
-    lengths: Sequence[Length]
+    asked: RequestCounts
+    answered: RequestCounts
+    lengths: Sequence[TextLength]
 
 
 class BatchSoFar(NamedTuple):
@@ -106,7 +106,7 @@ class BatchSoFar(NamedTuple):
     advancing: str | None
 
 
-def counted(past: Asked, requests: Iterable[Request]) -> Asked:
+def counted(past: RequestCounts, requests: Iterable[Request]) -> RequestCounts:
     """Return the counts with those of some requests; of a text that is the same for all samples there is one."""
     scored, texts, programs = past
     for request in requests:
@@ -116,7 +116,7 @@ def counted(past: Asked, requests: Iterable[Request]) -> Asked:
             programs += 1
         else:
             scored += 1
-    return Asked(scored, texts, programs)
+    return RequestCounts(scored, texts, programs)
 
 
 MOST_YIELDS: Final = 1000
@@ -144,7 +144,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ItemOutcome:
     """The end of an item: its record, and the exception that it raised, if any."""
 
     record: Record
@@ -171,9 +171,9 @@ class _Running:
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
     failure: BaseException | None = None
-    outcome: Outcome | None = None
-    past: Asked = NOTHING
-    lengths: list[Length] = field(default_factory=list)
+    outcome: ItemOutcome | None = None
+    past: RequestCounts = NOTHING
+    lengths: list[TextLength] = field(default_factory=list)
 
     def so_far(self) -> ItemSoFar:
         """Return the item now; may be called by another thread."""
@@ -238,7 +238,7 @@ class RunningBatch:
         ]
 
     @property
-    def outcomes(self) -> dict[str, Outcome]:
+    def outcomes(self) -> dict[str, ItemOutcome]:
         """The outcomes so far, by item; each is in the journal."""
         return {state.job.item: state.outcome for state in self.running if state.outcome is not None}
 
@@ -266,7 +266,7 @@ def run_batch(
     journal: Recorder,
     sandbox: ProgramRunner | None = None,
     ahead: RunningBatch | None = None,
-) -> dict[str, Outcome]:
+) -> dict[str, ItemOutcome]:
     """Run the jobs; return every job's outcome by item, all of them in the journal.
 
     Texts that the batch ``ahead`` asks for are generated where this one leaves room; some of its items may end.
@@ -467,7 +467,7 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
                 sample.finish_reason == "length" and not sample.text.strip() for sample in answer.samples
             )
             state.lengths += [
-                Length(sample.tokens, sample.finish_reason == "length")
+                TextLength(sample.tokens, sample.finish_reason == "length")
                 for sample in answer.samples[: request.different]
             ]
         elif isinstance(answer, RunProgramAnswer):
@@ -541,7 +541,7 @@ def _settle(
         exchanges=state.exchanges if state.job.asking.samples else [],
     )
     journal.append(record)
-    state.outcome = Outcome(record, raised)
+    state.outcome = ItemOutcome(record, raised)
     state.exchanges = []
 
 

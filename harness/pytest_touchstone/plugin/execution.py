@@ -42,8 +42,8 @@ from pytest_touchstone.plugin.collection import (
 from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedClock
 from pytest_touchstone.plugin.driver import (
     SYNC_EVERY,
+    ItemOutcome,
     Job,
-    Outcome,
     RunningBatch,
     TimeLimit,
     identity,
@@ -51,7 +51,7 @@ from pytest_touchstone.plugin.driver import (
 )
 from pytest_touchstone.plugin.progress import PartOf, ProgressWriter, workload_of
 from pytest_touchstone.plugin.xdist import Quarantine
-from pytest_touchstone.results.in_flight import InFlight, Item, Kills
+from pytest_touchstone.results.in_flight import InFlight, ItemKey, Kills
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.live import Workload
 from pytest_touchstone.results.records import Record, Status
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ProcessWork:
     """The items that a process answers, and the tools for it.
 
     With ``in_order`` the batches come one after the other; a worker cannot know which it gets next. With ``by_kind``
@@ -95,7 +95,7 @@ class Work:
     settings: ModelSettings = field(default_factory=ModelSettings)
 
 
-class Ended(NamedTuple):
+class ItemEnd(NamedTuple):
     """The end of an item as pytest reports it: its scores, and the exception that it raised, if any."""
 
     scores: Mapping[str, float]
@@ -105,14 +105,14 @@ class Ended(NamedTuple):
 class Execution:
     """The batches of this process and the outcomes that are yet to be reported."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: ProcessWork) -> None:
         self._work = work
         self._journal = work.journal
         self._meter = UsageMeter(work.journal.who, work.note_usage)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
         self._specs: dict[str, Benchmark] = {}
         self._ahead: dict[str, RunningBatch] = {}
-        self._unreported: dict[str, Ended] = {}
+        self._unreported: dict[str, ItemEnd] = {}
         self._settled: set[str] = set()
         self._ended: set[int] = set()
         self._limits: dict[tuple[str, str], TimeLimit] = {}
@@ -150,7 +150,7 @@ class Execution:
                 ),
             )
 
-    def call(self, item: pytest.Function) -> Ended:
+    def call(self, item: pytest.Function) -> ItemEnd:
         """Return the end of an item, computed now together with its batch, unless another item or an earlier run
         has done so."""
         whole = self._batch_of[item]
@@ -245,11 +245,13 @@ class Execution:
             self._work.progress.ended(batch.batch)
 
     def _settle_all(
-        self, outcomes: Mapping[str, Outcome], batch: Sequence[pytest.Item], but: Container[str] = ()
+        self, outcomes: Mapping[str, ItemOutcome], batch: Sequence[pytest.Item], but: Container[str] = ()
     ) -> None:
         """Keep the ends of items of a batch until pytest reports them, ``but`` of those that a mark has settled."""
         ends = (
-            (item, Ended(one.record.scores, one.raised)) for item, one in outcomes.items() if item not in but
+            (item, ItemEnd(one.record.scores, one.raised))
+            for item, one in outcomes.items()
+            if item not in but
         )
         self._unreported |= dict(ends)
         # Of a whole batch the batch alone is noted: a run has very many items.
@@ -266,7 +268,7 @@ class Execution:
         if self._work.in_flight is not None and not info.served and self._work.settings.engine is None:
             running = [*batch.running, *(ahead.running if ahead is not None else ())]
             jobs = [one.job for one in running]
-            self._work.in_flight.begin(Item(info.name, job.spec.name, job.example.id) for job in jobs)
+            self._work.in_flight.begin(ItemKey(info.name, job.spec.name, job.example.id) for job in jobs)
 
     def check(self) -> None:
         """Let the engine that was asked last check that it answers as at the beginning, where it can."""
@@ -307,7 +309,7 @@ class Execution:
         if self._work.progress is not None:
             self._work.progress.close()
 
-    def _reused(self, item: pytest.Function) -> Ended | None:
+    def _reused(self, item: pytest.Function) -> ItemEnd | None:
         """Return the end that an earlier run had, now also in this run's journal; None where there is none."""
         if not self._known(item):
             return None
@@ -323,7 +325,7 @@ class Execution:
         self._journal.append(record)
         self._journal.sync(every=SYNC_EVERY)
         self._settled.add(item.nodeid)
-        return Ended(record.scores)
+        return ItemEnd(record.scores)
 
     @property
     def damaged(self) -> list[str]:
@@ -459,10 +461,10 @@ class Execution:
         return found
 
 
-def _key(item: pytest.Item) -> Item:
+def _key(item: pytest.Item) -> ItemKey:
     given = given_of(item)
     assert given is not None
-    return Item(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
+    return ItemKey(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
 
 
 class _Recorder:

@@ -36,10 +36,10 @@ from pytest_touchstone.plugin.collection import checkpoint_of, given_of, result_
 from pytest_touchstone.plugin.dispatch import CAUGHT
 from pytest_touchstone.plugin.driver import BatchSoFar, ItemSoFar, RunningBatch
 from pytest_touchstone.results.live import (
-    Part,
     PartProgress,
     ProcessProgress,
     Workload,
+    WorkloadPart,
     rough_tokens,
     write_progress,
     write_workload,
@@ -297,7 +297,7 @@ def _part(
     starting: Callable[[pytest.Item], Start | None],
     limit: int | None,
     until: float,
-) -> Part:
+) -> WorkloadPart:
     """Return the part of items that are alike; without sizes where it is too late for them."""
     given = given_of(items[0])
     assert given is not None
@@ -307,7 +307,7 @@ def _part(
     asking = given.loaded.asking  # of the demonstration
     asked = [[asking.request(one) for one in question] for question in questions if question]
     unknown = {"texts": 1.0, "limit": limit or USUAL_LIMIT} if Generate in asks else {}
-    return Part(
+    return WorkloadPart(
         checkpoint=checkpoint_of(items[0]).name,
         benchmark=result_of(items[0], given),
         items=len(items),

@@ -34,7 +34,7 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.core.resources import shipped_evals
 from pytest_touchstone.core.serialize import to_plain
 from pytest_touchstone.engines.base import Done
-from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
+from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, LoadedBenchmark, load_benchmark
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.results.journal import journalled
 from pytest_touchstone.results.records import Record
@@ -153,7 +153,7 @@ class _Known(NamedTuple):
     """A benchmark of the run: its function, its data, and its rows by id."""
 
     function: Callable[..., Any]
-    loaded: Loaded
+    loaded: LoadedBenchmark
     examples: dict[str, Example]
 
 

@@ -128,7 +128,7 @@ class GitHub:
         return github.append_summary(os.environ, markdown.page(summary))
 
 
-class Table:
+class ResultsTable:
     """The table of results on the terminal."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -239,7 +239,7 @@ class Calls:
         make_plain(config)
         self.notices: list[Notice] = []
         add_specifications(self._manager)
-        ours: list[object] = [Table(config), Files(scored), JUnitProperties(config)]
+        ours: list[object] = [ResultsTable(config), Files(scored), JUnitProperties(config)]
         ours += [MarkdownFile(target)] if target is not None else []
         ours += [BesideCheckpoints(self.note)] if beside else []
         ours += [GitHub()] if self._on_github else []

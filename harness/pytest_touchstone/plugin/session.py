@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pytest_touchstone.plugin.execution import Execution
     from pytest_touchstone.plugin.gate import Sequential
     from pytest_touchstone.reports.dry_run import DryRun
-    from pytest_touchstone.results.merging import Share
+    from pytest_touchstone.results.merging import ShardShare
 
 
 class EvalSession:
@@ -72,7 +72,7 @@ class EvalSession:
         self._dry_run: DryRun | None = None
         self._controller: Controller | None = None
         self._whole: list[pytest.Item] = []
-        self._share: Share | None = None
+        self._share: ShardShare | None = None
         self._failed = FailedCheckpoints()
         self._lasting = Lasting(self._say)
         self._interrupts = Interrupts()
@@ -285,7 +285,7 @@ class EvalSession:
             raise pytest.UsageError(str(error)) from None
 
     def _prepared(self, items: list[pytest.Item], size: int) -> Execution:
-        from pytest_touchstone.plugin.execution import Execution, Work
+        from pytest_touchstone.plugin.execution import Execution, ProcessWork
         from pytest_touchstone.plugin.progress import ProgressWriter
         from pytest_touchstone.plugin.xdist import Quarantine
         from pytest_touchstone.results.in_flight import InFlight
@@ -295,7 +295,7 @@ class EvalSession:
         # Not from the environment: a run inside a worker's test inherits that.
         who = self.config.workerinput["workerid"] if self.worker else "main"  # type: ignore[attr-defined]
         return Execution(
-            Work(
+            ProcessWork(
                 items=items,
                 size=size,
                 in_order=not self.worker,

@@ -34,7 +34,7 @@ from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
 from pytest_touchstone.plugin.batches import batch_key
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_items, result_of
 from pytest_touchstone.plugin.options import Settings
-from pytest_touchstone.results.merging import Share
+from pytest_touchstone.results.merging import ShardShare
 
 SLACK: Final = 0.04
 """The part of its share by which a shard may exceed it before a piece goes elsewhere."""
@@ -218,7 +218,9 @@ def refused(settings: Settings, judged: bool) -> str | None:
     )
 
 
-def take_share(items: list[pytest.Item], shard: Shard, settings: Settings) -> tuple[Share, list[pytest.Item]]:
+def take_share(
+    items: list[pytest.Item], shard: Shard, settings: Settings
+) -> tuple[ShardShare, list[pytest.Item]]:
     """Take out the benchmark items of other shards; return the share that is left, and what was taken out.
 
     Ordinary tests stay in every shard.
@@ -236,7 +238,7 @@ def take_share(items: list[pytest.Item], shard: Shard, settings: Settings) -> tu
     others = set(dropped)
     items[:] = [item for item in items if item not in others]
     whole = sum(one.cost for one in placed)
-    share = Share(
+    share = ShardShare(
         number=shard.number,
         count=shard.count,
         items=len(own),

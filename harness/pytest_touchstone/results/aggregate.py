@@ -467,6 +467,9 @@ def _correlation(a: Metric, b: Metric, declaration: Declaration, scored: Sequenc
     return min(1.0, max(-1.0, (total**2 - one**2 - two**2) / (2 * one * two)))
 
 
+# Runs that have not summed up
+
+
 COLLECTED: Final = "collected.json"
 """A file that every run has before it asks anything."""
 

@@ -33,7 +33,7 @@ MOST_ALONE: Final = 2
 """An item is given up when so many processes were killed that computed nothing else."""
 
 
-class Item(NamedTuple):
+class ItemKey(NamedTuple):
     """An item, by what it has in common with that of another run."""
 
     checkpoint: str
@@ -48,7 +48,7 @@ class InFlight:
         self._path = directory / f"in-flight-{who}.json"
         self._descriptor: int | None = None
 
-    def begin(self, items: Iterable[Item]) -> None:
+    def begin(self, items: Iterable[ItemKey]) -> None:
         """Write what is computed from now on. Raises ``JournalError`` when the disk refuses."""
         data = json.dumps({"schema": SCHEMA, "items": list(items)}, ensure_ascii=False).encode(
             "utf-8", "backslashreplace"
@@ -81,15 +81,15 @@ class Kills:
 
     def __init__(self, reuse: Reuse) -> None:
         self._reuse = reuse
-        self._left: dict[Path, list[list[Item]]] = {}
+        self._left: dict[Path, list[list[ItemKey]]] = {}
         self._counted: dict[tuple[str, str], tuple[Counter[str], Counter[str]]] = {}
 
-    def alone(self, item: Item) -> bool:
+    def alone(self, item: ItemKey) -> bool:
         """Return whether an item is to be computed alone."""
         together, _ = self._counts(item)
         return together[item.example] >= ALONE_AFTER
 
-    def given_up(self, item: Item) -> str | None:
+    def given_up(self, item: ItemKey) -> str | None:
         """Return why an item is not computed any more, None where it is."""
         _, alone = self._counts(item)
         if (times := alone[item.example]) < MOST_ALONE:
@@ -99,7 +99,7 @@ class Kills:
             "--eval-no-cache computes it again"
         )
 
-    def _counts(self, item: Item) -> tuple[Counter[str], Counter[str]]:
+    def _counts(self, item: ItemKey) -> tuple[Counter[str], Counter[str]]:
         """Return, by example, the runs that were killed with it, and those that had nothing else in flight."""
         key = item.checkpoint, item.benchmark
         if (found := self._counted.get(key)) is None:
@@ -113,11 +113,11 @@ class Kills:
             found = self._counted[key] = together, alone
         return found
 
-    def _left_by(self, directory: Path) -> list[list[Item]]:
+    def _left_by(self, directory: Path) -> list[list[ItemKey]]:
         if (found := self._left.get(directory)) is None:
             found = self._left[directory] = []
             for path in sorted(directory.glob(PATTERN)):
                 # One that cannot be read was being written: nothing was computed yet.
                 with suppress(OSError, ValueError, KeyError, TypeError):
-                    found.append([Item(*map(str, one)) for one in read_json(path)["items"]])
+                    found.append([ItemKey(*map(str, one)) for one in read_json(path)["items"]])
         return found

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.results.journal import Place, journal_files, placed_heads, read_at
+from pytest_touchstone.results.journal import RecordPlace, journal_files, placed_heads, read_at
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import ItemScores
 
@@ -22,7 +22,7 @@ class Lines:
     """The places of the records of a result's items."""
 
     examples: Sequence[str]
-    places: Sequence[Place]
+    places: Sequence[RecordPlace]
 
     def of(self, examples: Container[str]) -> Iterator[Record]:
         """Yield the records of these items. Raises ``JournalError`` where one is there no more."""
@@ -34,7 +34,7 @@ class Lines:
         return map(_read, self.examples, self.places)
 
 
-def _read(example: str, place: Place) -> Record:
+def _read(example: str, place: RecordPlace) -> Record:
     record = read_at(place)
     if record.example != example:
         raise JournalError(f"{place.path}, line {place.line}: not the record of {example} any more")
@@ -53,20 +53,20 @@ def read_scores(directory: Path) -> dict[tuple[str, str], ScoredItems]:
 
     Raises ``JournalError`` naming file and line for what is no record.
     """
-    kept: dict[str, tuple[dict[str, Any], Place]] = {}
+    kept: dict[str, tuple[dict[str, Any], RecordPlace]] = {}
     for path in journal_files(directory):
         for head, place in placed_heads(path):
             item = head["item"]
             if head["status"] != "lost" or item not in kept or kept[item][0]["status"] != "scored":
                 kept[item] = head, place
-    results: dict[tuple[str, str], list[tuple[dict[str, Any], Place]]] = {}
+    results: dict[tuple[str, str], list[tuple[dict[str, Any], RecordPlace]]] = {}
     for head, place in kept.values():
         if head["status"] == "scored":
             results.setdefault((head["checkpoint"], head["benchmark"]), []).append((head, place))
     return {key: _scored(pairs) for key, pairs in results.items()}
 
 
-def _scored(pairs: list[tuple[dict[str, Any], Place]]) -> ScoredItems:
+def _scored(pairs: list[tuple[dict[str, Any], RecordPlace]]) -> ScoredItems:
     pairs.sort(key=lambda pair: pair[0]["example"])
     heads = [head for head, _ in pairs]
     names = dict.fromkeys(name for head in heads for name in head["scores"])

@@ -1,7 +1,7 @@
 """An item as a person reads it: what was asked and answered, which answer is right, and what was read out of a text.
 
-Plain data, which ``results.asked`` and ``plugin.api.view`` make of a record and
-``reports.items`` writes.
+Plain data, which ``asked_of`` and ``plugin.api.view`` make of a record and ``reports.items`` writes. Log-likelihoods
+that follow one another are the choices of one question. Of long questions the journal has the end only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pytest_touchstone.results.records import Record
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AnswerChoice:
     """A possible answer with its log-probability, None where no single token is the word.
 
     ``right`` is None where that is not known.
@@ -38,7 +38,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Question:
     """One question: its text, and its answers or the choices that there were.
 
     ``turns`` are the role and text of each message, where it was asked as a conversation.
@@ -46,7 +46,7 @@ class Asked:
 
     kind: str
     text: str
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[AnswerChoice, ...] = ()
     answers: tuple[Said, ...] = ()
     turns: tuple[tuple[str, str], ...] = ()
 
@@ -68,7 +68,7 @@ class ItemView:
     scores: dict[str, float]
     right: bool | None
     message: str | None
-    asked: tuple[Asked, ...]
+    asked: tuple[Question, ...]
     extracted: dict[str, str | None] = field(default_factory=dict)
     gold: str | None = None
     row: dict[str, Any] = field(default_factory=dict)
@@ -94,12 +94,12 @@ Rights: TypeAlias = Callable[[int, list[str]], Sequence[int] | None]
 
 def asked_of(
     record: Record, primary: str | None, right: bool | None, rights: Rights, notes: list[str]
-) -> tuple[Asked, ...]:
+) -> tuple[Question, ...]:
     """Return the questions of an item with their answers; what cannot be known is added to ``notes``.
 
     ``primary`` is the score by which the item is ``right``; ``rights`` is called for choices that are the whole item.
     """
-    found: list[Asked] = []
+    found: list[Question] = []
     exchanges = record.exchanges
     for choices, group in groupby(exchanges, _is_choice):
         several = list(group)
@@ -114,7 +114,7 @@ def asked_of(
     return tuple(found)
 
 
-def rest_of_row(asked: Sequence[Asked], row: Mapping[str, Any]) -> dict[str, Any]:
+def rest_of_row(asked: Sequence[Question], row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an item's row that do not stand in its questions."""
     texts = "".join(one.text for one in asked)
     texts += "".join(
@@ -141,50 +141,50 @@ def _is_choice(exchange: Exchange) -> bool:
     return bool(exchange["kind"] == "Loglikelihood" and _refused(exchange["answer"]) is None)
 
 
-def _one(exchange: Exchange) -> Asked:  # noqa: PLR0911 -- one per kind
+def _one(exchange: Exchange) -> Question:  # noqa: PLR0911 -- one per kind
     """Return a question that has its own answer."""
     kind, request, answer = exchange["kind"], exchange["request"], exchange["answer"]
     if (reason := _refused(answer)) is not None:
         text = next(
             (request[name] for name in ("prompt", "text", "context", "program") if name in request), ""
         )
-        return Asked(kind, text, answers=(Said("", f"not answered: {reason}"),))
+        return Question(kind, text, answers=(Said("", f"not answered: {reason}"),))
     match kind:
         case "Generate":
             said = (Said(one["text"], _end(one)) for one in answer["samples"])
             turns = tuple((one["role"], one["text"]) for one in request.get("turns", ()))
-            return Asked(
+            return Question(
                 kind, request["prompt"], answers=tuple(said), turns=turns if answer.get("chat") else ()
             )
         case "Loglikelihood":
             greedy = "the likeliest" if answer["is_greedy"] else "not the likeliest"
             remark = f"log-probability {float(answer['logprob']):.2f}, {greedy}"
-            return Asked(kind, request["context"], answers=(Said(request["continuation"], remark),))
+            return Question(kind, request["context"], answers=(Said(request["continuation"], remark),))
         case "RollingLoglikelihood" | "PseudoLoglikelihood":
             remark = f"log-probability {float(answer['logprob']):.2f} over {answer['tokens']} tokens"
-            return Asked(kind, request["text"], answers=(Said("", remark),))
+            return Question(kind, request["text"], answers=(Said("", remark),))
         case "FillMask":
-            return Asked(kind, request["text"], choices=tuple(_candidates(answer, request.get("target"))))
+            return Question(kind, request["text"], choices=tuple(_candidates(answer, request.get("target"))))
         case "RunProgram":
             remark = f"{answer['outcome']}{f': {detail}' if (detail := answer.get('detail')) else ''}"
-            return Asked(kind, request["program"], answers=(Said("", remark),))
-    return Asked(kind, "", answers=(Said("", "no kind of request that is known here"),))
+            return Question(kind, request["program"], answers=(Said("", remark),))
+    return Question(kind, "", answers=(Said("", "no kind of request that is known here"),))
 
 
 def _end(sample: Mapping[str, Any]) -> str:
     return f"{ENDED.get(sample['finish_reason'], sample['finish_reason'])}, {sample['tokens']} tokens"
 
 
-def _candidates(answer: Mapping[str, Any], target: str | None) -> Iterator[Choice]:
+def _candidates(answer: Mapping[str, Any], target: str | None) -> Iterator[AnswerChoice]:
     """Yield the likeliest words, and the target where it is none of them."""
     known = None if target is None else False
     first = answer["candidates"][:CANDIDATES]
     for place, one in enumerate(first):
         right = known if one["text"] != target else True
-        yield Choice(one["text"], float(one["logprob"]), chosen=place == 0, right=right)
+        yield AnswerChoice(one["text"], float(one["logprob"]), chosen=place == 0, right=right)
     if target is not None and all(one["text"] != target for one in first):
         logprob = answer.get("target_logprob")
-        yield Choice(target, None if logprob is None else float(logprob), right=True)
+        yield AnswerChoice(target, None if logprob is None else float(logprob), right=True)
 
 
 def _choices(
@@ -193,7 +193,7 @@ def _choices(
     right: bool | None,
     rights: Sequence[int] | None,
     notes: list[str],
-) -> Asked:
+) -> Question:
     texts = [(str(one["request"]["context"]), str(one["request"]["continuation"])) for one in exchanges]
     question = _common(texts)
     choices = [f"{context}{continuation}"[len(question) :] for context, continuation in texts]
@@ -206,11 +206,11 @@ def _choices(
     if rights is not None and (chosen in rights) != right:
         notes.append("the benchmark does not choose by log-probability alone: none is marked as chosen")
         chosen = -1
-    return Asked(
+    return Question(
         "choices",
         question,
         tuple(
-            Choice(text.strip(), logprob, place == chosen, None if rights is None else place in rights)
+            AnswerChoice(text.strip(), logprob, place == chosen, None if rights is None else place in rights)
             for place, (text, logprob) in enumerate(zip(choices, logprobs, strict=True))
         ),
     )

@@ -7,6 +7,8 @@ second, after a batch, in case of power cuts.
 Each line ends with the CRC-32 of all before it, ``"crc32"``: a bit that has flipped on the disk is no score. Lines of
 former versions have none; their scores are checked by their ranges.
 
+Of a request's long text the journal has the end, and a hash (``journalled``).
+
 A reader accepts any prefix of a file: a torn last line is left out, a broken line anywhere else is an error.
 """
 
@@ -131,7 +133,7 @@ def each_record(
     """
     wanted = _wanted(kind, having or {})
     for path in journal_files(directory):
-        for place, line in _lines(Place(path, 1, 0)):
+        for place, line in _lines(RecordPlace(path, 1, 0)):
             if wanted(line) or not _is_sound(line):
                 yield _read(place, line, exchanges=exchanges)
 
@@ -141,7 +143,7 @@ def journal_files(directory: Path) -> list[Path]:
     return sorted(directory.glob("items-*.jsonl"))
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """The place of a record: its file, the line's number, and where the line begins."""
 
     path: Path
@@ -149,7 +151,7 @@ class Place(NamedTuple):
     offset: int
 
 
-def _lines(start: Place) -> Iterator[tuple[Place, bytes]]:
+def _lines(start: RecordPlace) -> Iterator[tuple[RecordPlace, bytes]]:
     """Yield the whole lines of a file from a place on; a last one without its end was never finished.
 
     Raises ``JournalError`` for a file that cannot be read, or is no journal.
@@ -159,7 +161,7 @@ def _lines(start: Place) -> Iterator[tuple[Place, bytes]]:
         with open_regular(path) as file:
             file.seek(offset)
             while (line := file.readline(_MOST_LINE)).endswith(b"\n"):
-                yield Place(path, number, offset), line
+                yield RecordPlace(path, number, offset), line
                 number, offset = number + 1, offset + len(line)
     except OSError as error:
         raise JournalError(f"cannot read {path}: {error.strerror}") from error
@@ -168,7 +170,7 @@ def _lines(start: Place) -> Iterator[tuple[Place, bytes]]:
 
 
 def _read(
-    place: Place,
+    place: RecordPlace,
     line: bytes,
     *,
     exchanges: bool = False,
@@ -222,7 +224,7 @@ class Following:
 
     def __init__(self, directory: Path, told: Collection[str] | None = None) -> None:
         self._directory, self._told = directory, told
-        self._next: dict[Path, Place] = {}
+        self._next: dict[Path, RecordPlace] = {}
         self._once: dict[str, Any] = {}
 
     def new(self) -> list[Record]:
@@ -232,9 +234,9 @@ class Following:
     def each(self) -> Iterator[tuple[Path, Record]]:
         """Yield the same one by one, each with its file."""
         for path in journal_files(self._directory):
-            for place, line in _lines(self._next.get(path, Place(path, 1, 0))):
+            for place, line in _lines(self._next.get(path, RecordPlace(path, 1, 0))):
                 record = _read(place, line, keep=self._shared)
-                self._next[path] = Place(path, place.line + 1, place.offset + len(line))
+                self._next[path] = RecordPlace(path, place.line + 1, place.offset + len(line))
                 yield path, record
 
     def _shared(self, found: dict[str, Any]) -> dict[str, Any]:
@@ -277,12 +279,12 @@ def latest(records: Iterable[Record]) -> dict[str, Record]:
     return kept
 
 
-def placed_records(path: Path, damaged: list[str] | None = None) -> Iterator[tuple[Record, Place]]:
+def placed_records(path: Path, damaged: list[str] | None = None) -> Iterator[tuple[Record, RecordPlace]]:
     """Yield the records of a file, without exchanges, each with its place.
 
     Lines that are no records are named in ``damaged``; without it raises ``JournalError`` as ``read_journal`` does.
     """
-    for place, line in _lines(Place(path, 1, 0)):
+    for place, line in _lines(RecordPlace(path, 1, 0)):
         try:
             record = _read(place, line)
         except JournalError as error:
@@ -293,16 +295,16 @@ def placed_records(path: Path, damaged: list[str] | None = None) -> Iterator[tup
         yield record, place
 
 
-def placed_heads(path: Path) -> Iterator[tuple[dict[str, Any], Place]]:
+def placed_heads(path: Path) -> Iterator[tuple[dict[str, Any], RecordPlace]]:
     """Yield the first fields of the records of a file, ``HEAD``, each with its place; raises ``JournalError``.
 
     A comparison of many checkpoints reads very many lines, and needs no more of them.
     """
-    for place, line in _lines(Place(path, 1, 0)):
+    for place, line in _lines(RecordPlace(path, 1, 0)):
         yield _head(place, line), place
 
 
-def _head(place: Place, line: bytes) -> dict[str, Any]:
+def _head(place: RecordPlace, line: bytes) -> dict[str, Any]:
     with contextlib.suppress(JournalError, ValueError):  # what is wrong is said below
         end = line.find(_REST)
         if end > 0 and check_line(line):
@@ -314,10 +316,10 @@ def _head(place: Place, line: bytes) -> dict[str, Any]:
     return {name: getattr(record, name) for name in HEAD}
 
 
-def latest_placed(directory: Path, damaged: list[str] | None = None) -> dict[str, tuple[Record, Place]]:
+def latest_placed(directory: Path, damaged: list[str] | None = None) -> dict[str, tuple[Record, RecordPlace]]:
     """Return the records of a run with their places, by item, one each as ``latest`` chooses; ``damaged`` is as in
     ``placed_records``."""
-    kept: dict[str, tuple[Record, Place]] = {}
+    kept: dict[str, tuple[Record, RecordPlace]] = {}
     for path in journal_files(directory):
         for record, place in placed_records(path, damaged):
             before = kept.get(record.item)
@@ -326,7 +328,7 @@ def latest_placed(directory: Path, damaged: list[str] | None = None) -> dict[str
     return kept
 
 
-def places(directory: Path) -> dict[str, Place]:
+def places(directory: Path) -> dict[str, RecordPlace]:
     """Return where the records of a run are, by item, one each as ``latest`` chooses.
 
     Raises ``JournalError`` as ``read_journal`` does.
@@ -334,7 +336,7 @@ def places(directory: Path) -> dict[str, Place]:
     return {item: place for item, (_, place) in latest_placed(directory).items()}
 
 
-def read_at(place: Place) -> Record:
+def read_at(place: RecordPlace) -> Record:
     """Return the record at a place. Raises ``JournalError`` where there is none any more."""
     try:
         with open_regular(place.path) as file:

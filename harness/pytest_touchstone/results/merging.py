@@ -22,7 +22,7 @@ from pytest_touchstone.core.files import SCHEMA, check_kind, shown_path, write_a
 from pytest_touchstone.core.reading import read_json, typed
 from pytest_touchstone.core.shard import FLAG
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.results.journal import Place, latest, latest_placed, line_of, read_line
+from pytest_touchstone.results.journal import RecordPlace, latest, latest_placed, line_of, read_line
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import SETTINGS
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -32,7 +32,7 @@ SHARE: Final = "shard.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class ShardShare:
     """A shard's part of the ``items`` of the whole run; ``cost`` is its part of what all of them cost."""
 
     number: int
@@ -54,19 +54,19 @@ class Share:
         return f"shard {self.name}: {len(self.places):,} of {self.items:,} items, {self.cost:.1%} of the cost"
 
 
-def write_share(folder: Path, share: Share) -> None:
+def write_share(folder: Path, share: ShardShare) -> None:
     """Write the share; every worker writes the same."""
-    plain = {name: getattr(share, name) for name in Share.__dataclass_fields__}
+    plain = {name: getattr(share, name) for name in ShardShare.__dataclass_fields__}
     write_atomic(folder / SHARE, json.dumps({"schema": SCHEMA, "kind": "shard", **plain}, ensure_ascii=False))
 
 
-def read_share(folder: Path) -> Share | None:
+def read_share(folder: Path) -> ShardShare | None:
     """Return the share of a run; None for a run that is no shard. Raises ``HarnessError`` for a broken file."""
     path = folder / SHARE
     try:
         data: dict[str, Any] = read_json(path)
         check_kind(data, "shard")
-        return typed(Share, data)
+        return typed(ShardShare, data)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, HarnessError) as error:
@@ -81,12 +81,12 @@ FACTS: Final = ("version", "data", "few_shot", "code", SETTINGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ShardRun:
     """The folder of a shard, with what it says of itself."""
 
     folder: Path
     manifest: dict[str, Any]
-    share: Share
+    share: ShardShare
     items: Sequence[Collected]
     declarations: dict[str, Declaration]
     deselected: list[str]
@@ -128,13 +128,13 @@ class Merged:
 # Reading
 
 
-def find_parts(folders: Iterable[Path]) -> list[Part]:
+def find_parts(folders: Iterable[Path]) -> list[ShardRun]:
     """Return the shards in these folders, each that of a run or one with such folders up to two levels below; in order
     of their numbers and beginnings.
 
     Raises ``HarnessError`` for a folder without any.
     """
-    found: dict[Path, Part] = {}
+    found: dict[Path, ShardRun] = {}
     for folder in folders:
         own = [one for one in _runs_in(folder) if (one / SHARE).is_file()]
         if not own:
@@ -153,12 +153,12 @@ def _runs_in(folder: Path) -> list[Path]:
     return sorted(path.parent for below in ("*", "*/*") for path in folder.glob(f"{below}/run.json"))
 
 
-def _part(folder: Path) -> Part:
+def _part(folder: Path) -> ShardRun:
     share = read_share(folder)
     assert share is not None
     directory = RunDirectory(folder)
     manifest, (items, declarations, deselected) = directory.read_manifest(), directory.read_collected()
-    return Part(
+    return ShardRun(
         folder=folder,
         manifest=manifest,
         share=share,
@@ -168,9 +168,9 @@ def _part(folder: Path) -> Part:
     )
 
 
-def check_alike(parts: Sequence[Part]) -> None:
+def check_alike(parts: Sequence[ShardRun]) -> None:
     """Raise ``DataError`` naming what differs where these are no shards of one run."""
-    prints: dict[str, tuple[str, Part]] = {}
+    prints: dict[str, tuple[str, ShardRun]] = {}
     for part in parts:
         other, differences = parts[0], list(_differences(parts[0], part))
         for row in part.manifest.get("checkpoints", ()):
@@ -187,7 +187,7 @@ def check_alike(parts: Sequence[Part]) -> None:
             )
 
 
-def _differences(mine: Part, other: Part) -> Iterator[str]:
+def _differences(mine: ShardRun, other: ShardRun) -> Iterator[str]:
     if mine.share.count != other.share.count:
         yield f"one of {mine.share.count} shards, and one of {other.share.count}"
     settings = [one.manifest.get(SETTINGS, {}) for one in (mine, other)]
@@ -209,7 +209,7 @@ def _differences(mine: Part, other: Part) -> Iterator[str]:
 # Joining
 
 
-def name_of(parts: Sequence[Part]) -> str:
+def name_of(parts: Sequence[ShardRun]) -> str:
     """Return the name of the merged run, the same for the same question whichever shards are there."""
     one = parts[0]
     asked = [one.share.digest, one.share.count, one.share.checkpoints, one.manifest.get("benchmarks")]
@@ -218,7 +218,7 @@ def name_of(parts: Sequence[Part]) -> str:
     return f"merged_{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()[:8]}"
 
 
-def check_target(target: Path, parts: Sequence[Part]) -> None:
+def check_target(target: Path, parts: Sequence[ShardRun]) -> None:
     """Raise ``DataError`` where something else than an earlier merge of this run is in the way."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
@@ -234,7 +234,7 @@ def check_target(target: Path, parts: Sequence[Part]) -> None:
             )
 
 
-def merge(parts: Sequence[Part], target: Path) -> Merged:
+def merge(parts: Sequence[ShardRun], target: Path) -> Merged:
     """Write the run of which these are the shards; return what was found. Raises ``HarnessError``."""
     directory = RunDirectory(target)
     found = Merged(folder=target, shards=len({one.share.number for one in parts}), whole=parts[0].share.items)
@@ -264,9 +264,9 @@ def merge(parts: Sequence[Part], target: Path) -> Merged:
     return found
 
 
-def _records(parts: Sequence[Part], found: Merged) -> dict[str, tuple[Record, Place]]:
+def _records(parts: Sequence[ShardRun], found: Merged) -> dict[str, tuple[Record, RecordPlace]]:
     """Return the record of each item that stays, and where it is; what is double goes into ``found``."""
-    kept: dict[str, tuple[Record, Place]] = {}
+    kept: dict[str, tuple[Record, RecordPlace]] = {}
     runs: dict[str, str] = {}
     known = {part.run_id for part in parts}
     for part in parts:
@@ -290,7 +290,9 @@ def _note_double(found: Merged, item: str, runs: tuple[str, str], records: tuple
 
 
 def _missing(
-    parts: Sequence[Part], records: Mapping[str, tuple[Record, Place]], owners: Mapping[str, set[int]]
+    parts: Sequence[ShardRun],
+    records: Mapping[str, tuple[Record, RecordPlace]],
+    owners: Mapping[str, set[int]],
 ) -> Iterator[str]:
     of, whole = parts[0].share.count, parts[0].share.items
     there = {part.share.number for part in parts}
@@ -312,7 +314,7 @@ def _missing(
         yield f"{count(whole - len(owners), 'item')} in no shard"
 
 
-def _versions(parts: Sequence[Part]) -> list[str]:
+def _versions(parts: Sequence[ShardRun]) -> list[str]:
     """Return a line for each package of which the shards had several versions."""
     found: dict[str, dict[str, None]] = {}
     for part in parts:
@@ -321,7 +323,9 @@ def _versions(parts: Sequence[Part]) -> list[str]:
     return [f"shards had {name} {listed(some)}" for name, some in found.items() if len(some) > 1]
 
 
-def _write_journal(target: Path, kept: Iterable[tuple[Record, Place]], parts: Sequence[Part]) -> None:
+def _write_journal(
+    target: Path, kept: Iterable[tuple[Record, RecordPlace]], parts: Sequence[ShardRun]
+) -> None:
     """Write the records, file by file, in place of those of a former merge.
 
     One that a shard took from an earlier run of its own counts as scored in this run.
@@ -349,7 +353,7 @@ def _write_journal(target: Path, kept: Iterable[tuple[Record, Place]], parts: Se
         raise JournalError(f"cannot write {new}: {error.strerror}") from error
 
 
-def _manifest(directory: RunDirectory, parts: Sequence[Part]) -> dict[str, Any]:
+def _manifest(directory: RunDirectory, parts: Sequence[ShardRun]) -> dict[str, Any]:
     first = parts[0]
     rows = {row["name"]: row for part in parts for row in part.manifest.get("checkpoints", ())}
     order = {name: place for place, name in enumerate(first.share.checkpoints)}

@@ -30,7 +30,7 @@ from pytest_touchstone.core.conditions import same_answers
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.files import SCHEMA, write_atomic
 from pytest_touchstone.core.reading import read_json
-from pytest_touchstone.results.journal import Place, journal_files, placed_records, read_at
+from pytest_touchstone.results.journal import RecordPlace, journal_files, placed_records, read_at
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import SUMMARY, Declaration
 
@@ -43,14 +43,14 @@ MOST_RUNS: Final = 20
 """The most runs that are searched for one checkpoint and benchmark, the newest ones."""
 
 
-class Source(NamedTuple):
+class EarlierRun(NamedTuple):
     """A run that has scored a checkpoint, and the name it had for it."""
 
     directory: str
     checkpoint: str
 
 
-Decision: TypeAlias = dict[str, dict[str, list[Source]]]
+Decision: TypeAlias = dict[str, dict[str, list[EarlierRun]]]
 """Checkpoint -> benchmark -> the runs to search, newest first."""
 
 
@@ -100,7 +100,7 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
                     continue
                 sources = decision.setdefault(checkpoint, {}).setdefault(benchmark, [])
                 if len(sources) < MOST_RUNS:
-                    sources.append(Source(str(directory), by_print[fingerprint]))
+                    sources.append(EarlierRun(str(directory), by_print[fingerprint]))
     return decision
 
 
@@ -176,7 +176,7 @@ class Reuse:
         """Return whether no earlier run has anything for this one."""
         return not self._sources()
 
-    def sources(self, checkpoint: str, benchmark: str) -> list[Source]:
+    def sources(self, checkpoint: str, benchmark: str) -> list[EarlierRun]:
         """Return the runs whose scores this run may take."""
         return self._sources().get(checkpoint, {}).get(benchmark, [])
 
@@ -195,7 +195,7 @@ class Reuse:
 
     def _places(
         self, checkpoint: str, benchmark: str, example: str
-    ) -> Iterator[tuple[_Stored, Source, Place]]:
+    ) -> Iterator[tuple[_Stored, EarlierRun, RecordPlace]]:
         for source in self.sources(checkpoint, benchmark):
             if source.directory not in self._runs:
                 self._runs[source.directory] = _Stored(Path(source.directory))
@@ -210,7 +210,7 @@ class Reuse:
             except FileNotFoundError:
                 read = {}
             self._decision = {
-                checkpoint: {name: [Source(*one) for one in found] for name, found in benchmarks.items()}
+                checkpoint: {name: [EarlierRun(*one) for one in found] for name, found in benchmarks.items()}
                 for checkpoint, benchmarks in read.items()
             }
         return self._decision
@@ -220,7 +220,7 @@ class _Stored:
     """The scored items of a run, by checkpoint, benchmark and example, with the place of each record."""
 
     def __init__(self, directory: Path) -> None:
-        self.places: dict[tuple[str, str, str], Place] = {}
+        self.places: dict[tuple[str, str, str], RecordPlace] = {}
         self.damaged: list[str] = []
         items: dict[tuple[str, str, str], str] = {}
         doubtful: set[tuple[str, str, str]] = set()
@@ -235,14 +235,14 @@ class _Stored:
         for key in doubtful:
             self.places.pop(key, None)
 
-    def _records(self, directory: Path) -> Iterator[tuple[Record, Place]]:
+    def _records(self, directory: Path) -> Iterator[tuple[Record, RecordPlace]]:
         for path in journal_files(directory):
             try:
                 yield from placed_records(path, self.damaged)
             except JournalError as error:
                 self.damaged.append(str(error))
 
-    def read(self, place: Place) -> Record | None:
+    def read(self, place: RecordPlace) -> Record | None:
         """Return the record; None where it cannot be believed, or read any more."""
         try:
             return read_at(place)

@@ -13,7 +13,7 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.requests import Answer, Refusal, answer_from_plain
 from pytest_touchstone.plugin.replay import Replay, Replayed
 from pytest_touchstone.results.item_view import is_right
-from pytest_touchstone.results.journal import Place, places, read_at
+from pytest_touchstone.results.journal import RecordPlace, places, read_at
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration, base_name
@@ -138,7 +138,7 @@ class Items(Sequence[Item]):
         self._primary = {name: how.of for name, how in hows.items() if how.higher_score_is_better}
 
     @cached_property
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[RecordPlace]:
         found = places(self._directory)
         collected, _, _ = RunDirectory(self._directory).read_collected()
         order = {one.item: number for number, one in enumerate(collected)}

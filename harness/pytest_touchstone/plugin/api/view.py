@@ -18,7 +18,7 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.grade import told_by
 from pytest_touchstone.plugin.api.items import Item
 from pytest_touchstone.plugin.replay import Replay
-from pytest_touchstone.results.item_view import Asked, ItemView, asked_of, rest_of_row
+from pytest_touchstone.results.item_view import ItemView, Question, asked_of, rest_of_row
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Declaration, base_name
 
@@ -89,7 +89,7 @@ def _rights(item: Item, count: int, notes: list[str]) -> list[int] | None:
 
 
 def _told(
-    item: Item, asked: Sequence[Asked], notes: list[str]
+    item: Item, asked: Sequence[Question], notes: list[str]
 ) -> tuple[dict[str, str | None], str | None, dict[str, Any]]:
     """Return what was read out of the texts, the gold answer, and the fields of the row that were not asked."""
     shown = {one.kind for one in asked}

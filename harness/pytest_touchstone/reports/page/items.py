@@ -18,7 +18,7 @@ from pytest_touchstone.reports.page.data import DataRows
 from pytest_touchstone.reports.page.packing import Words, chunk_items, chunk_text, packed_pieces, pieces_of
 from pytest_touchstone.reports.page.security import Redaction, own_text
 from pytest_touchstone.results.collected import NumberedTexts
-from pytest_touchstone.results.item_view import Asked, asked_of, is_right, rest_of_row
+from pytest_touchstone.results.item_view import Question, asked_of, is_right, rest_of_row
 from pytest_touchstone.results.records import STATUSES, Record
 
 CHUNK: Final = 250
@@ -375,7 +375,7 @@ def _short(value: float | None) -> float | int | None:
 def row_of(
     record: Record,
     right: bool | None,
-    asked: Sequence[Asked],
+    asked: Sequence[Question],
     told: Mapping[str, Any],
     fields: Mapping[str, Any],
 ) -> Row:
@@ -414,7 +414,7 @@ def error_of(record: Record) -> str | None:
 
 def texts_of(
     record: Record,
-    asked: Sequence[Asked],
+    asked: Sequence[Question],
     told: Mapping[str, Any],
     data: Mapping[str, Any],
     notes: Sequence[str],
@@ -432,7 +432,7 @@ def texts_of(
     return {name: value for name, value in found.items() if value}
 
 
-def _question(one: Asked) -> dict[str, Any]:
+def _question(one: Question) -> dict[str, Any]:
     choices = [
         {
             "text": choice.text,
