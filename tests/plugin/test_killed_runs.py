@@ -23,9 +23,9 @@ import pytest
 from pytest_touchstone.checkpoints.formats.fake import Fake
 from pytest_touchstone.cli import main
 from pytest_touchstone.engines.fake import FakeEngine
-from pytest_touchstone.results.in_flight import InFlight, ItemKey
 from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.reuse import InFlight, ItemKey
 from tests.support.project import ALONE, Project
 
 CACHEABLE = """

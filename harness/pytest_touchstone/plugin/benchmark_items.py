@@ -8,7 +8,7 @@ by the item. ``rest`` lets go of it again where nobody has changed it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -175,23 +175,6 @@ class BenchmarkItem(pytest.Function):
         except AttributeError:
             return made
         return made if found == made else found
-
-    def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
-        """Yield the item's marks and its parents', without making a list of its own."""
-        for mark in self.marks:
-            if name is None or mark.name == name:
-                yield self, mark
-        assert self.parent is not None
-        yield from self.parent.iter_markers_with_node(name)
-
-    @property
-    def marks(self) -> Sequence[pytest.Mark]:
-        """The item's own marks."""
-        try:
-            found: Sequence[pytest.Mark] = object.__getattribute__(self, "own_markers")
-        except AttributeError:
-            found = self.siblings.template.own_markers
-        return found
 
     def _initrequest(self) -> None:
         super()._initrequest()

@@ -21,7 +21,6 @@ from pytest_touchstone.core.resources import shipped_evals
 from pytest_touchstone.core.serialize import to_plain
 from pytest_touchstone.engines.base import CheckingEngine
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.plugin.asked_once import SharedRows
 from pytest_touchstone.plugin.batches import (
     alike,
     batches_of,
@@ -39,7 +38,7 @@ from pytest_touchstone.plugin.collection import (
     result_of,
     reusable,
 )
-from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedClock
+from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedClock, SharedRows
 from pytest_touchstone.plugin.driver import (
     SYNC_EVERY,
     ItemOutcome,
@@ -51,11 +50,10 @@ from pytest_touchstone.plugin.driver import (
 )
 from pytest_touchstone.plugin.progress import PartOf, ProgressWriter, workload_of
 from pytest_touchstone.plugin.xdist import Quarantine
-from pytest_touchstone.results.in_flight import InFlight, ItemKey, Kills
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.live import Workload
 from pytest_touchstone.results.records import Record, Status
-from pytest_touchstone.results.reuse import Reuse
+from pytest_touchstone.results.reuse import InFlight, ItemKey, Kills, Reuse
 from pytest_touchstone.results.usage import Usage, UsageMeter
 
 if TYPE_CHECKING:
@@ -222,7 +220,7 @@ class Execution:
         batch = RunningBatch([self._job(item, item) for item in members], engine)
         return BesideBatch(
             batch,
-            self._shared.beside(engine, name, members),
+            self._shared.engine(engine, name, members),
             recorder,
             self._work.sandbox,
             clock=clock,

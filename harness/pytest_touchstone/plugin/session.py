@@ -33,7 +33,7 @@ from pytest_touchstone.core.text import listed
 from pytest_touchstone.plugin import collection as collecting
 from pytest_touchstone.plugin.batches import batch_size, most_items
 from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
-from pytest_touchstone.plugin.controller import TOLD, FailedCheckpoints
+from pytest_touchstone.plugin.controller import TOLD, Controller, FailedCheckpoints
 from pytest_touchstone.plugin.declarations import collected_of, declarations_of, wrong_composite
 from pytest_touchstone.plugin.gate import GateSession
 from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
@@ -44,7 +44,6 @@ from pytest_touchstone.results.run_directory import RunDirectory, free_run_path
 if TYPE_CHECKING:
     from pytest_touchstone.engines.base import Engine, SharedEngine
     from pytest_touchstone.engines.pool import EnginePool
-    from pytest_touchstone.plugin.controller import Controller
     from pytest_touchstone.plugin.execution import Execution
     from pytest_touchstone.plugin.gate import Sequential
     from pytest_touchstone.reports.dry_run import DryRun
@@ -108,8 +107,6 @@ class EvalSession:
 
             if (why := refused(settings, gate.plan is not None)) is not None:
                 raise pytest.UsageError(why)
-        from pytest_touchstone.plugin.controller import Controller
-
         self._controller = Controller(
             self.config,
             settings=settings,
@@ -288,9 +285,8 @@ class EvalSession:
         from pytest_touchstone.plugin.execution import Execution, ProcessWork
         from pytest_touchstone.plugin.progress import ProgressWriter
         from pytest_touchstone.plugin.xdist import Quarantine
-        from pytest_touchstone.results.in_flight import InFlight
         from pytest_touchstone.results.journal import Journal
-        from pytest_touchstone.results.reuse import Reuse
+        from pytest_touchstone.results.reuse import InFlight, Reuse
 
         # Not from the environment: a run inside a worker's test inherits that.
         who = self.config.workerinput["workerid"] if self.worker else "main"  # type: ignore[attr-defined]

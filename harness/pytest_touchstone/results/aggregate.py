@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from pytest_touchstone.core.aggregation import MACRO, Aggregation, Function, aggregation_of, mean
 from pytest_touchstone.core.composite import Composite, composite_value, composites_from_plain, one_of_each
-from pytest_touchstone.core.errors import BenchmarkError, HarnessError
+from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.marks import Extent, composite_mark, mark
 from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.records import GENERATED, Record
@@ -486,11 +486,7 @@ def summary_so_far(folder: Path) -> Summary:
     """
     if ended(folder):
         return load_summary(folder)
-    try:
-        usage = RunDirectory(folder).read_usage()
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HarnessError(f"{folder}: cannot be read: {error}") from None
-    return summary_of(folder, latest(read_journal(folder)), usage=usage)
+    return summary_of(folder, latest(read_journal(folder)), usage=RunDirectory(folder).read_usage())
 
 
 def summary_of(
@@ -501,11 +497,8 @@ def summary_of(
     Raises ``HarnessError`` where its files cannot be read.
     """
     directory = RunDirectory(folder)
-    try:
-        items, declarations, deselected = directory.read_collected()
-        manifest = directory.read_manifest()
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HarnessError(f"{folder}: cannot be read: {error}") from None
+    items, declarations, deselected = directory.read_collected()
+    manifest = directory.read_manifest()
     return summarize(
         records,
         declarations,

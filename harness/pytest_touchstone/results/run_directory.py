@@ -8,7 +8,7 @@ courses.json      with --eval-gate-sequential: the order of the items, and the c
 effort-WHO.json   what answering cost, one file per process
 workload.json     while the run goes on: the sizes of what is asked (``results.live``)
 progress-WHO.json while the run goes on: what a process does and has done, rewritten a few times a second
-in-flight-WHO.json  what a process computes now, left where it was killed (``results.in_flight``)
+in-flight-WHO.json  what a process computes now, left where it was killed (``results.reuse``)
 quarantine.txt    items that ran alone, because a worker died with them
 run.log           what happened when: begin, what was left out, dead workers, end
 """
