@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from _pytest.python import _ascii_escaped_by_config  # private: ids as pytest writes them
@@ -57,14 +57,6 @@ def _escaped(name: str, config: pytest.Config) -> str:
     return _ascii_escaped_by_config(name, config)
 
 
-class _Names(NamedTuple):
-    """The names of an example's item."""
-
-    example: Example | None
-    id: str
-    nodeid: str
-
-
 class Siblings:
     """The common part of the items of a function, a checkpoint and other parameters.
 
@@ -85,8 +77,7 @@ class Siblings:
         self._ids = ids[:place], ids[place + 1 :]
         self._before = "".join(f"{one}-" for one in self._ids[0])
         self._after = "".join(f"-{one}" for one in self._ids[1])
-        self._node = template.nodeid.removesuffix(f"[{callspec.id}]")
-        self._last = self._running = _Names(None, "", "")
+        self.node = template.nodeid.removesuffix(f"[{callspec.id}]")
         path, line, domain = template.location
         self.location = path, line, domain.removesuffix(template.name)
         known = (template.name, callspec.id)
@@ -96,29 +87,7 @@ class Siblings:
 
     def id_of(self, example: Example) -> str:
         """Return the parameters of an example's item as node ids have them."""
-        return self._names(example).id
-
-    def nodeid(self, example: Example) -> str:
-        """Return the node id of an example's item."""
-        return self._names(example).nodeid
-
-    def runs(self, example: Example) -> None:
-        """Keep the names of an example's item until another runs.
-
-        allure-pytest knows an item by its node id as an object, however often the ids of others are asked for
-        meanwhile.
-        """
-        self._running = self._names(example)
-
-    def _names(self, example: Example) -> _Names:
-        """Return the names of an example's item, of which one is asked for again and again while it runs."""
-        for known in (self._running, self._last):
-            if known.example is example:
-                return known
-        own = _escaped(example.id, self.template.config)
-        name = f"{self._before}{own}{self._after}" if self._before or self._after else own
-        self._last = _Names(example, name, f"{self._node}[{name}]")
-        return self._last
+        return f"{self._before}{_escaped(example.id, self.template.config)}{self._after}"
 
     def params(self, example: Example) -> dict[str, Any]:
         """Return the values of an example's parameters."""
@@ -137,11 +106,13 @@ class Siblings:
 
 
 class BenchmarkItem(pytest.Function):
-    """An item of a benchmark for one example; ``number`` counts its siblings."""
+    """An item of a benchmark for one example; ``number`` counts its siblings, ``made_id`` is the node id that pytest
+    would give it."""
 
-    __slots__ = ("example", "number", "siblings")
+    __slots__ = ("example", "made_id", "number", "siblings")
 
     example: Example
+    made_id: str
     number: int
     siblings: Siblings
 
@@ -153,6 +124,7 @@ class BenchmarkItem(pytest.Function):
         item.config, item.session = template.config, template.session
         item.parent, item.path = template.parent, template.path
         item.siblings, item.number, item.example = siblings, number, example
+        item.made_id = f"{siblings.node}[{siblings.id_of(example)}]"
         return item
 
     def __getattr__(self, name: str) -> Any:
@@ -169,7 +141,7 @@ class BenchmarkItem(pytest.Function):
     @property
     def nodeid(self) -> str:
         """The node id, as pytest writes it, or as another plugin has set it."""
-        made = self.siblings.nodeid(self.example)
+        made = self.made_id
         try:
             found = str(object.__getattribute__(self, NODE_ID))
         except AttributeError:
@@ -187,7 +159,7 @@ class BenchmarkItem(pytest.Function):
         """Let go of what can be made again; of an item that ``ran`` also of what its reports have."""
         own = vars(self)
         left = {name: value for name, value in own.items() if not self._as_made(name, value, ran=ran)}
-        kept = self.nodeid != self.siblings.nodeid(self.example)
+        kept = self.nodeid != self.made_id
         for name in (*(() if kept else (NODE_ID,)), *(() if "stash" in left else ("_store",))):
             with suppress(AttributeError):
                 delattr(self, name)
@@ -279,7 +251,7 @@ MADE: Final[dict[str, Callable[[BenchmarkItem], Any]]] = {
     "name": lambda item: f"{item.siblings.template.originalname}[{item.siblings.id_of(item.example)}]",
     **{name: _shared(name) for name in ("originalname", "fixturenames", "_fixtureinfo")},
     "_obj": _object,
-    "_nodeid": lambda item: item.siblings.nodeid(item.example),
+    "_nodeid": lambda item: item.made_id,
     "_store": _store,
     "funcargs": _requested("funcargs"),
     "_request": _requested("_request"),
@@ -357,7 +329,6 @@ class LightItems:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         if not isinstance(item, BenchmarkItem):
             return (yield)
-        item.siblings.runs(item.example)
         self._item = item
         try:
             return (yield)
