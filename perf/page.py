@@ -27,9 +27,8 @@ from perf.measure import OURS, ROOT, run
 from pytest_touchstone.core.aggregation import mean
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.files import write_json
-from pytest_touchstone.plugin.kept_requests import journalled
 from pytest_touchstone.results.aggregate import summarize
-from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.journal import Journal, journalled
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory, environment
 from pytest_touchstone.results.summary import Collected, Declaration, summary_json

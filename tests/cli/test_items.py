@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pytest_touchstone.cli import main
 from pytest_touchstone.reports.formatting import cell_width
 from pytest_touchstone.reports.items import rendered, shortened
-from pytest_touchstone.results.item_view import Asked, Choice, ItemView, Said
+from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question, Said
 from pytest_touchstone.results.journal import Journal, read_journal
 from tests.support.places import ROOT
 
@@ -149,7 +149,7 @@ def test_no_line_of_text_or_choice_is_wider_than_the_terminal(text: str, choice:
         scores={},
         right=None,
         message=text or None,
-        asked=(Asked("choices", text, (Choice(choice, -1.0, chosen=True),), (Said(text, "done"),)),),
+        asked=(Question("choices", text, (AnswerChoice(choice, -1.0, chosen=True),), (Said(text, "done"),)),),
     )
     lines = rendered(view, width).split("\n")
     assert all(cell_width(line) <= width for line in lines if line.isprintable())

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults, published
 from pytest_touchstone.compare.metric import compare_totals
 from pytest_touchstone.compare.pair import compare_pair
-from pytest_touchstone.plugin.kept_requests import journalled
 from pytest_touchstone.reports import comparison
-from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.journal import Journal, journalled
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import Comparison

@@ -41,7 +41,7 @@ from pytest_touchstone.core.grade import scores_of
 from pytest_touchstone.core.requests import Answer, Request, RunProgram, RunProgramAnswer, to_plain
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.metrics.code.rows import unix_lines
-from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
+from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, LoadedBenchmark, load_benchmark
 from tests.support.places import ROOT
 
 PINS = Path(__file__).with_name("pins.json")
@@ -63,11 +63,11 @@ class Kit(NamedTuple):
         """A checkpoint that can answer it."""
         return MASKED if {FillMask, PseudoLoglikelihood} & set(self.spec.asks) else CAUSAL
 
-    def loaded(self, shots: int) -> Loaded:
+    def loaded(self, shots: int) -> LoadedBenchmark:
         """The benchmark with so many few-shot examples."""
         return load_benchmark(self.spec, None, shots, SAMPLING)
 
-    def begin(self, example: Example, loaded: Loaded) -> tuple[Any, list[Request], bool]:
+    def begin(self, example: Example, loaded: LoadedBenchmark) -> tuple[Any, list[Request], bool]:
         """The started generator, what it asks, and whether that is a list."""
         given, code = Given(example, loaded), self.function.__code__
         names = code.co_varnames[: code.co_argcount]
@@ -76,7 +76,9 @@ class Kit(NamedTuple):
         asked = next(generator)
         return generator, list(asked) if isinstance(asked, list) else [asked], isinstance(asked, list)
 
-    def score(self, example: Example, loaded: Loaded, answer: Callable[[Sequence[Request]], Any]) -> Any:
+    def score(
+        self, example: Example, loaded: LoadedBenchmark, answer: Callable[[Sequence[Request]], Any]
+    ) -> Any:
         """The scores of one row for the answers that ``answer`` gives."""
         generator, asked, several = self.begin(example, loaded)
         for _ in range(MOST_ROUNDS):

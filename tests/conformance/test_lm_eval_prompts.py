@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone import Generate, Loglikelihood
-from pytest_touchstone.plugin.collection import Loaded, load_benchmark
+from pytest_touchstone.plugin.collection import LoadedBenchmark, load_benchmark
 from tests.conformance.kit import SAMPLING, Kit, kits
 from tests.conformance.record_lm_eval_prompts import (
     MADE_UP,
@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @functools.cache
-def loaded_from(data: Path, name: str, shots: int) -> Loaded:
+def loaded_from(data: Path, name: str, shots: int) -> LoadedBenchmark:
     """The benchmark with its rows and examples; once for all its groups."""
     return load_benchmark(KITS[name].spec, str(data), shots, SAMPLING, draw="lm-eval")
 

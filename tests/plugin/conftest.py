@@ -30,7 +30,7 @@ IMPORTED = (
     *(
         "pytest_touchstone.plugin.reporters",
         "pytest_touchstone.plugin.run_results",
-        "pytest_touchstone.plugin.sequential",
+        "pytest_touchstone.plugin.gate",
     ),
     *(
         "pytest_touchstone.plugin.session",

@@ -10,7 +10,7 @@ import pytest
 from pytest_touchstone.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Request
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.fake import FakeEngine
-from pytest_touchstone.plugin.asked_once import Remembering
+from pytest_touchstone.plugin.dispatch import Remembered, Remembering
 from tests.plugin.test_dispatch import Scripted
 
 Project = Any
@@ -68,7 +68,7 @@ def test_only_sound_log_probabilities_are_remembered() -> None:
             return found
 
     odd = Odd()
-    engine = Remembering(odd, {})
+    engine = Remembering(odd, Remembered())
     requests: list[Request] = [
         Loglikelihood("a", "b"),
         Loglikelihood("a", "nan"),

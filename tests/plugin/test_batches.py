@@ -14,6 +14,7 @@ from pytest_touchstone.plugin.batches import (
     GENERATING_SIZE,
     batch_key,
     batch_size,
+    most_items,
     plan_batches,
 )
 from pytest_touchstone.plugin.collection import Collection
@@ -112,4 +113,4 @@ def test_a_gpu_gets_more_items_at_once_where_nothing_else_is_asked_for(
     device: str, asked: int | None, most: int
 ) -> None:
     settings: Any = SimpleNamespace(engine=None, batch_items=asked, model=SimpleNamespace(device=device))
-    assert Collection(settings).most_items == most
+    assert most_items(Collection(settings)) == most

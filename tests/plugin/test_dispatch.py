@@ -31,8 +31,7 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.plugin.dispatch import ProgramRunner
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
-from pytest_touchstone.plugin.kept_requests import journalled
-from pytest_touchstone.results.journal import Journal, read_journal
+from pytest_touchstone.results.journal import Journal, journalled, read_journal
 from pytest_touchstone.results.records import Record
 
 SPEC = Benchmark(

@@ -11,8 +11,7 @@ from typing import Any
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.eval_config import Asking
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
-from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
-from pytest_touchstone.plugin.time_limit import TimeLimit
+from pytest_touchstone.plugin.driver import Job, RunningBatch, TimeLimit, run_batch
 from pytest_touchstone.results.journal import Journal, latest, read_journal
 from tests.plugin.test_driver import SPEC, CountingEngine
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.plugin.interrupts import Interrupts
+from pytest_touchstone.plugin.session import Interrupts
 
 Project = Any
 

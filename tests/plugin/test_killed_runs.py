@@ -23,9 +23,9 @@ import pytest
 from pytest_touchstone.checkpoints.registry import Fake
 from pytest_touchstone.cli import main
 from pytest_touchstone.engines.fake import FakeEngine
-from pytest_touchstone.results.in_flight import InFlight, Item
 from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.reuse import InFlight, ItemKey
 from tests.support.project import ALONE, Project
 
 CACHEABLE = """
@@ -210,7 +210,7 @@ def test_items_that_were_in_flight_twice_run_alone_and_after_two_more_kills_not_
     noted: list[list[str]] = []
     begin = InFlight.begin
 
-    def noting(self: InFlight, items: Iterable[Item]) -> None:
+    def noting(self: InFlight, items: Iterable[ItemKey]) -> None:
         kept = list(items)
         noted.append([one.example for one in kept])
         begin(self, kept)

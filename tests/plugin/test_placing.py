@@ -9,7 +9,7 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.plugin.placing import SLACK, Placed, place
+from pytest_touchstone.plugin.shards import SLACK, Placed, place
 
 ITEMS = st.lists(
     st.builds(

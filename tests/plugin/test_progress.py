@@ -11,9 +11,9 @@ import pytest
 
 from pytest_touchstone.engines.base import EngineProgress
 from pytest_touchstone.plugin import progress as module
+from pytest_touchstone.plugin.driver import BatchSoFar, ItemSoFar, RequestCounts, TextLength
 from pytest_touchstone.plugin.progress import ProgressWriter, progress_of
-from pytest_touchstone.plugin.so_far import Asked, BatchSoFar, ItemSoFar, Length
-from pytest_touchstone.results.live import Part, PartProgress, Workload, read_progress, read_workload
+from pytest_touchstone.results.live import PartProgress, Workload, WorkloadPart, read_progress, read_workload
 
 PART_OF = {"arc0": 0, "arc1": 0, "gsm0": 1, "gsm1": 1}.get
 
@@ -38,7 +38,7 @@ class Seen:
         )
         monkeypatch.setattr(ProgressWriter, "_run", lambda _: None)
         self.writer = ProgressWriter(folder, "main")
-        self.writer.plan(Workload(parts=(Part(checkpoint="c", benchmark="arc", items=2),)), PART_OF)
+        self.writer.plan(Workload(parts=(WorkloadPart(checkpoint="c", benchmark="arc", items=2),)), PART_OF)
 
     def look(self, seconds: float, *items: ItemSoFar, now: EngineProgress, **more: Any) -> None:
         self.clock, self.engine.now = self.clock + seconds, now
@@ -56,13 +56,13 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Seen:
 
 
 def scored(name: str, done: int, ended: bool = False) -> ItemSoFar:
-    return ItemSoFar(name, ended, Asked(4), Asked(done), ())
+    return ItemSoFar(name, ended, RequestCounts(4), RequestCounts(done), ())
 
 
 def text(name: str, tokens: int = 0, *, programs: int = 0) -> ItemSoFar:
     """An item with one text, which has ended if it has ``tokens``."""
-    lengths = [Length(tokens, tokens >= 160)] if tokens else []
-    return ItemSoFar(name, False, Asked(0, 1, programs), Asked(0, int(bool(tokens))), lengths)
+    lengths = [TextLength(tokens, tokens >= 160)] if tokens else []
+    return ItemSoFar(name, False, RequestCounts(0, 1, programs), RequestCounts(0, int(bool(tokens))), lengths)
 
 
 def answering(seen: Seen) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.sequential import InterimSchedule
-from pytest_touchstone.plugin.sequential import read_schedules, write_schedules
+from pytest_touchstone.plugin.gate import read_schedules, write_schedules
 from tests.support.project import Project, gate_of
 
 GOOD = "return {'acc': float(example['n'] % 10 < 8)}"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood
 from pytest_touchstone.plugin import progress as progress_module
-from pytest_touchstone.plugin.sizes import STARTED, size_of, spread
+from pytest_touchstone.plugin.progress import STARTED, size_of, spread
 from pytest_touchstone.results.live import Workload, rough_tokens
 from tests.support.places import ROOT
 from tests.support.project import ALONE

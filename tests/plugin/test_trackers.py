@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.plugin.trackers import Tracking
+from pytest_touchstone.plugin.reporters import Tracking
 from pytest_touchstone.reports.trackers.mlflow import MLflow
 from pytest_touchstone.results.summary import load_summary
 from tests.support import runs

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.results.aggregate import ended, summary_so_far
 from pytest_touchstone.results.summary import totals
-from pytest_touchstone.results.unfinished import ended, summary_so_far
 from tests.support.project import Project
 
 

@@ -18,10 +18,9 @@ from pytest_touchstone.core.requests import (
     RunProgramAnswer,
     to_plain,
 )
-from pytest_touchstone.plugin.kept_requests import LONGEST_KEPT, journalled
 from pytest_touchstone.reports import files
 from pytest_touchstone.reports.files import write_code_files
-from pytest_touchstone.results.journal import Journal, each_record
+from pytest_touchstone.results.journal import LONGEST_KEPT, Journal, each_record, journalled
 from pytest_touchstone.results.records import Record
 from tests.support.code_runs import Bench, by_word
 from tests.support.places import ROOT

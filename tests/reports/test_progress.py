@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from pytest_touchstone.reports.progress import Progress, Tally, item_status
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.live import (
-    Part,
     PartProgress,
     ProcessProgress,
     Workload,
+    WorkloadPart,
     write_progress,
     write_workload,
 )
@@ -391,7 +391,7 @@ def test_what_a_model_wrote_is_never_taken_for_a_status(item, text):
 
 def test_the_line_says_what_the_run_s_files_tell(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    part = Part(checkpoint="c", benchmark="gsm8k", items=32, tokens=100.0, texts=1.0, limit=256)
+    part = WorkloadPart(checkpoint="c", benchmark="gsm8k", items=32, tokens=100.0, texts=1.0, limit=256)
     write_workload(tmp_path, Workload(parts=(part,), parameters={"c": 1000}))
     done = PartProgress(ended=12, computed=32, texts=12, stopped=12, tokens=900)
     seconds = {"c": {"generating": 9.0}}

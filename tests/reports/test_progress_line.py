@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.reports.progress import doing, line, remaining
-from pytest_touchstone.results.live import Part, PartProgress, ProcessProgress, Workload
+from pytest_touchstone.results.live import PartProgress, ProcessProgress, Workload, WorkloadPart
 
 
 def state(parts=None, **more) -> ProcessProgress:
@@ -16,12 +16,14 @@ def state(parts=None, **more) -> ProcessProgress:
     return ProcessProgress(**made)
 
 
-def load(*parts: Part) -> Workload:
+def load(*parts: WorkloadPart) -> Workload:
     return Workload(parts=parts, parameters=dict.fromkeys(part.checkpoint for part in parts))
 
 
-ARC = Part(checkpoint="c", benchmark="arc", items=40, tokens=9.0)
-CODE = Part(checkpoint="c", benchmark="humaneval", items=20, tokens=9.0, texts=1.0, limit=100, programs=True)
+ARC = WorkloadPart(checkpoint="c", benchmark="arc", items=40, tokens=9.0)
+CODE = WorkloadPart(
+    checkpoint="c", benchmark="humaneval", items=20, tokens=9.0, texts=1.0, limit=100, programs=True
+)
 
 
 def test_what_is_happening_is_told_by_benchmark_in_as_many_characters_as_there_are():
@@ -80,7 +82,9 @@ def test_items_are_counted_over_the_whole_benchmark_and_all_processes():
 
 
 def test_loading_is_told_with_the_checkpoint_and_of_several_checkpoints_each_benchmark_s():
-    parts = [Part(checkpoint=name, benchmark="arc", items=4, tokens=9.0) for name in ("run/1", "run/2")]
+    parts = [
+        WorkloadPart(checkpoint=name, benchmark="arc", items=4, tokens=9.0) for name in ("run/1", "run/2")
+    ]
     loading = state(doing="loading", checkpoint="builtin:" + "x" * 40)
     at_work = state({1: PartProgress(computed=1)}, who="gw1")
     told = ["loading ..xxxxxxxxxxxxxxxxxxxxxx", "run/2 arc: 1 of 4 items"]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.results.item_scores import read_scores
 from pytest_touchstone.results.journal import Journal, latest, read_journal
-from pytest_touchstone.results.kept_records import KeptRecords
 from pytest_touchstone.results.records import STATUSES, Record
 from pytest_touchstone.results.store_entry import items_of
 
@@ -60,7 +59,6 @@ def test_they_are_those_of_the_records(tmp_path: Path, records: list[Record]) ->
     found = read_scores(tmp_path)
     wanted = {place: items_of(own) for place, own in places.items()}
     assert {place: one.items for place, one in found.items()} == wanted
-    assert {place: items_of(KeptRecords.of(own)) for place, own in places.items()} == wanted
     for place, own in places.items():
         assert list(found[place].lines.each()) == sorted(own, key=lambda one: one.example)
 

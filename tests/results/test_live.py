@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.results.live import (
-    Part,
     PartProgress,
     ProcessProgress,
     Workload,
+    WorkloadPart,
     read_progress,
     read_workload,
     remove_live,
@@ -22,8 +22,8 @@ from pytest_touchstone.results.live import (
 
 def test_what_is_written_is_read_again(tmp_path):
     parts = (
-        Part(checkpoint="c", benchmark="b", items=3, tokens=2.5, texts=1.0, limit=9),
-        Part(checkpoint="d", benchmark="b", items=1),
+        WorkloadPart(checkpoint="c", benchmark="b", items=3, tokens=2.5, texts=1.0, limit=9),
+        WorkloadPart(checkpoint="d", benchmark="b", items=1),
     )
     load = Workload(parts=parts, parameters={"c": 7, "d": None})
     state = ProcessProgress(who="gw1", at=2.0, open=[0], loads={"c": 2.0})

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.reuse import Decision, Reuse, Source, decide, write_decision
+from pytest_touchstone.results.reuse import Decision, EarlierRun, Reuse, decide, write_decision
 
 CHANGING = {"seed": 1, "limit": None, "base_model": None}
 BENCHMARK = {"version": 1, "data": "d" * 64, "few_shot": {"num_fewshot": 0}, "code": "c" * 64}
@@ -33,7 +33,7 @@ def decided(output: Path, *others: dict[str, Any], mine: dict[str, Any] | None =
 def test_the_newest_of_the_runs_that_began_before_comes_first(tmp_path: Path) -> None:
     others = [manifest("old", 1.0), manifest("older", 0.5), manifest("later", 11.0)]
     assert decided(tmp_path, *others) == {
-        "step-1": {"b": [Source(str(tmp_path / name), "step-1") for name in ("old", "older")]}
+        "step-1": {"b": [EarlierRun(str(tmp_path / name), "step-1") for name in ("old", "older")]}
     }
 
 
@@ -54,7 +54,9 @@ def test_of_a_weak_fingerprint_only_what_was_stopped_since_the_last_whole_run_is
     ended(tmp_path, "a", lost=3)
     ended(tmp_path, "b", lost=0)  # of c there is no summary: it was killed
     mine = manifest("now", 10.0, checkpoints=WEAK)
-    assert decided(tmp_path, *others, mine=mine) == {"step-1": {"b": [Source(str(tmp_path / "c"), "step-1")]}}
+    assert decided(tmp_path, *others, mine=mine) == {
+        "step-1": {"b": [EarlierRun(str(tmp_path / "c"), "step-1")]}
+    }
     asked = manifest("now", 10.0, checkpoints=WEAK, settings={"reuse_served": True})
     taken = decided(tmp_path, *others, mine=asked)
     assert [Path(one.directory).name for one in taken["step-1"]["b"]] == ["c", "b", "a"]
@@ -62,7 +64,7 @@ def test_of_a_weak_fingerprint_only_what_was_stopped_since_the_last_whole_run_is
 
 def test_another_name_of_the_same_checkpoint_is_looked_up(tmp_path: Path) -> None:
     other = manifest("old", 1.0, checkpoints=[{"name": "final", "fingerprint": "f" * 64}])
-    assert decided(tmp_path, other) == {"step-1": {"b": [Source(str(tmp_path / "old"), "final")]}}
+    assert decided(tmp_path, other) == {"step-1": {"b": [EarlierRun(str(tmp_path / "old"), "final")]}}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def stored(folder: Path, *records: Record) -> Reuse:
     with Journal(folder / "old", "main") as journal:
         for record in records:
             journal.append(record)
-    write_decision(folder / "now", {"step-1": {"b": [Source(str(folder / "old"), "final")]}})
+    write_decision(folder / "now", {"step-1": {"b": [EarlierRun(str(folder / "old"), "final")]}})
     return Reuse(folder / "now")
 
 

@@ -18,8 +18,8 @@ from pytest_touchstone.core.requests import (
     RunProgramAnswer,
     to_plain,
 )
-from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
-from pytest_touchstone.plugin.kept_requests import journalled
+from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, LoadedBenchmark, load_benchmark
+from pytest_touchstone.results.journal import journalled
 from pytest_touchstone.results.records import Record
 from tests.support.places import ROOT
 
@@ -62,7 +62,7 @@ class Bench:
         spec = declared(self.function)
         assert spec is not None
         self.spec: Benchmark = spec
-        self.loaded: Loaded = load_benchmark(self.spec, data, None, sampling)
+        self.loaded: LoadedBenchmark = load_benchmark(self.spec, data, None, sampling)
 
     def ask(
         self,

@@ -17,9 +17,9 @@ from pytest_touchstone.core.files import shipped_evals, shown_path
 from pytest_touchstone.core.settings import of_table, settings_table
 from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, shipped_names, tags_of, task_groups
 from pytest_touchstone.core.text import count
-from pytest_touchstone.plugin.configured import faults_of, faults_of_unused
 from pytest_touchstone.plugin.declarations import returned_names
-from pytest_touchstone.plugin.listing import Found, find_benchmarks
+from pytest_touchstone.plugin.listing import ListedBenchmark, find_benchmarks
+from pytest_touchstone.plugin.selection import faults_of, faults_of_unused
 
 WIDE: Final = 100
 """The columns from which the table's columns are two spaces apart."""
@@ -77,7 +77,7 @@ def _of_config(options: argparse.Namespace, paths: Sequence[Path]) -> Output:
     return Output(rows, lambda: table_of(file, rows))
 
 
-def _tasks(found: Sequence[Found], names: Sequence[str], groups: Mapping[str, str]) -> Tasks:
+def _tasks(found: Sequence[ListedBenchmark], names: Sequence[str], groups: Mapping[str, str]) -> Tasks:
     """Return the choice that the names mean; raises ``HarnessError`` for a name that means none."""
     try:
         tasks = Tasks.of(names, groups, [one.spec.name for one in found])
@@ -92,7 +92,7 @@ def _tasks(found: Sequence[Found], names: Sequence[str], groups: Mapping[str, st
     return tasks
 
 
-def _row(found: Found, data: str | None, shots: int | None) -> dict[str, Any]:
+def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[str, Any]:
     """Return all there is to tell about a benchmark, as plain values; ``shots`` is what the names say of it."""
     spec = found.spec
     scores = spec.metrics or tuple(sorted(returned_names(generator_function(found.function)) or ()))
@@ -121,7 +121,7 @@ def _row(found: Found, data: str | None, shots: int | None) -> dict[str, Any]:
     }
 
 
-def _here(found: Found, data: str | None) -> tuple[int | None, str, str, Sequence[str]]:
+def _here(found: ListedBenchmark, data: str | None) -> tuple[int | None, str, str, Sequence[str]]:
     """Return the number of rows, where they come from, why there are none, and their groups."""
     spec = found.spec
     groups = declared_groups(spec, None) or ()

@@ -28,7 +28,7 @@ from pytest_touchstone.reports.files import write_code_files, write_results
 from pytest_touchstone.reports.gate import decision_text
 from pytest_touchstone.results.merging import (
     Merged,
-    Part,
+    ShardRun,
     check_alike,
     check_target,
     find_parts,
@@ -127,7 +127,7 @@ def _plan(options: argparse.Namespace) -> GateConfig | None:
     return replace(found, mode=mode, baseline=options.baseline or found.baseline, sequential=False)
 
 
-def _check(plan: GateConfig, parts: Sequence[Part], output: Path) -> None:
+def _check(plan: GateConfig, parts: Sequence[ShardRun], output: Path) -> None:
     """Raise ``HarnessError`` where the gate's names are not those of the run, or there is no such baseline."""
     root = Path(parts[0].manifest.get("rootdir", "."))
     files = {root / item.item.partition("::")[0] for part in parts for item in part.items}
@@ -135,7 +135,7 @@ def _check(plan: GateConfig, parts: Sequence[Part], output: Path) -> None:
     check_plan(plan, parts[0].declarations, open_source("best", output, folder=Path()).saved, files)
 
 
-def _summary(found: Merged, parts: Sequence[Part], plan: GateConfig | None) -> Summary:
+def _summary(found: Merged, parts: Sequence[ShardRun], plan: GateConfig | None) -> Summary:
     """Write the results of the merged run, and return them; they are saved for later runs only if they are whole."""
     directory = RunDirectory(found.folder)
     results = RunResults(directory)

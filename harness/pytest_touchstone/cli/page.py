@@ -125,7 +125,7 @@ def _target(text: str, output: Path) -> PageTarget:
 
 
 def _written(targets: Sequence[PageTarget], file: Path | None) -> Path:
-    from pytest_touchstone.plugin.api.told import Teller
+    from pytest_touchstone.plugin.api.view import Teller
     from pytest_touchstone.reports.page.builder import comparison_page, run_page
 
     tells = [Teller(one.folder, one.summary.declarations) for one in targets]

@@ -21,11 +21,11 @@ from pytest_touchstone.core.errors import BenchmarkError, DataError, ExitCode, H
 from pytest_touchstone.core.files import shipped, shown_path, unwritable, write_atomic
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.results.aggregate import summary_of
 from pytest_touchstone.results.journal import Journal, latest, read_journal
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.rows import results_csv
 from pytest_touchstone.results.run_directory import RunDirectory
-from pytest_touchstone.results.unfinished import summary_of
 
 CSV: Final = ".csv"
 

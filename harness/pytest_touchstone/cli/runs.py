@@ -15,6 +15,7 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, listed, one_line
 from pytest_touchstone.reports.trackers.payload import PLACE, Tracker, place_option
 from pytest_touchstone.reports.trackers.sending import TrackOutcome, track, trackers
+from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
 from pytest_touchstone.results.rows import results_csv
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import (
@@ -24,7 +25,6 @@ from pytest_touchstone.results.summary import (
     totals,
     wholes,
 )
-from pytest_touchstone.results.unfinished import COLLECTED, ended, summary_so_far
 
 NAMED: Final = 2
 """The most checkpoints or benchmarks of a run that are named."""

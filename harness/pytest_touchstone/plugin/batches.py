@@ -1,14 +1,33 @@
-"""Items -> batches: the items whose requests are answered together.
+"""Items -> batches: the items whose requests are answered together, what may run together or at any time, and the
+order of checkpoints that share a model.
 
-Pure. Under xdist the controller knows node ids and nothing else, so batches are a function of the node ids
-alone, computed alike on both sides.
+Under xdist the controller knows node ids and nothing else, so batches are a function of the node ids alone, computed
+alike on both sides.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
+
+import pytest
+
+from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE
+from pytest_touchstone.core.requests import Generate
+from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
+from pytest_touchstone.plugin.collection import (
+    OWN_ARGUMENTS,
+    OWN_NAMES,
+    Collection,
+    argument_names,
+    checkpoint_of,
+    given_items,
+    given_of,
+    reusable,
+)
+from pytest_touchstone.plugin.options import device_kind
 
 DEFAULT_SIZE: Final = 64
 """The most items of a batch: enough to fill the model's, few enough that progress shows and a crash costs little."""
@@ -51,6 +70,20 @@ def batch_size(count: int, workers: int, limit: int = DEFAULT_SIZE) -> int:
     return max(1, min(limit, share))
 
 
+def most_items(collection: Collection) -> int:
+    """Return the most items of a batch of a run.
+
+    Servers and GPUs take many things at once, and each batch ends with few of them.
+    """
+    settings = collection.settings
+    if settings.batch_items:
+        return settings.batch_items
+    if settings.engine:
+        return REPLICATED_SIZE
+    served = any(info.served for info in collection.checkpoints or ())
+    return GENERATING_SIZE if served or device_kind(settings.model.device) == "cuda" else DEFAULT_SIZE
+
+
 def plan_batches(
     nodeids: Sequence[str],
     size: int,
@@ -78,3 +111,107 @@ def plan_batches(
             batches.append(batch)
         batch.append(index)
     return batches
+
+
+ALONE_MARKS: Final = ("skip", "skipif", "xfail")
+"""Marks with which pytest decides about items one by one, so that they are never run for another item's sake."""
+
+
+def runs_alone(item: pytest.Item) -> bool:
+    """Return whether an item is never run for another's sake."""
+    return any(mark.name in ALONE_MARKS for mark in item.iter_markers())
+
+
+def batches_of(items: Sequence[pytest.Item], size: int, *, by_kind: bool) -> list[list[int]]:
+    """Return the batches of the items, as indices; items with a mark for which they run alone have a batch each."""
+    alone = [item.nodeid for item in items if runs_alone(item)]
+    asking = (item for item, given in given_items(items) if Generate in given.loaded.spec.asks)
+    generating = {item.nodeid: _text_key(item) for item in asking} if by_kind else {}
+    return plan_batches([item.nodeid for item in items], size, alone, generating)
+
+
+def _text_key(item: pytest.Item) -> str:
+    """Return what the items share whose texts are generated together: their checkpoint, else also their benchmark.
+
+    A step of the model takes about as long for few texts as for many, so those of several benchmarks go on together,
+    but for benchmarks with a time limit.
+    """
+    if (given := given_of(item)) is not None and given.loaded.asking.seconds is not None:
+        return batch_key(item.nodeid)
+    return f"texts of {checkpoint_of(item).name}" if stands_alone(item) else batch_key(item.nodeid)
+
+
+def interleave(items: list[pytest.Item], size: int, *, by_kind: bool) -> None:
+    """Interleave, in place, the items of checkpoints that one model in memory serves: a base and its adapters.
+
+    ``size`` and ``by_kind`` are those by which they will run.
+
+    pytest runs all items of one checkpoint, then all of the next. Here a batch of the first is followed by the same
+    batch of the second, and so on. So the checkpoints are compared early, and on the same items. The model is loaded
+    once, even if the command line names other checkpoints between them. Nothing else moves.
+    """
+    infos = {(info := checkpoint_of(item)).name: info for item, _ in given_items(items)}
+    keys = {name: info.model_key for name, info in infos.items()}
+    shared = {key for key, count in Counter(keys.values()).items() if count > 1}
+    if not shared:
+        return
+    moved = [
+        index
+        for index, item in enumerate(items)
+        if given_of(item) is not None and keys[checkpoint_of(item).name] in shared
+    ]
+    some = [items[index] for index in moved]
+    groups: dict[object, list[list[int]]] = {index: [[index]] for index in {*range(len(items))} - {*moved}}
+    seen: Counter[str] = Counter()
+    for batch in batches_of(some, size, by_kind=by_kind):
+        first = some[batch[0]]
+        name, own = checkpoint_of(first).name, batch_key(first.nodeid)
+        twins = own.replace(f"[{name}-", "[", 1)
+        groups.setdefault((keys[name], twins, seen[own]), []).append([moved[number] for number in batch])
+        seen[own] += 1
+    ordered = sorted(groups.values(), key=lambda group: group[0][0])
+    items[:] = [items[index] for group in ordered for batch in group for index in batch]
+
+
+def give_arguments(items: Sequence[pytest.Item]) -> None:
+    """Give items the plugin's own arguments: pytest makes a fixture of each argument that an item lacks, at the cost
+    of a tenth of a trivial item.
+
+    Fixtures that ask for one of these get it from pytest, as ever.
+    """
+    for item in items:
+        if isinstance(item, BenchmarkItem):
+            if not item.siblings.own_arguments:
+                params = item.siblings.template.callspec.params
+                item.siblings.own_arguments = [name for name in params if name in OWN_NAMES]
+            continue
+        if given_of(item) is None:
+            continue
+        params = item.callspec.params  # type: ignore[attr-defined]
+        own = {name: value for name, value in params.items() if name in OWN_NAMES}
+        item.funcargs.update(own)  # type: ignore[attr-defined]
+
+
+def needs_no_fixture(item: pytest.Item) -> bool:
+    """Return whether all arguments of a benchmark item are the plugin's or parameters."""
+    if given_of(item) is None or not isinstance(item, pytest.Function):
+        return False
+    return all(name in OWN_ARGUMENTS or name in item.callspec.params for name in argument_names(item))
+
+
+def stands_alone(item: pytest.Item) -> bool:
+    """Return whether a benchmark item needs nothing but its example and its checkpoint, and no fixture of its file."""
+    names = getattr(item, "fixturenames", ())
+    return reusable(item) and all(name in OWN_ARGUMENTS or name == CHECKPOINT_FIXTURE for name in names)
+
+
+def alike(item: pytest.Function, leader: pytest.Function) -> bool:
+    """Return whether the item can run under the leader's fixtures: the two differ in their examples only, or need no
+    fixtures."""
+    if checkpoint_of(item) is checkpoint_of(leader) and stands_alone(item) and stands_alone(leader):
+        return True
+    mine, its = item.callspec.params, leader.callspec.params
+    if mine.keys() != its.keys():
+        return False
+    # By value, since pytest renumbers the values of a plain parameter for every item.
+    return all(its[name] is value for name, value in mine.items() if name not in OWN_ARGUMENTS)

@@ -8,16 +8,12 @@ by the item. ``rest`` lets go of it again where nobody has changed it.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from _pytest import fixtures  # private: whether pytest compares parameters by value
 from _pytest.python import _ascii_escaped_by_config  # private: ids as pytest writes them
-from _pytest.scope import Scope  # private: what the scopes of a callspec are
 from _pytest.skipping import xfailed_key  # private, as the next: what pytest leaves on an item that has run
 from _pytest.tmpdir import tmppath_result_key
 
@@ -34,7 +30,7 @@ LEFT: Final = (xfailed_key, tmppath_result_key)
 """The notes that pytest leaves on each item, which nobody needs after its run."""
 
 
-class Rows:
+class RowsParameter:
     """The parameter ``example`` of the item that pytest makes for all rows.
 
     ``given`` makes the parameter of an example's own item. ``direct`` are the parameters whose index is the number of
@@ -61,25 +57,13 @@ def _escaped(name: str, config: pytest.Config) -> str:
     return _ascii_escaped_by_config(name, config)
 
 
-class _Names(NamedTuple):
-    """The names of an example's item."""
-
-    example: Example | None
-    id: str
-    nodeid: str
-
-
-def _plain(_field: str, values: dict[str, Any]) -> dict[str, Any]:
-    return values
-
-
 class Siblings:
     """The common part of the items of a function, a checkpoint and other parameters.
 
     ``template`` is the item that pytest has made for all of them, ``first`` the number of the first.
     """
 
-    def __init__(self, template: pytest.Function, rows: Rows, first: int) -> None:
+    def __init__(self, template: pytest.Function, rows: RowsParameter, first: int) -> None:
         callspec = template.callspec
         self.template: Any = template
         self.given = rows.given
@@ -93,8 +77,7 @@ class Siblings:
         self._ids = ids[:place], ids[place + 1 :]
         self._before = "".join(f"{one}-" for one in self._ids[0])
         self._after = "".join(f"-{one}" for one in self._ids[1])
-        self._node = template.nodeid.removesuffix(f"[{callspec.id}]")
-        self._last = self._running = _Names(None, "", "")
+        self.node = template.nodeid.removesuffix(f"[{callspec.id}]")
         path, line, domain = template.location
         self.location = path, line, domain.removesuffix(template.name)
         known = (template.name, callspec.id)
@@ -102,61 +85,20 @@ class Siblings:
         # Private: the public mapping has the parents' own too.
         self.keywords = {name: value for name, value in own._markers.items() if name not in known}
 
-    @functools.cached_property
-    def stay_together(self) -> bool:
-        """True where the parameters that pytest orders items by are the same for all of them.
-
-        Those are the ones of a scope above an item's own, compared by value.
-        """
-        callspec = self.template.callspec
-        own = [
-            name for name in (EXAMPLE, *self.direct) if callspec._arg2scope.get(name) is not Scope.Function
-        ]
-        if EXAMPLE in own or (own and not hasattr(fixtures, "ParamValueKey")):
-            return False
-        try:
-            return all(hash(callspec.params[name]) is not None for name in own)
-        except TypeError:  # then pytest compares numbers
-            return False
-
     def id_of(self, example: Example) -> str:
         """Return the parameters of an example's item as node ids have them."""
-        return self._names(example).id
-
-    def nodeid(self, example: Example) -> str:
-        """Return the node id of an example's item."""
-        return self._names(example).nodeid
-
-    def runs(self, example: Example) -> None:
-        """Keep the names of an example's item until another runs.
-
-        allure-pytest knows an item by its node id as an object, however often the ids of others are asked for
-        meanwhile.
-        """
-        self._running = self._names(example)
-
-    def _names(self, example: Example) -> _Names:
-        """Return the names of an example's item, of which one is asked for again and again while it runs."""
-        for known in (self._running, self._last):
-            if known.example is example:
-                return known
-        own = _escaped(example.id, self.template.config)
-        name = f"{self._before}{own}{self._after}" if self._before or self._after else own
-        self._last = _Names(example, name, f"{self._node}[{name}]")
-        return self._last
+        return f"{self._before}{_escaped(example.id, self.template.config)}{self._after}"
 
     def params(self, example: Example) -> dict[str, Any]:
         """Return the values of an example's parameters."""
         return {**self.template.callspec.params, EXAMPLE: self.given(example)}
 
-    def callspec(
-        self, number: int, example: Example, kept: Callable[[str, dict[str, Any]], dict[str, Any]] = _plain
-    ) -> Any:
-        """Return the parameters of an item as pytest has them; ``kept`` makes its dicts of plain ones."""
+    def callspec(self, number: int, example: Example) -> Any:
+        """Return the parameters of an item as pytest has them."""
         callspec, (before, after) = self.template.callspec, self._ids
         return type(callspec)(
-            params=kept("params", self.params(example)),
-            indices=kept("indices", callspec.indices | dict.fromkeys(self.direct, self.first + number)),
+            params=self.params(example),
+            indices=callspec.indices | dict.fromkeys(self.direct, self.first + number),
             _arg2scope=callspec._arg2scope,
             _idlist=[*before, _escaped(example.id, self.template.config), *after],
             marks=list(callspec.marks),
@@ -164,11 +106,13 @@ class Siblings:
 
 
 class BenchmarkItem(pytest.Function):
-    """An item of a benchmark for one example; ``number`` counts its siblings."""
+    """An item of a benchmark for one example; ``number`` counts its siblings, ``made_id`` is the node id that pytest
+    would give it."""
 
-    __slots__ = ("example", "number", "siblings")
+    __slots__ = ("example", "made_id", "number", "siblings")
 
     example: Example
+    made_id: str
     number: int
     siblings: Siblings
 
@@ -180,6 +124,7 @@ class BenchmarkItem(pytest.Function):
         item.config, item.session = template.config, template.session
         item.parent, item.path = template.parent, template.path
         item.siblings, item.number, item.example = siblings, number, example
+        item.made_id = f"{siblings.node}[{siblings.id_of(example)}]"
         return item
 
     def __getattr__(self, name: str) -> Any:
@@ -196,29 +141,12 @@ class BenchmarkItem(pytest.Function):
     @property
     def nodeid(self) -> str:
         """The node id, as pytest writes it, or as another plugin has set it."""
-        made = self.siblings.nodeid(self.example)
+        made = self.made_id
         try:
             found = str(object.__getattribute__(self, NODE_ID))
         except AttributeError:
             return made
         return made if found == made else found
-
-    def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
-        """Yield the item's marks and its parents', without making a list of its own."""
-        for mark in self.marks:
-            if name is None or mark.name == name:
-                yield self, mark
-        assert self.parent is not None
-        yield from self.parent.iter_markers_with_node(name)
-
-    @property
-    def marks(self) -> Sequence[pytest.Mark]:
-        """The item's own marks."""
-        try:
-            found: Sequence[pytest.Mark] = object.__getattribute__(self, "own_markers")
-        except AttributeError:
-            found = self.siblings.template.own_markers
-        return found
 
     def _initrequest(self) -> None:
         super()._initrequest()
@@ -231,7 +159,7 @@ class BenchmarkItem(pytest.Function):
         """Let go of what can be made again; of an item that ``ran`` also of what its reports have."""
         own = vars(self)
         left = {name: value for name, value in own.items() if not self._as_made(name, value, ran=ran)}
-        kept = self.nodeid != self.siblings.nodeid(self.example)
+        kept = self.nodeid != self.made_id
         for name in (*(() if kept else (NODE_ID,)), *(() if "stash" in left else ("_store",))):
             with suppress(AttributeError):
                 delattr(self, name)
@@ -250,7 +178,7 @@ class BenchmarkItem(pytest.Function):
         if name == "stash":
             return len(value) == sum(key in value for key in LEFT)
         if name == "callspec":
-            return False
+            return bool(value == _callspec(self))
         return (ran and name in RUN) or (name in EMPTY and not value)
 
 
@@ -267,43 +195,11 @@ class _Location:
 BenchmarkItem.location = _Location()  # type: ignore[assignment]
 
 
-class _Changeable(dict[str, Any]):
-    """A dict of an item's ``callspec``, which is made anew each time; once it is changed, the item keeps it."""
-
-    __slots__ = ("field", "item")
-
-    def __init__(self, values: dict[str, Any], field: str, item: BenchmarkItem) -> None:
-        super().__init__(values)
-        self.field, self.item = field, item
-
-    def _keep(self) -> None:
-        if self.item is not None:
-            item, self.item = self.item, None  # type: ignore[assignment]
-            changed: dict[str, Any] = {self.field: self}
-            item.callspec = dataclasses.replace(item.callspec, **changed)
-
-
-def _keeping(name: str) -> Callable[..., Any]:
-    plain = getattr(dict, name)
-
-    def change(self: _Changeable, *args: Any, **more: Any) -> Any:
-        self._keep()
-        return plain(self, *args, **more)
-
-    return change
-
-
-for _name in ("__setitem__", "__delitem__", "__ior__", "update", "pop", "popitem", "setdefault", "clear"):
-    setattr(_Changeable, _name, _keeping(_name))
-
-
 # What is made on demand
 
 
 def _callspec(item: BenchmarkItem) -> Any:
-    return item.siblings.callspec(
-        item.number, item.example, lambda field, values: _Changeable(values, field, item)
-    )
+    return item.siblings.callspec(item.number, item.example)
 
 
 def _keywords(item: BenchmarkItem) -> Any:
@@ -353,14 +249,14 @@ def _shared(name: str) -> Callable[[BenchmarkItem], Any]:
 
 MADE: Final[dict[str, Callable[[BenchmarkItem], Any]]] = {
     "name": lambda item: f"{item.siblings.template.originalname}[{item.siblings.id_of(item.example)}]",
-    "callspec": _callspec,
     **{name: _shared(name) for name in ("originalname", "fixturenames", "_fixtureinfo")},
     "_obj": _object,
-    "_nodeid": lambda item: item.siblings.nodeid(item.example),
+    "_nodeid": lambda item: item.made_id,
     "_store": _store,
     "funcargs": _requested("funcargs"),
     "_request": _requested("_request"),
     "_id": _kept("_id", _node_id),
+    "callspec": _kept("callspec", _callspec),
     "keywords": _kept("keywords", _keywords),
     "own_markers": _kept("own_markers", lambda item: list(item.siblings.template.own_markers)),
     "extra_keyword_matches": _kept("extra_keyword_matches", lambda _: set()),
@@ -391,14 +287,14 @@ def one_per_row(found: object) -> Any:
     return items
 
 
-def rows_of(item: object) -> Rows | None:
+def rows_of(item: object) -> RowsParameter | None:
     """Return the rows of an item that pytest has made for all of them, None for any other item."""
     callspec = getattr(item, "callspec", None)
     rows = callspec.params.get(EXAMPLE) if callspec is not None else None
-    return rows if isinstance(rows, Rows) else None
+    return rows if isinstance(rows, RowsParameter) else None
 
 
-def _of_rows(template: pytest.Function, rows: Rows, first: int) -> Iterable[pytest.Function]:
+def _of_rows(template: pytest.Function, rows: RowsParameter, first: int) -> Iterable[pytest.Function]:
     siblings = Siblings(template, rows, first)
     numbered = enumerate(rows.examples)
     if type(template) is pytest.Function:
@@ -417,3 +313,35 @@ def _like(template: Any, siblings: Siblings, number: int, example: Example) -> p
         keywords={callspec.id: True},
         originalname=template.originalname,
     )
+
+
+class LightItems:
+    """Hooks of a process that runs items: pytest keeps each of them, and its three reports, to the end of the session.
+
+    So an item lets go of what can be made again, and its reports share what is alike.
+    """
+
+    def __init__(self) -> None:
+        self._item: BenchmarkItem | None = None
+        self._first: pytest.TestReport | None = None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        if not isinstance(item, BenchmarkItem):
+            return (yield)
+        self._item = item
+        try:
+            return (yield)
+        finally:
+            self._item = self._first = None
+            item.rest(ran=True)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self._item is None:
+            return
+        if self._first is None:
+            self._first = report
+        for name in ("keywords", "location"):
+            if getattr(report, name) == (known := getattr(self._first, name)):
+                setattr(report, name, known)

@@ -40,20 +40,43 @@ from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks, declared_groups
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.replicas import open_programs
-from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, REPLICATED_SIZE
-from pytest_touchstone.plugin.benchmark_items import BenchmarkItem, Rows
-from pytest_touchstone.plugin.checkpoint_options import check_base, check_served
-from pytest_touchstone.plugin.fixture_rows import with_rows
+from pytest_touchstone.plugin.benchmark_items import BenchmarkItem, RowsParameter
 from pytest_touchstone.plugin.keywords import may_select, stand_in_ids
-from pytest_touchstone.plugin.options import Settings, device_kind
+from pytest_touchstone.plugin.options import Settings, check_base, check_served
 from pytest_touchstone.plugin.source_hash import code_of
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
 
 
+def with_rows(spec: Benchmark, metafunc: pytest.Metafunc) -> Benchmark:
+    """Return the benchmark with the function of the fixture that its rows come from, if they come from one.
+
+    Raises ``DataError`` where there is no such fixture, or where it needs others or cleans up after itself.
+    """
+    name = spec.data.rows
+    if not isinstance(name, str):
+        return spec
+    # Private: nothing public finds a fixture by its name while items are collected.
+    manager = metafunc.definition.session._fixturemanager
+    found = manager.getfixturedefs(name, metafunc.definition)
+    if not found:
+        raise DataError(
+            f"{spec.name}: rows={name!r} is no fixture that this file can use; check its name, or give a list or a "
+            "function"
+        )
+    function, needed = found[-1].func, found[-1].argnames
+    why = f"needs {needed[0]!r}" if needed else "yields" if inspect.isgeneratorfunction(function) else ""
+    if why:
+        raise DataError(
+            f"{spec.name}: the fixture {name!r} {why}, but rows are needed before fixtures run; "
+            "give rows= a function without arguments that returns them"
+        )
+    return replace(spec, data=replace(spec.data, rows=function))
+
+
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedBenchmark:
     """A benchmark with its rows and few-shot examples, and how texts are sampled and asked for in the run."""
 
     spec: Benchmark
@@ -104,7 +127,7 @@ class Collection:
     unread: set[int] = field(default_factory=set)
     checkpoints: list[CheckpointInfo] | None = None
     failed: list[FailedToLoad] = field(default_factory=list)
-    loaded: dict[int, Loaded] = field(default_factory=dict)
+    loaded: dict[int, LoadedBenchmark] = field(default_factory=dict)
     specs: dict[int, Benchmark] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
     deselected: list[str] = field(default_factory=list)
@@ -119,19 +142,6 @@ class Collection:
         """The choice of ``--eval-tasks`` among the benchmarks that were found so far."""
         names = [spec.name for spec in self.specs.values()]
         return Tasks.of(self.settings.tasks, self.settings.groups, names)
-
-    @property
-    def most_items(self) -> int:
-        """The most items of a batch.
-
-        Servers and GPUs take many things at once, and each batch ends with few of them.
-        """
-        if self.settings.engine and not self.settings.batch_items:
-            return REPLICATED_SIZE
-        many = device_kind(self.settings.model.device) == "cuda" or any(
-            info.served for info in self.checkpoints or ()
-        )
-        return self.settings.batch_items or (GENERATING_SIZE if many else DEFAULT_SIZE)
 
     def groups_of(self, spec: Benchmark) -> Sequence[str] | None:
         """Return the groups of the benchmark's rows, as far as they are known."""
@@ -204,7 +214,9 @@ class Given:
     """The parameter ``example`` of an item: what the driver needs to start it."""
 
     example: Example
-    loaded: Loaded = field(repr=False)  # with all rows, which reports would show with each of their items
+    loaded: LoadedBenchmark = field(
+        repr=False
+    )  # with all rows, which reports would show with each of their items
 
     @property
     def few_shot(self) -> FewShot:
@@ -227,14 +239,16 @@ OWN_NAMES: Final = frozenset({CHECKPOINT_FIXTURE, *OWN_ARGUMENTS})
 
 def load_benchmark(
     spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling, *, draw: str = TOUCHSTONE
-) -> Loaded:
+) -> LoadedBenchmark:
     """Return a benchmark with its rows and that many few-shot examples, or as many as it declares.
 
     What is drawn comes from the run's seed in ``sampling``. Raises ``DataError`` as ``load_dataset`` and
     ``shots_of`` do.
     """
     dataset = load_dataset(spec, data)
-    return Loaded(spec, dataset, shots_of(spec, dataset, data, shots, sampling.seed, draw=draw), sampling)
+    return LoadedBenchmark(
+        spec, dataset, shots_of(spec, dataset, data, shots, sampling.seed, draw=draw), sampling
+    )
 
 
 def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], None]:
@@ -264,7 +278,7 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
     except (CheckpointError, DataError) as error:
         collection.remarks.append(Remark(spec, str(error), fatal=True))
         examples = []
-    if isinstance(examples, Rows):
+    if isinstance(examples, RowsParameter):
         # A single checkpoint is not shown; with several, node ids read ``test_x[CHECKPOINT-BENCHMARK/ROW]``.
         several = len(collection.checkpoints or []) > 1
         ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
@@ -318,7 +332,7 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
 
 def _examples(
     metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection
-) -> Rows | list[tuple[str, Withheld]]:
+) -> RowsParameter | list[tuple[str, Withheld]]:
     """Return the benchmark's examples.
 
     They are withheld where the benchmark cannot be given that many shots. Without data there are none, and a remark.
@@ -338,10 +352,10 @@ def _examples(
         except ShotsError as error:
             collection.remarks.append(Remark(spec, str(error), mistake=True))
             return [(example.id, Withheld(spec)) for example in _chosen(spec, dataset, collection)]
-        loaded = Loaded(spec, dataset, shots, settings.sampling, _code(metafunc), own)
+        loaded = LoadedBenchmark(spec, dataset, shots, settings.sampling, _code(metafunc), own)
         collection.loaded[id(spec)] = loaded
     chosen = _chosen(spec, loaded.dataset, collection)
-    return Rows(chosen, functools.partial(Given, loaded=loaded)) if chosen else []
+    return RowsParameter(chosen, functools.partial(Given, loaded=loaded)) if chosen else []
 
 
 def _chosen(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any, Final
 
@@ -23,7 +23,6 @@ from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.grade import NO_ANSWER, Graded
 from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_items, result_of
-from pytest_touchstone.results.collected import CollectedItems
 from pytest_touchstone.results.summary import Collected, Declaration
 
 DEEPEST: Final = 4
@@ -48,10 +47,10 @@ def wrong_composite(items: list[pytest.Item]) -> str | None:
     return None
 
 
-def collected_of(items: list[pytest.Item]) -> Sequence[Collected]:
+def collected_of(items: list[pytest.Item]) -> list[Collected]:
     """Return the benchmark items, as plain data."""
-    return CollectedItems(
-        (
+    return [
+        Collected(
             item.nodeid,
             result_of(item, given),
             checkpoint_of(item).name,
@@ -59,7 +58,7 @@ def collected_of(items: list[pytest.Item]) -> Sequence[Collected]:
             given.example.group,
         )
         for item, given in given_items(items)
-    )
+    ]
 
 
 def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterable[Composite]) -> Declaration:

@@ -6,24 +6,38 @@ model has nothing more to do, the programs still running are waited for.
 
 Some requests may be asked for later: they fill rows that are free, and nobody waits for them. An engine that keeps its
 texts at work is left when all others are answered, or when many have asked again, and asked for all of it at once.
+
+Questions of several benchmarks about one row, such as those of ``mmlu`` and ``mmlu_stem``, are asked once
+(``SharedRows``).
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import pytest
 
 from pytest_touchstone.core.errors import ServerError
-from pytest_touchstone.core.requests import Answer, Refusal, Request, RunProgram, RunProgramAnswer
+from pytest_touchstone.core.requests import (
+    Answer,
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    Refusal,
+    Request,
+    RunProgram,
+    RunProgramAnswer,
+)
 from pytest_touchstone.engines.base import Done, Engine
+from pytest_touchstone.plugin.collection import checkpoint_of, given_items, result_of
 
 STOPPING: Final = (KeyboardInterrupt, SystemExit, pytest.exit.Exception, ServerError)
 CAUGHT: Final = (Exception, pytest.skip.Exception, pytest.fail.Exception)
@@ -35,6 +49,7 @@ Answered: TypeAlias = Answer | Refusal | BaseException
 ProgramFuture: TypeAlias = Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]
 
 Owner = TypeVar("Owner")
+EngineKind = TypeVar("EngineKind")
 
 AGAIN: Final = 8
 """An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""
@@ -108,7 +123,7 @@ class RequestDispatcher(Generic[Owner]):
             if self._waiting:
                 asked, self._waiting = self._waiting, []
                 later, self._later = self._later, []
-                self._ask_model(asked, _Shares(len(asked)), later)
+                self._ask_model(asked, SharedClock(len(asked)), later)
             self._collect(wait=not self._waiting)
 
     def owner(self, number: int) -> Owner | None:
@@ -122,7 +137,7 @@ class RequestDispatcher(Generic[Owner]):
             future.cancel()
 
     def _ask_model(
-        self, now: Sequence[_Open[Owner]], shares: _Shares, later: Sequence[_Open[Owner]] = ()
+        self, now: Sequence[_Open[Owner]], clock: SharedClock, later: Sequence[_Open[Owner]] = ()
     ) -> None:
         """Hand on one answer per request; those for later that have none yet are asked the next time.
 
@@ -142,7 +157,7 @@ class RequestDispatcher(Generic[Owner]):
             waited_for = number < len(now)
             due -= waited_for
             try:
-                seconds = one.spent + (shares.next() if waited_for else 0.0)
+                seconds = one.spent + (clock.end(0.0) if waited_for else 0.0)
                 self._take(one.owner, one.number, _sound(answer), seconds)
                 self._collect(wait=False)
                 if left and self._leaves(due):
@@ -151,7 +166,7 @@ class RequestDispatcher(Generic[Owner]):
                 raised.append(error)
                 raise
             finally:
-                shares.go_on()
+                clock.go_on()
 
         answers: Sequence[Answered] = []
         failure: Exception | None = None
@@ -164,7 +179,7 @@ class RequestDispatcher(Generic[Owner]):
         except Exception as error:
             failure = error.with_traceback(None)  # otherwise it would hold the memory of its batch
         if raised and isinstance(raised[0], _EnoughError):
-            spent = shares.so_far
+            spent = clock.each
             again = [
                 one._replace(spent=one.spent + spent) for number, one in left.items() if number < len(now)
             ]
@@ -181,7 +196,7 @@ class RequestDispatcher(Generic[Owner]):
         half = len(rest) // 2
         for part in (rest[:half], rest[half:]):
             if part:
-                self._ask_model(part, shares)
+                self._ask_model(part, clock)
 
     def _answers(self, requests: Sequence[Request], now: int, done: Done) -> Sequence[Answered]:
         if now < len(requests):
@@ -262,22 +277,26 @@ class SharedDispatcher(RequestDispatcher[Owner]):
 
 
 class SharedClock:
-    """Splits the time of all who ask: every moment is divided equally among the requests that are open."""
+    """Splits the time of all who ask: every moment is divided equally among the requests that are open.
 
-    def __init__(self) -> None:
-        self._open, self._each, self._last = 0, 0.0, time.perf_counter()
+    ``each`` has the seconds so far of a request that is open since the beginning.
+    """
+
+    def __init__(self, count: int = 0) -> None:
+        """``count`` requests are open at once."""
+        self._open, self.each, self._last = count, 0.0, time.perf_counter()
 
     def begin(self, count: int) -> float:
         """Take note of requests; return what ``end`` needs to know of each."""
         self._tick()
         self._open += count
-        return self._each
+        return self.each
 
     def end(self, begun: float) -> float:
         """Take note of an answer; return the seconds that it has taken."""
         self._tick()
         self._open -= 1
-        return self._each - begun
+        return self.each - begun
 
     def go_on(self) -> None:
         """Let the clock run again: what has passed since anybody asked or answered was for something else."""
@@ -285,30 +304,8 @@ class SharedClock:
 
     def _tick(self) -> None:
         now = time.perf_counter()
-        self._each += (now - self._last) / max(1, self._open)
+        self.each += (now - self._last) / max(1, self._open)
         self._last = now
-
-
-class _Shares:
-    """Splits the time of a batch: every moment is divided equally among the requests that are still open."""
-
-    def __init__(self, count: int) -> None:
-        self._open, self._each, self._last = count, 0.0, time.perf_counter()
-
-    def next(self) -> float:
-        """Return the seconds of the request that is answered now; the clock stands still until ``go_on``."""
-        self._each += (time.perf_counter() - self._last) / self._open
-        self._open -= 1
-        return self._each
-
-    @property
-    def so_far(self) -> float:
-        """The seconds of each request that is still open, while the clock stands still."""
-        return self._each
-
-    def go_on(self) -> None:
-        """Let the clock run again."""
-        self._last = time.perf_counter()
 
 
 def _outcome(future: ProgramFuture) -> Answered:
@@ -329,3 +326,127 @@ def _sound(answer: Answered) -> Answered:
             "the checkpoint answered with NaN; its weights are broken, or overflow: try --eval-dtype float32"
         )
     return answer
+
+
+Later: TypeAlias = Callable[[Answer | Refusal], None]
+
+
+class SharedRows:
+    """The rows of a run that belong to several results of a checkpoint, and the answers about them so far.
+
+    Log-probabilities of a continuation alone are remembered, for as long as the process lives; xdist's other workers do
+    not know of them.
+    """
+
+    def __init__(self, items: Iterable[pytest.Item]) -> None:
+        results: dict[tuple[str, str], str] = {}
+        self._shared: set[tuple[str, str]] = set()
+        for item, given in given_items(items):
+            if Loglikelihood not in given.loaded.spec.asks:
+                continue
+            row, result = (checkpoint_of(item).name, given.example.sha256), result_of(item, given)
+            if results.setdefault(row, result) != result:
+                self._shared.add(row)
+        self._answers: dict[str, Remembered] = {}
+
+    def engine(self, engine: EngineKind, checkpoint: str, items: Iterable[pytest.Item]) -> EngineKind:
+        """Return the engine for these items of a checkpoint: one that remembers answers where a row is shared."""
+        own = ((checkpoint, given.example.sha256) for _, given in given_items(items if self._shared else ()))
+        if not any(row in self._shared for row in own):
+            return engine
+        remembering: Any = Remembering(engine, self._answers.setdefault(checkpoint, Remembered()))
+        found: EngineKind = remembering
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The answers about a checkpoint's shared rows, and who waits for those that are under way."""
+
+    answers: dict[bytes, LoglikelihoodAnswer] = field(default_factory=dict)
+    pending: dict[bytes, list[Later]] = field(default_factory=dict)
+
+
+class Remembering(Engine):
+    """An engine that is asked only what has no answer yet. It continues no texts, even where the other one does."""
+
+    def __init__(self, engine: Engine, remembered: Remembered) -> None:
+        self.info = engine.info
+        self._engine, self._answers, self._pending = engine, remembered.answers, remembered.pending
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """The cost of answering so far."""
+        return self._engine.usage
+
+    def close(self) -> None:
+        """Free the checkpoint's memory."""
+        self._engine.close()
+
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
+        """Return one answer per request, in the order asked; known ones are passed to ``done`` first."""
+        known = self._known(requests)
+        for number, answer in known.items():
+            if done is not None:
+                done(number, answer)
+        rest = [number for number in range(len(requests)) if number not in known]
+        found: dict[int, Answer | Refusal] = {**known}
+
+        def take(place: int, answer: Answer | Refusal) -> None:
+            found[rest[place]] = answer
+            self._remember(requests[rest[place]], answer)
+            if done is not None:
+                done(rest[place], answer)
+
+        if rest:
+            asked = self._engine.answer([requests[number] for number in rest], take)
+            for number, said in zip(rest, asked, strict=True):
+                found[number] = said
+                self._remember(requests[number], said)
+        return [found[number] for number in range(len(requests))]
+
+    def prepare(self, requests: Sequence[Request]) -> None:
+        """Prepare for what has no answer yet."""
+        known = self._known(requests)
+        self._engine.prepare([one for number, one in enumerate(requests) if number not in known])
+
+    def _known(self, requests: Sequence[Request]) -> dict[int, LoglikelihoodAnswer]:
+        keys = ((number, _key(one)) for number, one in enumerate(requests) if isinstance(one, Loglikelihood))
+        return {number: self._answers[key] for number, key in keys if key in self._answers}
+
+    def _remember(self, request: Request, answer: Answer | Refusal) -> None:
+        if not isinstance(request, Loglikelihood) or not isinstance(answer, LoglikelihoodAnswer):
+            return
+        if not math.isnan(answer.logprob):
+            self._answers[_key(request)] = answer
+
+    def ask(self, requests: Sequence[Request], done: Done) -> None:
+        """Take requests; ``done`` is called with each answer, at once with those that are known."""
+        known = self._known(requests)
+        rest: list[int] = []
+        for number, one in enumerate(requests):
+            key = _key(one) if isinstance(one, Loglikelihood) and number not in known else None
+            if key is not None and key in self._pending:
+                self._pending[key].append(functools.partial(done, number))
+            elif number not in known:
+                rest.append(number)
+                if key is not None:
+                    self._pending[key] = []
+
+        def take(place: int, answer: Answer | Refusal) -> None:
+            request = requests[rest[place]]
+            self._remember(request, answer)
+            done(rest[place], answer)
+            if isinstance(request, Loglikelihood):
+                for later in self._pending.pop(_key(request), ()):
+                    later(answer)
+
+        if rest:
+            self._engine.ask([requests[number] for number in rest], take)
+        for number, answer in known.items():
+            done(number, answer)
+
+
+def _key(request: Loglikelihood) -> bytes:
+    text = f"{len(request.context)} {request.context}{request.continuation}"
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import pytest
 
@@ -39,10 +39,87 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
 from pytest_touchstone.plugin.item_errors import hint, sentence
-from pytest_touchstone.plugin.kept_requests import journalled
-from pytest_touchstone.plugin.so_far import NOTHING, Asked, BatchSoFar, ItemSoFar, Length, counted
-from pytest_touchstone.plugin.time_limit import TimeLimit, TimeUp
+from pytest_touchstone.results.journal import journalled
 from pytest_touchstone.results.records import GENERATED, Record, Status
+
+
+class TimeUp(BaseException):
+    """Raised through an engine when a benchmark is past its time; the driver catches it."""
+
+
+@dataclass(slots=True, eq=False)
+class TimeLimit:
+    """A limit in seconds; ``until`` is its end, None until the first question."""
+
+    seconds: float
+    until: float | None = None
+
+    def begin(self) -> None:
+        """Start the clock; calling it again does nothing."""
+        if self.until is None:
+            self.until = time.monotonic() + self.seconds
+
+    def past(self) -> bool:
+        """Return whether the time is over."""
+        return self.until is not None and time.monotonic() >= self.until
+
+    def error(self, benchmark: str) -> RequestError:
+        """Return what an item is told that comes too late."""
+        return RequestError(
+            f"benchmark {benchmark} is past its timeout of {self.seconds:g} s (--eval-config); it has no answer"
+        )
+
+
+class RequestCounts(NamedTuple):
+    """Numbers of requests that are answered with scores, of texts, and of programs."""
+
+    requests: int = 0
+    texts: int = 0
+    programs: int = 0
+
+
+NOTHING: Final = RequestCounts()
+
+
+class TextLength(NamedTuple):
+    """Tokens of a text, and whether it ended at its limit."""
+
+    tokens: int
+    at_limit: bool
+
+
+class ItemSoFar(NamedTuple):
+    """An item while its batch runs: whether it has ended, what it has asked and what of it is answered, and the lengths
+    of its texts."""
+
+    item: str
+    ended: bool
+    asked: RequestCounts
+    answered: RequestCounts
+    lengths: Sequence[TextLength]
+
+
+class BatchSoFar(NamedTuple):
+    """A batch while it runs: its items, those whose texts are at work with the tokens of each, and the item whose
+    generator is computing now."""
+
+    items: Sequence[ItemSoFar]
+    growing: Sequence[tuple[str, int]]
+    advancing: str | None
+
+
+def counted(past: RequestCounts, requests: Iterable[Request]) -> RequestCounts:
+    """Return the counts with those of some requests; of a text that is the same for all samples there is one."""
+    scored, texts, programs = past
+    for request in requests:
+        if isinstance(request, Generate):
+            texts += request.different
+        elif isinstance(request, RunProgram):
+            programs += 1
+        else:
+            scored += 1
+    return RequestCounts(scored, texts, programs)
+
 
 MOST_YIELDS: Final = 1000
 """A generator that yields this many times is taken to be endless."""
@@ -69,7 +146,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ItemOutcome:
     """The end of an item: its record, and the exception that it raised, if any."""
 
     record: Record
@@ -96,9 +173,9 @@ class _Running:
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
     failure: BaseException | None = None
-    outcome: Outcome | None = None
-    past: Asked = NOTHING
-    lengths: list[Length] = field(default_factory=list)
+    outcome: ItemOutcome | None = None
+    past: RequestCounts = NOTHING
+    lengths: list[TextLength] = field(default_factory=list)
 
     def so_far(self) -> ItemSoFar:
         """Return the item now; may be called by another thread."""
@@ -163,7 +240,7 @@ class RunningBatch:
         ]
 
     @property
-    def outcomes(self) -> dict[str, Outcome]:
+    def outcomes(self) -> dict[str, ItemOutcome]:
         """The outcomes so far, by item; each is in the journal."""
         return {state.job.item: state.outcome for state in self.running if state.outcome is not None}
 
@@ -191,7 +268,7 @@ def run_batch(
     journal: Recorder,
     sandbox: ProgramRunner | None = None,
     ahead: RunningBatch | None = None,
-) -> dict[str, Outcome]:
+) -> dict[str, ItemOutcome]:
     """Run the jobs; return every job's outcome by item, all of them in the journal.
 
     Texts that the batch ``ahead`` asks for are generated where this one leaves room; some of its items may end.
@@ -392,7 +469,7 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
                 sample.finish_reason == "length" and not sample.text.strip() for sample in answer.samples
             )
             state.lengths += [
-                Length(sample.tokens, sample.finish_reason == "length")
+                TextLength(sample.tokens, sample.finish_reason == "length")
                 for sample in answer.samples[: request.different]
             ]
         elif isinstance(answer, RunProgramAnswer):
@@ -466,7 +543,7 @@ def _settle(
         exchanges=state.exchanges if state.job.asking.samples else [],
     )
     journal.append(record)
-    state.outcome = Outcome(record, raised)
+    state.outcome = ItemOutcome(record, raised)
     state.exchanges = []
 
 

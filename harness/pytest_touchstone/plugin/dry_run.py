@@ -16,12 +16,10 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.requests import Generate, Request
 from pytest_touchstone.core.settings import DEFAULT, settings_table
-from pytest_touchstone.plugin.batches import batch_key
+from pytest_touchstone.plugin.batches import batch_key, needs_no_fixture
 from pytest_touchstone.plugin.collection import Collection, checkpoint_of, given_items, given_of, result_of
-from pytest_touchstone.plugin.execution import Execution, Work
-from pytest_touchstone.plugin.item_batches import needs_no_fixture
-from pytest_touchstone.plugin.progress import PartOf, ProgressWriter
-from pytest_touchstone.plugin.sizes import question, request_text, spread
+from pytest_touchstone.plugin.execution import Execution, ProcessWork
+from pytest_touchstone.plugin.progress import PartOf, ProgressWriter, question, request_text, spread
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow
 from pytest_touchstone.reports.time_left import time_left
@@ -55,7 +53,7 @@ def dry_run(
 ) -> DryRun:
     """Return what a run of the items would ask; a few of them are asked, but of no served model."""
     with tempfile.TemporaryDirectory(prefix="touchstone-") as folder:
-        work = Work(
+        work = ProcessWork(
             items=items,
             size=size,
             in_order=False,
@@ -210,7 +208,7 @@ def _tokens(
 
 
 def _tried(
-    items: Sequence[pytest.Item], work: Work, load: Workload, part_of: PartOf, folder: Path
+    items: Sequence[pytest.Item], work: ProcessWork, load: Workload, part_of: PartOf, folder: Path
 ) -> DryRunTime | None:
     """Ask a batch of scores, and one of texts, of each checkpoint; return the time that the rest would take."""
     chosen = list(_to_try(items))

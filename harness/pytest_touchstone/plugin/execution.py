@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -20,7 +20,13 @@ from pytest_touchstone.core.eval_config import Asking
 from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.requests import to_plain
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.plugin.asked_once import SharedRows
+from pytest_touchstone.plugin.batches import (
+    alike,
+    batches_of,
+    needs_no_fixture,
+    runs_alone,
+    stands_alone,
+)
 from pytest_touchstone.plugin.beside import BesideBatch, Lanes, LaneTools
 from pytest_touchstone.plugin.collection import (
     OWN_ARGUMENTS,
@@ -31,35 +37,32 @@ from pytest_touchstone.plugin.collection import (
     result_of,
     reusable,
 )
-from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedClock
-from pytest_touchstone.plugin.driver import SYNC_EVERY, Job, Outcome, RunningBatch, identity, run_batch
-from pytest_touchstone.plugin.item_batches import (
-    alike,
-    batches_of,
-    needs_no_fixture,
-    runs_alone,
-    stands_alone,
+from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedClock, SharedRows
+from pytest_touchstone.plugin.driver import (
+    SYNC_EVERY,
+    ItemOutcome,
+    Job,
+    RunningBatch,
+    TimeLimit,
+    identity,
+    run_batch,
 )
-from pytest_touchstone.plugin.progress import PartOf, ProgressWriter
-from pytest_touchstone.plugin.sizes import workload_of
-from pytest_touchstone.plugin.time_limit import TimeLimit
-from pytest_touchstone.plugin.unreported import Ended, Unreported
+from pytest_touchstone.plugin.progress import PartOf, ProgressWriter, workload_of
 from pytest_touchstone.plugin.xdist import Quarantine
-from pytest_touchstone.results.in_flight import InFlight, Item, Kills
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.live import Workload
 from pytest_touchstone.results.records import Record, Status
-from pytest_touchstone.results.reuse import Reuse
+from pytest_touchstone.results.reuse import InFlight, ItemKey, Kills, Reuse
 from pytest_touchstone.results.usage import Usage, UsageMeter
 
 if TYPE_CHECKING:
     from pytest_touchstone.checkpoints import CheckpointInfo
     from pytest_touchstone.engines.base import Engine
-    from pytest_touchstone.plugin.sequential import Sequential
+    from pytest_touchstone.plugin.gate import Sequential
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ProcessWork:
     """The items that a process answers, and the tools for it.
 
     With ``in_order`` the batches come one after the other; a worker cannot know which it gets next. With ``by_kind``
@@ -89,17 +92,24 @@ class Work:
     settings: ModelSettings = field(default_factory=ModelSettings)
 
 
+class ItemEnd(NamedTuple):
+    """The end of an item as pytest reports it: its scores, and the exception that it raised, if any."""
+
+    scores: Mapping[str, float]
+    raised: BaseException | None = None
+
+
 class Execution:
     """The batches of this process and the outcomes that are yet to be reported."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: ProcessWork) -> None:
         self._work = work
         self._journal = work.journal
         self._meter = UsageMeter(work.journal.who, work.note_usage)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
         self._specs: dict[str, Benchmark] = {}
         self._ahead: dict[str, RunningBatch] = {}
-        self._outcomes = Unreported()
+        self._unreported: dict[str, ItemEnd] = {}
         self._settled: set[str] = set()
         self._ended: set[int] = set()
         self._limits: dict[tuple[str, str], TimeLimit] = {}
@@ -137,11 +147,11 @@ class Execution:
                 ),
             )
 
-    def call(self, item: pytest.Function) -> Ended:
+    def call(self, item: pytest.Function) -> ItemEnd:
         """Return the end of an item, computed now together with its batch, unless another item or an earlier run
         has done so."""
         whole = self._batch_of[item]
-        ended = self._outcomes.has(id(whole), item.nodeid)
+        ended = item.nodeid in self._unreported
         if not ended and (reused := self._reused(item)) is not None:
             return reused
         if not ended:
@@ -158,7 +168,7 @@ class Execution:
                 self.check()
             if self._lanes is not None:
                 if self._lanes.finish(item, whole):
-                    return self._outcomes.take(id(whole), item.nodeid)
+                    return self._unreported.pop(item.nodeid)
                 self._lanes.keep(info.name)
             with self._loading(info.name):
                 engine = self._work.engine(info)
@@ -179,12 +189,11 @@ class Execution:
             finally:
                 if self._work.in_flight is not None:
                     self._work.in_flight.end()
-                self._outcomes.add(id(whole), outcomes := batch.outcomes)
-                self._settle_all(outcomes, whole)
+                self._settle_all(batch.outcomes, whole)
             self._meter.count(engine, info.name, to_plain(engine.usage))
         elif self._lanes is not None:
             self._lanes.look()
-        return self._outcomes.take(id(whole), item.nodeid)
+        return self._unreported.pop(item.nodeid)
 
     def _loading(self, checkpoint: str) -> AbstractContextManager[None]:
         progress = self._work.progress
@@ -210,7 +219,7 @@ class Execution:
         batch = RunningBatch([self._job(item, item) for item in members], engine)
         return BesideBatch(
             batch,
-            self._shared.beside(engine, name, members),
+            self._shared.engine(engine, name, members),
             recorder,
             self._work.sandbox,
             clock=clock,
@@ -226,20 +235,23 @@ class Execution:
         return not runs_alone(item)
 
     def _ended_beside(self, batch: BesideBatch, engine: Engine) -> None:
-        outcomes = batch.batch.outcomes
-        settled = self._settled
-        self._outcomes.add(
-            id(batch.whole),
-            {item: one for item, one in outcomes.items() if item not in settled} if settled else outcomes,
-        )
-        self._settle_all(outcomes, batch.whole)
+        self._settle_all(batch.batch.outcomes, batch.whole, but=self._settled)
         self._journal.sync(every=SYNC_EVERY)
         self._meter.count(engine, engine.info.name, to_plain(engine.usage))
         if self._work.progress is not None:
             self._work.progress.ended(batch.batch)
 
-    def _settle_all(self, outcomes: Mapping[str, Outcome], batch: Sequence[pytest.Item]) -> None:
-        """Note that items of a batch have ended; of a whole batch the batch alone: a run has very many items."""
+    def _settle_all(
+        self, outcomes: Mapping[str, ItemOutcome], batch: Sequence[pytest.Item], but: Container[str] = ()
+    ) -> None:
+        """Keep the ends of items of a batch until pytest reports them, ``but`` of those that a mark has settled."""
+        ends = (
+            (item, ItemEnd(one.record.scores, one.raised))
+            for item, one in outcomes.items()
+            if item not in but
+        )
+        self._unreported |= dict(ends)
+        # Of a whole batch the batch alone is noted: a run has very many items.
         if len(outcomes) == len(batch):
             self._ended.add(id(batch))
         else:
@@ -253,7 +265,7 @@ class Execution:
         if self._work.in_flight is not None and not info.served and self._work.settings.engine is None:
             running = [*batch.running, *(ahead.running if ahead is not None else ())]
             jobs = [one.job for one in running]
-            self._work.in_flight.begin(Item(info.name, job.spec.name, job.example.id) for job in jobs)
+            self._work.in_flight.begin(ItemKey(info.name, job.spec.name, job.example.id) for job in jobs)
 
     def check(self) -> None:
         """Let the engine that was asked last check that it answers as at the beginning, where it can."""
@@ -293,7 +305,7 @@ class Execution:
         if self._work.progress is not None:
             self._work.progress.close()
 
-    def _reused(self, item: pytest.Function) -> Ended | None:
+    def _reused(self, item: pytest.Function) -> ItemEnd | None:
         """Return the end that an earlier run had, now also in this run's journal; None where there is none."""
         if not self._known(item):
             return None
@@ -309,7 +321,7 @@ class Execution:
         self._journal.append(record)
         self._journal.sync(every=SYNC_EVERY)
         self._settled.add(item.nodeid)
-        return Ended(record.scores)
+        return ItemEnd(record.scores)
 
     @property
     def damaged(self) -> list[str]:
@@ -445,10 +457,10 @@ class Execution:
         return found
 
 
-def _key(item: pytest.Item) -> Item:
+def _key(item: pytest.Item) -> ItemKey:
     given = given_of(item)
     assert given is not None
-    return Item(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
+    return ItemKey(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
 
 
 class _Recorder:

@@ -16,7 +16,7 @@ from pytest_touchstone.core.errors import HarnessError
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedBenchmark:
     """A benchmark with its function and its file."""
 
     spec: Benchmark
@@ -28,7 +28,7 @@ class Found:
 class _Finder:
     """A plugin that keeps benchmarks and collects no item; ``fault`` is the first file that could not be collected."""
 
-    found: list[Found] = field(default_factory=list)
+    found: list[ListedBenchmark] = field(default_factory=list)
     fault: str | None = None
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -45,7 +45,7 @@ class _Finder:
 
 @dataclass(frozen=True, slots=True)
 class _First:
-    found: list[Found]
+    found: list[ListedBenchmark]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makeitem(
@@ -56,11 +56,11 @@ class _First:
             return None
         spec = declared(obj)
         if spec is not None and callable(obj):
-            self.found.append(Found(spec, obj, collector.path))
+            self.found.append(ListedBenchmark(spec, obj, collector.path))
         return []
 
 
-def find_benchmarks(paths: Sequence[Path]) -> list[Found]:
+def find_benchmarks(paths: Sequence[Path]) -> list[ListedBenchmark]:
     """Return the benchmarks that ``pytest PATHS`` would collect; raises ``HarnessError`` where it would not."""
     finder, said = _Finder(), io.StringIO()
     arguments = ["--collect-only", "--capture=no", "--assert=plain", *map(str, paths)]

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import StepFilter
-from pytest_touchstone.core.errors import OptionError
+from pytest_touchstone.core.errors import CheckpointError, OptionError
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.settings import (
@@ -297,3 +298,36 @@ def worker_count(config: pytest.Config) -> int:
     if config.getoption("dist", "no") == "no":
         return 1
     return max(1, len(config.getoption("tx", None) or []))
+
+
+WITHOUT_BASE: Final = ("folder", "gguf", "fake", "served")
+"""The checkpoint formats that take no ``--eval-base-model``."""
+
+
+def check_base(base: str | None, infos: Sequence[CheckpointInfo], *, some_failed: bool) -> None:
+    """Raise ``CheckpointError`` for a base model that no checkpoint takes; one that failed to load may be meant."""
+    takes = any(info.base is not None or info.format not in WITHOUT_BASE for info in infos)
+    if base is not None and infos and not takes and not some_failed:
+        raise CheckpointError(
+            f"--eval-base-model {base}: no checkpoint of this run is a LoRA adapter or a .pt file, which take one; "
+            "leave it out, or check --checkpoint"
+        )
+
+
+def check_served(settings: Settings, infos: Sequence[CheckpointInfo], *, some_failed: bool) -> None:
+    """Raise ``CheckpointError`` for an option of served models where there is none that takes it."""
+    if not infos or some_failed:
+        return
+    served = [info for info in infos if info.served]
+    started = [info for info in served if info.served.get("child")]
+    for flag, value, takes, what in (
+        ("--eval-model-name", settings.model_name, served, "--checkpoint http://HOST:PORT/v1"),
+        ("--eval-tokenizer", settings.tokenizer, served, "--checkpoint http://HOST:PORT/v1"),
+        ("--eval-server-args", settings.server_args, started, "--checkpoint vllm:PATH or llama-server:PATH"),
+    ):
+        if value is not None and not takes:
+            kind = "a served model" if takes is served else "at a server that this run starts"
+            raise CheckpointError(
+                f"{flag} {value}: no checkpoint of this run is {kind}, which takes it; "
+                f"leave it out, or give {what}"
+            )

@@ -13,12 +13,10 @@ import pytest
 from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import WireError
 from pytest_touchstone.core.requests import scrub
+from pytest_touchstone.plugin.benchmark_items import LightItems
 from pytest_touchstone.plugin.collection import generate, given_of
-from pytest_touchstone.plugin.current_test import CurrentTest
 from pytest_touchstone.plugin.item_errors import RepeatedErrors
-from pytest_touchstone.plugin.passed_reports import SmallReports
 from pytest_touchstone.plugin.plain_stream import keep_keys_out
-from pytest_touchstone.plugin.reordering import siblings_together
 from pytest_touchstone.plugin.session import EvalSession
 
 SESSION: Final = pytest.StashKey[EvalSession]()
@@ -50,8 +48,7 @@ class SessionHooks(Hooks):
         self, session: pytest.Session, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
         """Select items after every other plugin has chosen, ``--lf`` included."""
-        with siblings_together():
-            found = yield
+        found = yield
         self.session.select(items, whole=not session.testsfailed)
         return found
 
@@ -182,6 +179,5 @@ def session_of(config: pytest.Config, told: Mapping[str, Any]) -> EvalSession:
         config.pluginmanager.register(SessionHooks(session))
         config.pluginmanager.register(WorkerHooks(session) if session.worker else ControllerHooks(session))
         config.pluginmanager.register(RepeatedErrors())
-        config.pluginmanager.register(SmallReports(config))
-        config.pluginmanager.register(CurrentTest())
+        config.pluginmanager.register(LightItems())
     return session

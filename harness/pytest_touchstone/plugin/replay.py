@@ -33,9 +33,9 @@ from pytest_touchstone.core.requests import (
     to_plain,
 )
 from pytest_touchstone.engines.base import Done, Engine
-from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
+from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, LoadedBenchmark, load_benchmark
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
-from pytest_touchstone.plugin.kept_requests import journalled
+from pytest_touchstone.results.journal import journalled
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration
@@ -145,7 +145,7 @@ class _Known(NamedTuple):
     """A benchmark of the run: its function, its data, and its rows by id."""
 
     function: Callable[..., Any]
-    loaded: Loaded
+    loaded: LoadedBenchmark
     examples: dict[str, Example]
 
 

@@ -6,11 +6,14 @@ file and GitHub Actions are served where they are asked for.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Container, Generator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
@@ -22,6 +25,8 @@ from pytest_touchstone.reports import files, github, markdown, terminal
 from pytest_touchstone.reports.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.reports.page.security import KeyFoundError
 from pytest_touchstone.reports.progress import LETTERS, Progress
+from pytest_touchstone.reports.trackers.payload import Tracker
+from pytest_touchstone.reports.trackers.sending import trackers
 from pytest_touchstone.reports.validity import last_lines
 from pytest_touchstone.results.live import remove_live
 from pytest_touchstone.results.summary import Summary, summary_json
@@ -122,7 +127,7 @@ class GitHub:
         return github.append_summary(os.environ, markdown.page(summary))
 
 
-class Table:
+class ResultsTable:
     """The table of results on the terminal."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -233,13 +238,11 @@ class Calls:
         make_plain(config)
         self.notices: list[Notice] = []
         add_specifications(self._manager)
-        ours: list[object] = [Table(config), Files(scored), JUnitProperties(config)]
+        ours: list[object] = [ResultsTable(config), Files(scored), JUnitProperties(config)]
         ours += [MarkdownFile(target)] if target is not None else []
         ours += [BesideCheckpoints(self.note)] if beside else []
         ours += [GitHub()] if self._on_github else []
         for name in trackers:
-            from pytest_touchstone.plugin.trackers import tracking
-
             ours.append(tracking(name))
         for reporter in ours:
             self._manager.register(reporter)
@@ -352,3 +355,67 @@ class Calls:
             lines += wrapped(summary.gate["text"], width)
         for line in lines:
             reporter.write_line(line, yellow=True)
+
+
+TRACKER_SECONDS: Final = 60.0
+"""The time that a run waits for a tracker."""
+
+
+def tracking(name: str) -> Tracking:
+    """Return a tracker's hooks; raise ``pytest.UsageError`` where something must be installed or set first."""
+    (tracker,) = (one for one in trackers() if one.name == name)
+    if (lacking := tracker.missing()) is not None:
+        raise pytest.UsageError(f"--{name}: {lacking}")
+    return Tracking(tracker)
+
+
+class Tracking:
+    """Sends a finished run to a tracker: ``touchstone track`` is started in a process of its own with a limit of time.
+
+    So nothing of a tracker's client is in pytest's process, and whatever it does, the run ends with its results and its
+    exit code.
+    """
+
+    def __init__(self, tracker: Tracker, seconds: float = TRACKER_SECONDS) -> None:
+        self._tracker = tracker
+        self._seconds = seconds
+
+    @pytest.hookimpl(trylast=True)  # the run's files are there by then
+    def pytest_touchstone_run_finished(self, summary: Summary) -> str:
+        folder = Path(summary.directory)
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "pytest_touchstone.cli",
+            "track",
+            str(folder),
+            f"--{self._tracker.name}",
+        ]
+        try:
+            done = subprocess.run(
+                [*command, "--json"],
+                stdin=subprocess.DEVNULL,  # a client without a key asks for none
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=self._seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return self._failed(folder, f"not done after {self._seconds:g} s", "sends the rest")
+        except OSError as error:
+            return self._failed(folder, str(error), "sends it")
+        if done.returncode:
+            ours = [line for line in done.stderr.splitlines() if line.startswith("touchstone: ")]
+            last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+            return self._failed(folder, ours[-1].removeprefix("touchstone: ") if ours else last, "sends it")
+        found: str = json.loads(done.stdout)["text"]
+        return found
+
+    def _failed(self, folder: Path, why: str, later: str) -> str:
+        why = why.removeprefix(f"{self._tracker.title}: ")
+        return (
+            f"warning: {self._tracker.title} does not have all of this run: {why}; "
+            f"`touchstone track {shown_path(folder)} --{self._tracker.name}` {later}"
+        )

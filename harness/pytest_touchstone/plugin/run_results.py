@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.journal import Following, Journal, latest
-from pytest_touchstone.results.kept_records import FiledRecords, KeptRecords, LatestRecords
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import benchmarks_of
 from pytest_touchstone.results.run_directory import RunDirectory, command_words, environment
@@ -41,8 +41,9 @@ class RunResults:
         self._directory = directory
         self._manifest = directory.read_manifest()
         # Two readers: the one that tells of records is asked only where somebody wants to be told.
-        self._journal, self._telling = Following(directory.path), Following(directory.path)
-        self._records = FiledRecords(told=_beside(self.declarations))
+        self._journal = Following(directory.path, told=_beside(self.declarations))
+        self._telling = Following(directory.path)
+        self._records: dict[Path, list[Record]] = {}
         self._told: set[str] = set()
         self._saved: set[str] = set()
         several = len(self.checkpoints) > 1  # of a single one nobody asks when it is complete
@@ -105,22 +106,21 @@ class RunResults:
 
         Raises ``HarnessError`` where the journal cannot be read.
         """
-        known = self._read().latest(name)
+        known = {item: record for item, record in self._read().items() if record.checkpoint == name}
         rows = [row for row in self._manifest["checkpoints"] if row["name"] == name]
         own = [item for item in self.items if item.checkpoint == name]
         summary = self._summarize(known, own, checkpoints=rows, seconds=seconds)
-        self.save(summary, known)
+        self.save(summary, known.values())
         self._saved.add(name)
         return summary
 
-    def whole(self, why_lost: Callable[[str], str], seconds: float) -> tuple[Summary, KeptRecords]:
-        """Return the run's results and the records that they come from, one per item, as columns.
+    def whole(self, why_lost: Callable[[str], str], seconds: float) -> tuple[Summary, list[Record]]:
+        """Return the run's results and the records that they come from, one per item, without exchanges.
 
         Items that no process has recorded are now journalled as lost.
         """
-        known = self._read().latest()
-        if self._record_lost(known, why_lost):
-            known = self._records.latest()
+        known = self._read()
+        self._record_lost(known, why_lost)
         summary = self._summarize(
             known,
             self.items,
@@ -129,18 +129,19 @@ class RunResults:
             seconds=seconds,
             usage=self._directory.read_usage(),
         )
-        return summary, known
+        return summary, list(known.values())
 
     def forget(self) -> None:
         """Let go of items and records, when all has been made of them."""
-        self.items, self._records = (), FiledRecords()
+        self.items, self._records = (), {}
 
-    def _read(self) -> FiledRecords:
+    def _read(self) -> dict[str, Record]:
+        """Return the records so far, one per item, in the order of the journal's files."""
         for path, record in self._journal.each():
-            self._records.add(path, record)
-        return self._records
+            self._records.setdefault(path, []).append(record)
+        return latest(record for path in sorted(self._records) for record in self._records[path])
 
-    def _summarize(self, records: LatestRecords, items: Sequence[Collected], **more: Any) -> Summary:
+    def _summarize(self, records: Mapping[str, Record], items: Sequence[Collected], **more: Any) -> Summary:
         usage = self._directory.read_usage()
         drifts = {row.checkpoint: row.engine["drift"] for row in usage if row.engine.get("drift")}
         return summarize(
@@ -188,18 +189,14 @@ class RunResults:
         """Return the best of the run's checkpoints, by each benchmark and composite where it can be told."""
         return [one._asdict() for one in leaders_of(BenchmarkScores(*one) for one in results)]
 
-    def _record_lost(self, known: LatestRecords, why: Callable[[str], str]) -> int:
-        """Write down the collected items without a record as lost, and return their number."""
-        missing = (item for item in self.items if known.find(item.item) is None)
-        lost = 0
+    def _record_lost(self, known: dict[str, Record], why: Callable[[str], str]) -> None:
+        """Write down the collected items without a record as lost, and add them to those that are ``known``."""
         with Journal(self._directory.path, "lost") as journal:
-            for item in missing:
-                record = Record(**asdict(item), status="lost", message=why(item.item))
-                journal.append(record)
-                self._records.add_last(record)
-                lost += 1
+            for item in self.items:
+                if item.item not in known:
+                    record = known[item.item] = Record(**asdict(item), status="lost", message=why(item.item))
+                    journal.append(record)
             journal.sync()
-        return lost
 
 
 def _beside(declarations: Mapping[str, Declaration]) -> set[str]:

@@ -1,4 +1,5 @@
-"""The collected items that remain once ``-k``, ``-m``, paths, node ids, ``--lf`` and the rest have chosen.
+"""The collected items that remain once ``-k``, ``-m``, paths, node ids, ``--lf`` and the rest have chosen, and the
+benchmarks that a file of ``--eval-config`` enables, against those that there are.
 
 Only benchmarks that somebody selects may stop a run, or say why they are left out.
 """
@@ -6,16 +7,26 @@ Only benchmarks that somebody selects may stop a run, or say why they are left o
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final
 
 import pytest
 
 from pytest_touchstone.core.benchmark import Benchmark, declared
 from pytest_touchstone.core.errors import ExitCode
-from pytest_touchstone.core.files import shown_path
-from pytest_touchstone.core.text import count
-from pytest_touchstone.plugin.collection import Collection, Remark, Withheld, given_of
+from pytest_touchstone.core.eval_config import PRIORITIES, Choice, EvalConfig
+from pytest_touchstone.core.files import load_module, shipped_evals, shown_path
+from pytest_touchstone.core.lm_eval_names import metrics_named
+from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, declared_in, shipped_names
+from pytest_touchstone.core.text import alike, count, listed
+from pytest_touchstone.plugin.collection import (
+    Collection,
+    Remark,
+    Withheld,
+    checkpoint_of,
+    given_items,
+    given_of,
+)
 from pytest_touchstone.plugin.keywords import keyword_words
 
 MOST_NAMES = 3
@@ -94,7 +105,6 @@ def _unknown_task(collection: Collection) -> str | None:
     file = collection.settings.file
     if file is None:
         return collection.tasks.unknown(known)
-    from pytest_touchstone.plugin.configured import faults_of, not_collected
 
     collection.deselected += not_collected(file, known)
     lines = faults_of(file, known)
@@ -155,3 +165,74 @@ def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
         close = sorted((name for name in lower if likeness[name] >= least), key=likeness.__getitem__)
         found += [lower[name] for name in reversed(close)]
     return list(dict.fromkeys(found))[:MOST_NAMES]
+
+
+def faults_of(file: EvalConfig, known: Sequence[Known]) -> list[str]:
+    """Return a line for each name of the file that nothing has, with the nearest that there is; ``known`` are the
+    benchmarks that were collected, and the shipped ones are known too."""
+    return _lines(file, file.choices, known)
+
+
+def faults_of_unused(file: EvalConfig, known: Sequence[Known]) -> list[str]:
+    """Return the same for the entries that are not enabled."""
+    return _lines(file, file.unused, known)
+
+
+def _lines(file: EvalConfig, choices: Sequence[Choice], known: Sequence[Known]) -> list[str]:
+    others = {one.name for one in choices} & shipped_names() - {spec.name for spec, _ in known}
+    all_of_them = [*known, *((spec, declared_groups(spec, None)) for spec in shipped_specs(others))]
+    return [f"{shown_path(file.path)}: {line}" for one in choices for line in _faults(one, all_of_them)]
+
+
+def _faults(choice: Choice, known: Sequence[Known]) -> Iterator[str]:
+    tasks = Tasks.of([choice.term], names=[spec.name for spec, _ in known])
+    if (line := tasks.unknown(known)) is not None:
+        said = line.removeprefix("invalid ").partition(": ")[2]
+        near = [] if "did you mean" in said else alike(choice.term, shipped_names(), 3)
+        also = f"; did you mean {' or '.join(near)}?" if near else ""
+        yield f"{choice.where}: {choice.written!r}: {said}{also}"
+        return
+    for spec, _ in known:
+        told = (spec.primary, *spec.metrics, *spec.aggregate) if spec.metrics and tasks.chosen(spec) else ()
+        metrics = list(dict.fromkeys(told))
+        for name in choice.asking.metrics if metrics else ():
+            if not metrics_named(name, metrics):
+                hint = "".join(f"did you mean {one!r}? " for one in alike(name, metrics))
+                yield f"{choice.where}: {spec.name} has no metric {name!r}; {hint}there are {listed(metrics)}"
+
+
+def not_collected(file: EvalConfig, known: Sequence[Known]) -> list[str]:
+    """Return a line for each shipped benchmark of the file that is not among the collected ones."""
+    names = {spec.name for spec, _ in known}
+    wanted = dict.fromkeys(one.name for one in file.choices)
+    return [
+        f"{name}: {shown_path(file.path)} enables it, but it is not in the files that were collected"
+        for name in wanted
+        if name not in names and name in shipped_names()
+    ]
+
+
+def by_priority(items: list[pytest.Item]) -> None:
+    """Put the benchmark items of each checkpoint, in place, in the order of their priority."""
+    places: dict[str, list[int]] = {}
+    rank: dict[int, int] = {}
+    for index, item in enumerate(items):
+        for _, given in given_items([item]):
+            places.setdefault(checkpoint_of(item).name, []).append(index)
+            rank[index] = PRIORITIES.index(given.loaded.asking.priority)
+    for indices in places.values():
+        ordered = [items[index] for index in sorted(indices, key=rank.__getitem__)]
+        for index, item in zip(indices, ordered, strict=True):
+            items[index] = item
+
+
+def shipped_specs(names: Container[str]) -> list[Benchmark]:
+    """Return the shipped benchmarks of these names, read from their files although those are not collected."""
+    files = [
+        path
+        for path in sorted(shipped_evals().glob("test_*.py"))
+        if any(name in names for name, _ in declared_in(path))
+    ]
+    modules = [load_module(path, f"touchstone_shipped_{path.stem}") for path in files]
+    found = (declared(value) for module in modules for value in vars(module).values())
+    return [spec for spec in found if spec is not None and spec.name in names]

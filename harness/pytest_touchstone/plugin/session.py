@@ -11,10 +11,13 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import signal
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,12 +31,11 @@ from pytest_touchstone.core.settings import OPTION
 from pytest_touchstone.core.shard import shard_of
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.plugin import collection as collecting
-from pytest_touchstone.plugin.batches import batch_size
+from pytest_touchstone.plugin.batches import batch_size, most_items
 from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
-from pytest_touchstone.plugin.crashes import TOLD, FailedCheckpoints
+from pytest_touchstone.plugin.controller import TOLD, Controller, FailedCheckpoints
 from pytest_touchstone.plugin.declarations import collected_of, declarations_of, wrong_composite
 from pytest_touchstone.plugin.gate import GateSession
-from pytest_touchstone.plugin.interrupts import Interrupts
 from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import settings_of
 from pytest_touchstone.plugin.selection import settle
@@ -44,9 +46,9 @@ if TYPE_CHECKING:
     from pytest_touchstone.engines.registry import EnginePool
     from pytest_touchstone.plugin.controller import Controller
     from pytest_touchstone.plugin.execution import Execution
-    from pytest_touchstone.plugin.sequential import Sequential
+    from pytest_touchstone.plugin.gate import Sequential
     from pytest_touchstone.reports.dry_run import DryRun
-    from pytest_touchstone.results.share import Share
+    from pytest_touchstone.results.merging import ShardShare
 
 
 class EvalSession:
@@ -70,7 +72,7 @@ class EvalSession:
         self._dry_run: DryRun | None = None
         self._controller: Controller | None = None
         self._whole: list[pytest.Item] = []
-        self._share: Share | None = None
+        self._share: ShardShare | None = None
         self._failed = FailedCheckpoints()
         self._lasting = Lasting(self._say)
         self._interrupts = Interrupts()
@@ -101,12 +103,10 @@ class EvalSession:
             self.collection.known_checkpoints()
         gate = self._open_gate()
         if self.shard is not None:
-            from pytest_touchstone.plugin.sharding import refused
+            from pytest_touchstone.plugin.shards import refused
 
             if (why := refused(settings, gate.plan is not None)) is not None:
                 raise pytest.UsageError(why)
-        from pytest_touchstone.plugin.controller import Controller
-
         self._controller = Controller(
             self.config,
             settings=settings,
@@ -136,7 +136,7 @@ class EvalSession:
     def _open_gate(self) -> GateSession:
         gate = GateSession(self.config, self.settings, self.directory.path.parent)
         if self.settings.gate_sequential:
-            from pytest_touchstone.plugin.sequential import Sequential
+            from pytest_touchstone.plugin.gate import Sequential
 
             self._sequential = Sequential(self.settings.seed, gate.watch)
         return gate
@@ -184,7 +184,7 @@ class EvalSession:
             self._refuse(items)
             return
         if self.shard is not None:
-            from pytest_touchstone.plugin.sharding import take_share
+            from pytest_touchstone.plugin.shards import take_share
 
             self._whole = list(items)
             self._share, others = take_share(items, self.shard, self.settings)
@@ -196,11 +196,11 @@ class EvalSession:
         if dropped:
             self.config.hook.pytest_deselected(items=dropped)
         if self.settings.file is not None:
-            from pytest_touchstone.plugin.configured import by_priority
+            from pytest_touchstone.plugin.selection import by_priority
 
             by_priority(items)
         if len(self.collection.checkpoints or ()) > 1:
-            from pytest_touchstone.plugin.item_batches import interleave
+            from pytest_touchstone.plugin.batches import interleave
 
             interleave(items, self._batch_size(len(items)), by_kind=self._by_kind)
 
@@ -210,7 +210,7 @@ class EvalSession:
             self.raise_fault()
 
     def _batch_size(self, count: int) -> int:
-        return batch_size(count, self.settings.workers, self.collection.most_items)
+        return batch_size(count, self.settings.workers, most_items(self.collection))
 
     @property
     def _by_kind(self) -> bool:
@@ -256,7 +256,7 @@ class EvalSession:
             return
         self._execution = self._prepared(own, self._batch_size(len(items)))
         if not self.config.getoption("setupshow", False):
-            from pytest_touchstone.plugin.item_batches import give_arguments
+            from pytest_touchstone.plugin.batches import give_arguments
 
             give_arguments(own)
         for item in own:
@@ -282,17 +282,16 @@ class EvalSession:
             raise pytest.UsageError(str(error)) from None
 
     def _prepared(self, items: list[pytest.Item], size: int) -> Execution:
-        from pytest_touchstone.plugin.execution import Execution, Work
+        from pytest_touchstone.plugin.execution import Execution, ProcessWork
         from pytest_touchstone.plugin.progress import ProgressWriter
         from pytest_touchstone.plugin.xdist import Quarantine
-        from pytest_touchstone.results.in_flight import InFlight
         from pytest_touchstone.results.journal import Journal
-        from pytest_touchstone.results.reuse import Reuse
+        from pytest_touchstone.results.reuse import InFlight, Reuse
 
         # Not from the environment: a run inside a worker's test inherits that.
         who = self.config.workerinput["workerid"] if self.worker else "main"  # type: ignore[attr-defined]
         return Execution(
-            Work(
+            ProcessWork(
                 items=items,
                 size=size,
                 in_order=not self.worker,
@@ -420,7 +419,7 @@ class EvalSession:
         """Write what the other processes of the run, and its end, need to know."""
         declarations = declarations_of(self._whole or own)  # all shards have all of them
         if self._share is not None:
-            from pytest_touchstone.results.share import write_share
+            from pytest_touchstone.results.merging import write_share
 
             write_share(self.directory.path, self._share)
         self.directory.write_collected(collected_of(own), declarations, self.collection.deselected)
@@ -496,3 +495,48 @@ class EvalSession:
         self._interrupts.close()
         if self._collector:
             gc.enable()
+
+
+class Interrupts:
+    """Ctrl-C while a run ends, until ``close``: pytest itself would show a traceback of its own code.
+
+    It is taken over from the first Ctrl-C, or from the end of the last item. The next one ends the writing of results.
+    It does nothing while pytest goes on by itself, which takes a moment. One more is a plain Ctrl-C again. By then the
+    records of all items are on disk.
+    """
+
+    def __init__(self) -> None:
+        self._before: Any = None
+        self._armed = self._pressed = self._stoppable = False
+
+    def arm(self) -> None:
+        """Take over Ctrl-C; calling it again does nothing, and other threads cannot."""
+        if self._armed or threading.current_thread() is not threading.main_thread():
+            return
+        self._before = signal.signal(signal.SIGINT, self._press)
+        self._armed = True
+
+    def finished(self, work: Callable[[], None]) -> bool:
+        """Do some work; return whether it was done, and not ended by Ctrl-C."""
+        try:
+            self._stoppable = True
+            if not self._pressed:
+                work()
+            return not self._pressed
+        except KeyboardInterrupt:
+            if not self._pressed:
+                raise
+            return False
+        finally:
+            self._stoppable = False
+
+    def close(self) -> None:
+        """Give Ctrl-C back."""
+        if self._armed:
+            self._armed = False
+            signal.signal(signal.SIGINT, self._before)
+
+    def _press(self, _number: int, _frame: FrameType | None) -> None:
+        again, self._pressed = self._pressed, True
+        if self._stoppable or again:
+            raise KeyboardInterrupt

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pytest_touchstone.core.text import count, visible
 from pytest_touchstone.reports.formatting import cell_width
-from pytest_touchstone.results.item_view import Asked, Choice, ItemView
+from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question
 
 INDENT: Final = "  "
 LONGEST: Final = 600
@@ -64,7 +64,7 @@ def _lines(view: ItemView, width: int, full: bool) -> Iterator[str]:
         yield from textwrap.wrap(f"note: {note}", width, initial_indent=INDENT, subsequent_indent=INDENT * 2)
 
 
-def _asked(asked: Asked, width: int, full: bool) -> Iterator[str]:
+def _asked(asked: Question, width: int, full: bool) -> Iterator[str]:
     yield f"{INDENT}{LABELS.get(asked.kind, asked.kind)}"
     yield from _text(asked.text, width, full)
     if asked.choices:
@@ -84,7 +84,7 @@ def _asked(asked: Asked, width: int, full: bool) -> Iterator[str]:
         yield from _text(said.text, width, full) if said.text else ()
 
 
-def _choice(choice: Choice, width: int, full: bool) -> Iterator[str]:
+def _choice(choice: AnswerChoice, width: int, full: bool) -> Iterator[str]:
     marks = "right" if choice.right else ""
     number = "no token" if choice.logprob is None else f"{choice.logprob:.2f}"
     label = f"{'chosen' if choice.chosen else '':6} {marks:5} {number:>9}  "

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Final, TypeAlias
 
-from pytest_touchstone.results.live import Part, PartProgress, ProcessProgress, Workload
+from pytest_touchstone.results.live import PartProgress, ProcessProgress, Workload, WorkloadPart
 
 Work: TypeAlias = tuple[str, str]
 """Work of a checkpoint, and of a kind."""
@@ -57,7 +57,7 @@ def time_left(load: Workload, states: Sequence[ProcessProgress], processes: int 
     return whole_time / max(1, processes)
 
 
-def _work(part: Part, progress: PartProgress) -> Mapping[str, tuple[float, float]]:
+def _work(part: WorkloadPart, progress: PartProgress) -> Mapping[str, tuple[float, float]]:
     """Return how much of each kind of work is done of a part, and how much is left."""
     items, size = part.items - progress.skipped, UNKNOWN_TOKENS if part.tokens is None else part.tokens + 1.0
     computed = min(items, progress.computed)

@@ -12,20 +12,29 @@ Items are taken in order of their example ids, so nothing depends on the order i
 from __future__ import annotations
 
 import math
-from array import array
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.core.aggregation import MACRO, Aggregation, Function, aggregation_of, mean
 from pytest_touchstone.core.composite import Composite, composite_value, composites_from_plain, one_of_each
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.marks import Extent, composite_mark, mark
-from pytest_touchstone.results.journal import latest
-from pytest_touchstone.results.kept_records import KeptRecords, LatestRecords, RecordColumns
+from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.records import GENERATED, Record
-from pytest_touchstone.results.summary import Collected, Declaration, Metric, Result, Summary
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.summary import (
+    SUMMARY,
+    Collected,
+    Declaration,
+    Metric,
+    Result,
+    Summary,
+    load_summary,
+)
 from pytest_touchstone.results.usage import Usage
 from pytest_touchstone.statistics.intervals import (
     Estimate,
@@ -45,21 +54,16 @@ ESTIMATORS: Final[Mapping[str, Function]] = {"mean": mean_estimate, "perplexity"
 
 @dataclass(slots=True)
 class _Bucket:
-    """The records of one checkpoint on one benchmark, by their places in columns."""
+    """The records of one checkpoint on one benchmark."""
 
     checkpoint: str
     declaration: Declaration
-    columns: RecordColumns
-    places: array[int] = field(default_factory=lambda: array("Q"))
+    records: list[Record] = field(default_factory=list)
     drift: str | None = None
-
-    @property
-    def records(self) -> KeptRecords:
-        return KeptRecords(self.columns, self.places)
 
 
 def summarize(
-    records: Iterable[Record] | Mapping[str, Record] | LatestRecords,
+    records: Iterable[Record] | Mapping[str, Record],
     declarations: Mapping[str, Declaration],
     collected: Sequence[Collected],
     *,
@@ -79,7 +83,7 @@ def summarize(
     Raises ``BenchmarkError`` when an item's benchmark is not declared. Of several records of an item the last counts,
     except that "lost" never replaces "scored"; or there is one for each, by item.
     """
-    known = records if isinstance(records, LatestRecords) else _as_columns(records)
+    known = records if isinstance(records, Mapping) else latest(records)
     buckets, found = _buckets(known, declarations, collected)
     for bucket in buckets:
         bucket.drift = (drifts or {}).get(bucket.checkpoint)
@@ -100,47 +104,49 @@ def summarize(
     )
 
 
-def _as_columns(records: Iterable[Record] | Mapping[str, Record]) -> LatestRecords:
-    kept = KeptRecords.of((records if isinstance(records, Mapping) else latest(records)).values())
-    return LatestRecords(kept.columns, kept.places)
-
-
 def _buckets(
-    known: LatestRecords, declarations: Mapping[str, Declaration], collected: Sequence[Collected]
+    known: Mapping[str, Record], declarations: Mapping[str, Declaration], collected: Sequence[Collected]
 ) -> tuple[list[_Bucket], int]:
-    """Return the buckets of the collected items, and the number of these that have a record.
-
-    An item without one joins the columns as lost.
-    """
+    """Return the buckets of the collected items, and the number of these that have a record; others are lost."""
     buckets: dict[tuple[str, str], _Bucket] = {}
-    seen, lost = bytearray(len(known.columns)), set[str]()
-    for item in collected:
-        place = known.find(item.item)
-        if item.item in lost if place is None else seen[place]:
-            continue
+    items = {item.item: item for item in collected}
+    for item in items.values():
         key = item.checkpoint, item.benchmark
         if key not in buckets:
             if item.benchmark not in declarations:
                 raise BenchmarkError(
                     f"no declaration of the benchmark {item.benchmark!r}, which {item.item} is of"
                 )
-            buckets[key] = _Bucket(item.checkpoint, declarations[item.benchmark], known.columns)
-        if place is None:
-            lost.add(item.item)
-            place = len(known.columns)
-            known.columns.add(Record(**asdict(item), status="lost", message=LOST))
-        else:
-            seen[place] = True
-        buckets[key].places.append(place)
-    return list(buckets.values()), sum(seen)
+            buckets[key] = _Bucket(item.checkpoint, declarations[item.benchmark])
+        record = known.get(item.item) or Record(**asdict(item), status="lost", message=LOST)
+        buckets[key].records.append(record)
+    return list(buckets.values()), sum(item in known for item in items)
 
 
-def _faults(records: KeptRecords) -> list[dict[str, str]]:
-    status = records.columns.status
+def _faults(records: Iterable[Record]) -> list[dict[str, str]]:
     return [
         {"item": record.item, "status": record.status, "message": record.message or ""}
-        for record in records.where(lambda place: status(place) in ("error", "timeout", "lost"))
+        for record in records
+        if record.status in ("error", "timeout", "lost")
     ]
+
+
+def _scored(records: Iterable[Record]) -> list[Record]:
+    """Return those that have scores, in order of their examples, then of their items."""
+    scored = [record for record in records if record.status == "scored"]
+    return sorted(scored, key=lambda record: (record.example, record.item))
+
+
+def _having(name: str, records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if name in record.scores]
+
+
+def _values(name: str, records: Iterable[Record]) -> list[float]:
+    return [record.scores[name] for record in records]
+
+
+def _clusters(declaration: Declaration, records: Iterable[Record]) -> list[str | None] | None:
+    return [record.cluster for record in records] if declaration.clustered else None
 
 
 # Results
@@ -151,18 +157,17 @@ def _results(bucket: _Bucket) -> list[Result]:
     whole = _result(bucket, None, bucket.records)
     if not declaration.grouped:
         return [whole]
-    places: dict[str, array[int]] = {}
-    for place in bucket.places:
-        places.setdefault(bucket.columns.group(place) or "", array("Q")).append(place)
-    groups = {group: KeptRecords(bucket.columns, own) for group, own in places.items()}
-    metrics = {**whole.metrics, **_macro(declaration, whole.metrics, list(groups.values()))}
+    groups: dict[str, list[Record]] = {}
+    for record in bucket.records:
+        groups.setdefault(record.group or "", []).append(record)
+    metrics = {**whole.metrics, **_macro(declaration, whole.metrics, groups.values())}
     return [
         *(_result(bucket, group, members) for group, members in groups.items()),
         replace(whole, metrics=metrics),
     ]
 
 
-def _result(bucket: _Bucket, group: str | None, records: KeptRecords) -> Result:
+def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result:
     declaration = bucket.declaration
     counted = _counted(records)
     statuses, counts = counted.statuses, {name: counted.texts[name] for name in GENERATED}
@@ -210,7 +215,7 @@ class _Counted:
     programs: Counter[str] = field(default_factory=Counter)
     reused: Counter[str] = field(default_factory=Counter)
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
-    seconds: array[float] = field(default_factory=lambda: array("d"))
+    seconds: list[float] = field(default_factory=list)
     truncated: int = 0
     unsandboxed: int = 0
 
@@ -235,11 +240,10 @@ def _counted(records: Iterable[Record]) -> _Counted:
     return found
 
 
-def _answered(declaration: Declaration, records: KeptRecords) -> Metric:
+def _answered(declaration: Declaration, records: Iterable[Record]) -> Metric:
     """Return the primary metric over the items whose texts were not all used up before an answer."""
     name = declaration.primary
-    unanswered = records.columns.unanswered
-    having = records.scored().where(lambda place: not unanswered(place))
+    having = [record for record in _scored(records) if not record.unanswered]
     return _metric(name, aggregation_of(declaration.aggregate, name), declaration, having)
 
 
@@ -266,30 +270,28 @@ def _invalid(counts: Mapping[str, int], most: float) -> str | None:
     return f"{', '.join(found)}; more than {most:.0%} must not" if found else None
 
 
-def _metrics(declaration: Declaration, records: KeptRecords) -> dict[str, Metric]:
+def _metrics(declaration: Declaration, records: Iterable[Record]) -> dict[str, Metric]:
     """Return every score's mean and every declared aggregation; the primary metric is always there, and first."""
-    scored = records.scored()
-    wanted = {declaration.primary: None}
-    for names in scored.names:
-        wanted |= dict.fromkeys(names)
-    wanted |= dict.fromkeys(declaration.aggregate)
+    scored = _scored(records)
+    named = (name for record in scored for name in record.scores)
+    wanted = dict.fromkeys([declaration.primary, *dict.fromkeys(named), *declaration.aggregate])
     return {
         name: _metric(name, aggregation_of(declaration.aggregate, name), declaration, scored)
         for name in wanted
     }
 
 
-def _metric(name: str, how: Aggregation, declaration: Declaration, scored: KeptRecords) -> Metric:
+def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Sequence[Record]) -> Metric:
     function = how.resolve() or ESTIMATORS.get(how.by)
     if function is None:
         known = ", ".join(ESTIMATORS)
         raise BenchmarkError(
             f"{declaration.name!r}: metric {name!r} is aggregated by {how.by!r}; use {known}"
         )
-    having = scored.having(how.of)
-    clusters = having.clusters if declaration.clustered else None
+    having = _having(how.of, scored)
+    clusters = _clusters(declaration, having)
     try:
-        values = [_value(record, how) for record in having] if how.beside else having.values(how.of)
+        values = [_value(record, how) for record in having] if how.beside else _values(how.of, having)
     except KeyError as error:  # records of former versions, or a benchmark that does not tell it
         why = f"an item has no {error} beside its score"
         return as_metric(name, Estimate(None, None, None, None, "none", why), len(having))
@@ -330,20 +332,20 @@ def _from_zero(found: Estimate, how: Aggregation) -> Estimate:
 
 
 def _macro(
-    declaration: Declaration, metrics: Mapping[str, Metric], groups: list[KeptRecords]
+    declaration: Declaration, metrics: Mapping[str, Metric], groups: Iterable[list[Record]]
 ) -> dict[str, Metric]:
     """Return the mean of the groups' means, for each metric that is a mean over all items.
 
     A score that only some items have (such as that of one level) is not spread evenly over the groups.
     """
     found: dict[str, Metric] = {}
-    ordered = [group.scored() for group in groups]
+    ordered = [_scored(group) for group in groups]
     scored = sum(map(len, ordered))
     for name, metric in metrics.items():
         how = aggregation_of(declaration.aggregate, name)
         if how.by != "mean" or how.at is not None or metric.n < scored:
             continue
-        values = [group.having(how.of).values(how.of) for group in ordered]
+        values = [_values(how.of, _having(how.of, group)) for group in ordered]
         found[name + MACRO] = as_metric(name + MACRO, _from_zero(macro_estimate(values), how), metric.n)
     return found
 
@@ -375,9 +377,7 @@ def composite_of_records(
     definition: Composite, checkpoint: str, results: Sequence[tuple[Declaration, Sequence[Record]]]
 ) -> dict[str, Any] | None:
     """Return the composite of one checkpoint from the records of its benchmarks, None where a part is missing."""
-    scored = {
-        declaration.name: (declaration, KeptRecords.of(records).scored()) for declaration, records in results
-    }
+    scored = {declaration.name: (declaration, _scored(records)) for declaration, records in results}
     summands: dict[str, list[tuple[float, Metric]]] = {}
     for weight, name, metric in definition.parts:
         if name not in scored:
@@ -414,7 +414,7 @@ def composite_of_records(
     }
 
 
-def _part_mark(declaration: Declaration, scored: KeptRecords) -> tuple[str, int, int, str]:
+def _part_mark(declaration: Declaration, scored: Sequence[Record]) -> tuple[str, int, int, str]:
     extent = _extent(declaration)
     text = mark(extent.of, extent, origin=declaration.dataset.origin, own=declaration.own_rows)
     return declaration.name, len(scored), extent.of, text
@@ -425,7 +425,7 @@ def _extent(declaration: Declaration, group: str | None = None) -> Extent:
 
 
 def _together(
-    parts: Sequence[tuple[float, Metric]], declaration: Declaration, scored: KeptRecords
+    parts: Sequence[tuple[float, Metric]], declaration: Declaration, scored: Sequence[Record]
 ) -> Estimate:
     """Return the weighted sum of means over the same items, which rise and fall together.
 
@@ -452,16 +452,61 @@ def _joint(distances: Sequence[float], r: Sequence[Sequence[float]]) -> float:
     return math.sqrt(max(0.0, math.fsum(pairs)))
 
 
-def _correlation(a: Metric, b: Metric, declaration: Declaration, scored: KeptRecords) -> float:
+def _correlation(a: Metric, b: Metric, declaration: Declaration, scored: Sequence[Record]) -> float:
     """Return the correlation of two means over the same items, allowing for clusters; 1 (cautious) where
     undefined."""
     if a.name == b.name:
         return 1.0
-    both = scored.having(a.name).having(b.name)
-    clusters = both.clusters if declaration.clustered else None
-    ones, twos = both.values(a.name), both.values(b.name)
+    both = _having(b.name, _having(a.name, scored))
+    clusters = _clusters(declaration, both)
+    ones, twos = _values(a.name, both), _values(b.name, both)
     one, two = mean_estimate(ones, clusters).stderr, mean_estimate(twos, clusters).stderr
     total = mean_estimate([x + y for x, y in zip(ones, twos, strict=True)], clusters).stderr
     if not one or not two or total is None:
         return 1.0
     return min(1.0, max(-1.0, (total**2 - one**2 - two**2) / (2 * one * two)))
+
+
+# Runs that have not summed up
+
+
+COLLECTED: Final = "collected.json"
+"""A file that every run has before it asks anything."""
+
+
+def ended(folder: Path) -> bool:
+    """Return whether a run has summed up, or something lies where its summary belongs."""
+    return os.path.lexists(folder / SUMMARY)
+
+
+def summary_so_far(folder: Path) -> Summary:
+    """Return the summary of a run's folder, made of the journal where the run has not summed up; nothing is written.
+
+    Items without a record are lost. Raises ``HarnessError`` where the files cannot be read.
+    """
+    if ended(folder):
+        return load_summary(folder)
+    return summary_of(folder, latest(read_journal(folder)), usage=RunDirectory(folder).read_usage())
+
+
+def summary_of(
+    folder: Path, records: Iterable[Record] | Mapping[str, Record], *, usage: Sequence[Usage] = ()
+) -> Summary:
+    """Return the summary of these records by what the run's folder says of its items, benchmarks and checkpoints.
+
+    Raises ``HarnessError`` where its files cannot be read.
+    """
+    directory = RunDirectory(folder)
+    items, declarations, deselected = directory.read_collected()
+    manifest = directory.read_manifest()
+    return summarize(
+        records,
+        declarations,
+        items,
+        run_id=directory.run_id,
+        directory=str(folder),
+        manifest=manifest,
+        checkpoints=manifest.get("checkpoints", []),
+        deselected=deselected,
+        usage=usage,
+    )

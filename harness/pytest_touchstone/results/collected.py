@@ -1,15 +1,13 @@
-"""The collected items of a run, as columns: a run may have a million of them, whose names differ in a number."""
+"""Texts that differ in a number, as columns, for the items of a page."""
 
 from __future__ import annotations
 
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, overload
-
-from pytest_touchstone.results.summary import Collected
+from typing import Final, overload
 
 _FORM: Final = re.compile(r"(.*?)(0|[1-9][0-9]{0,17})([^0-9]*)", re.DOTALL)
 _NO_NUMBER: Final = 2**64 - 1
@@ -103,44 +101,3 @@ class TextPlaces:
         numbers, places = found
         near = bisect_left(numbers, number)
         return places[near] if near < len(numbers) and numbers[near] == number else None
-
-
-class CollectedItems(Sequence[Collected]):
-    """The items in the order of their collection, each made when somebody looks at it."""
-
-    def __init__(self, rows: Iterable[Sequence[Any]]) -> None:
-        """``rows`` have the fields of ``Collected``, the group perhaps not."""
-        self._items, self._examples, self._of = NumberedTexts(), NumberedTexts(), array("I")
-        wholes: dict[tuple[Any, ...], int] = {}
-        for row in rows:
-            self._items.append(row[0])
-            self._examples.append(row[3])
-            self._of.append(wholes.setdefault((row[1], row[2], *row[4:]), len(wholes)))
-        self._wholes = list(wholes)
-
-    def __len__(self) -> int:
-        return len(self._of)
-
-    @overload
-    def __getitem__(self, place: int) -> Collected: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Collected]: ...
-
-    def __getitem__(self, place: int | slice) -> Collected | list[Collected]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(len(self))[place]]
-        benchmark, checkpoint, *group = self._wholes[self._of[place]]
-        return Collected(self._items[place], benchmark, checkpoint, self._examples[place], *group)
-
-    def places(self) -> TextPlaces:
-        """Return what finds the numbers of items by their node ids."""
-        return self._items.places()
-
-    def __iter__(self) -> Iterator[Collected]:
-        return (self[place] for place in range(len(self)))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]

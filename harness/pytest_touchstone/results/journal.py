@@ -7,29 +7,44 @@ second, after a batch, in case of power cuts.
 Each line ends with the CRC-32 of all before it, ``"crc32"``: a bit that has flipped on the disk is no score. Lines of
 former versions have none; their scores are checked by their ranges.
 
+Of a request's long text the journal has the end, and a hash (``journalled``).
+
 A reader accepts any prefix of a file: a torn last line is left out, a broken line anywhere else is an error.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.core.files import DamagedError, has_checksum, open_regular, parsed, with_checksum
-from pytest_touchstone.results.records import Record, check_ranges, from_json, to_json
+from pytest_touchstone.core.files import (
+    DamagedError,
+    check_kind,
+    has_checksum,
+    open_regular,
+    parsed,
+    with_checksum,
+)
+from pytest_touchstone.results.records import FIELDS, STATUSES, Record, check_ranges, from_json, to_json
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EXCHANGES: Final = b'"exchanges":'
+_REST: Final = b',"message":'
 _BEGIN: Final = b'{"schema":'
 _MOST_LINE: Final = 1 << 28
 """The bytes that a line may have; a file without line breaks is no journal, however long it is."""
+
+HEAD: Final = frozenset(FIELDS[: FIELDS.index("message")])
+"""The fields before the message, by which records are scored and compared."""
 
 _ALIKE: Final = (
     *("benchmark", "checkpoint", "status", "group", "reused_from"),
@@ -100,14 +115,6 @@ def check_line(line: bytes) -> bool:
         raise JournalError(f"{error}; the same command asks for the item again") from None
 
 
-def lines_of(shard: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file; raises ``JournalError`` for one that no journal can have."""
-    while line := shard.readline(_MOST_LINE):
-        if len(line) == _MOST_LINE:
-            raise JournalError(f"{shard.name}: no journal, a line is longer than {_MOST_LINE >> 20} MiB")
-        yield line
-
-
 def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
     """Return the records of every file of a run, file by file, in the order written, without a torn last line.
 
@@ -130,12 +137,68 @@ def each_record(
     Other lines are then not even parsed: a run has very many of them.
     """
     wanted = _wanted(kind, having or {})
-    for path in sorted(directory.glob("items-*.jsonl")):
-        try:
-            with open_regular(path) as shard:
-                yield from _records(lines_of(shard), path, exchanges=exchanges, wanted=wanted)
-        except OSError as error:
-            raise JournalError(f"cannot read {path}: {error.strerror}") from error
+    for path in journal_files(directory):
+        for place, line in _lines(RecordPlace(path, 1, 0)):
+            if wanted(line) or not _is_sound(line):
+                yield _read(place, line, exchanges=exchanges)
+
+
+def journal_files(directory: Path) -> list[Path]:
+    """Return the files of a run's journal, in the order in which they are read."""
+    return sorted(directory.glob("items-*.jsonl"))
+
+
+class RecordPlace(NamedTuple):
+    """The place of a record: its file, the line's number, and where the line begins."""
+
+    path: Path
+    line: int
+    offset: int
+
+
+def _lines(start: RecordPlace) -> Iterator[tuple[RecordPlace, bytes]]:
+    """Yield the whole lines of a file from a place on; a last one without its end was never finished.
+
+    Raises ``JournalError`` for a file that cannot be read, or is no journal.
+    """
+    path, number, offset = start
+    try:
+        with open_regular(path) as file:
+            file.seek(offset)
+            while (line := file.readline(_MOST_LINE)).endswith(b"\n"):
+                yield RecordPlace(path, number, offset), line
+                number, offset = number + 1, offset + len(line)
+    except OSError as error:
+        raise JournalError(f"cannot read {path}: {error.strerror}") from error
+    if len(line) == _MOST_LINE:
+        raise JournalError(f"{path}: no journal, a line is longer than {_MOST_LINE >> 20} MiB")
+
+
+def _read(
+    place: RecordPlace,
+    line: bytes,
+    *,
+    exchanges: bool = False,
+    keep: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> Record:
+    """Return the record of a line, of whose object ``keep`` makes another.
+
+    Raises ``JournalError`` naming the place where it is no record.
+    """
+    try:
+        checked = check_line(line)
+        found = _object(line) if exchanges else _beginning(line, checked=checked)
+        return _record(found if keep is None else keep(found), checked=checked)
+    except (JournalError, ValueError) as error:
+        raise JournalError(f"{place.path}, line {place.line}: {error}") from error
+
+
+def _is_sound(line: bytes) -> bool:
+    try:
+        has_checksum(line)
+    except DamagedError:
+        return False
+    return True
 
 
 def _wanted(kind: str | None, having: Mapping[str, Iterable[str]]) -> Callable[[bytes], bool]:
@@ -160,13 +223,13 @@ def _wanted(kind: str | None, having: Mapping[str, Iterable[str]]) -> Callable[[
 class Following:
     """The journal of a run in progress: each call reads only what was appended since the last.
 
-    Texts and dicts that very many records have are kept once.
+    Texts and dicts that very many records have are kept once. Of what benchmarks told beside the scores, only what is
+    in ``told`` is kept, if that is given.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._offsets: dict[Path, int] = {}
-        self._read: dict[Path, int] = {}
+    def __init__(self, directory: Path, told: Collection[str] | None = None) -> None:
+        self._directory, self._told = directory, told
+        self._next: dict[Path, RecordPlace] = {}
         self._once: dict[str, Any] = {}
 
     def new(self) -> list[Record]:
@@ -175,33 +238,31 @@ class Following:
 
     def each(self) -> Iterator[tuple[Path, Record]]:
         """Yield the same one by one, each with its file."""
-        for path in sorted(self._directory.glob("items-*.jsonl")):
-            read = _Counting(self._offsets.get(path, 0))
-            first = self._read.get(path, 0) + 1
-            try:
-                with open_regular(path) as shard:
-                    shard.seek(read.end)
-                    whole = read.whole(lines_of(shard))
-                    for number, record in enumerate(
-                        _records(whole, path, first=first, once=self._once), start=first
-                    ):
-                        self._offsets[path], self._read[path] = read.end, number
-                        yield path, record
-            except OSError as error:
-                raise JournalError(f"cannot read {path}: {error.strerror}") from error
+        for path in journal_files(self._directory):
+            for place, line in _lines(self._next.get(path, RecordPlace(path, 1, 0))):
+                record = _read(place, line, keep=self._shared)
+                self._next[path] = RecordPlace(path, place.line + 1, place.offset + len(line))
+                yield path, record
 
-
-class _Counting:
-    """Passes whole lines on, and knows the number of the last of them, and where it begins and ends."""
-
-    def __init__(self, end: int) -> None:
-        self.number, self.begin, self.end = 0, end, end
-
-    def whole(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        for line in lines:
-            if line.endswith(b"\n"):  # else it comes next time
-                self.number, self.begin, self.end = self.number + 1, self.end, self.end + len(line)
-                yield line
+    def _shared(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return a record's object, with what other records have too as the same object."""
+        found.setdefault("exchanges", [])  # they were not read: else each record makes a list of its own
+        if self._told is not None and found.get("told") is not None:
+            found["told"] = {
+                name: value for name, value in found["told"].items() if name in self._told
+            } or None
+        for name in ("item", "example"):
+            if isinstance(text := found.get(name), str):
+                found[name] = sys.intern(text)  # the collected items have it too
+        for name in _ALIKE:
+            value = found.get(name)
+            if value is not None:
+                key = value if isinstance(value, str) else repr(value)
+                if (known := self._once.get(key)) is not None and type(known) is type(value):
+                    found[name] = known
+                elif len(self._once) < _MOST_ALIKE:
+                    self._once[key] = value
+        return found
 
 
 def read_line(line: bytes) -> Record:
@@ -223,77 +284,71 @@ def latest(records: Iterable[Record]) -> dict[str, Record]:
     return kept
 
 
-class Place(NamedTuple):
-    """The place of a record: its file, the line's number, and where the line begins."""
+def placed_records(path: Path, damaged: list[str] | None = None) -> Iterator[tuple[Record, RecordPlace]]:
+    """Yield the records of a file, without exchanges, each with its place.
 
-    path: Path
-    line: int
-    offset: int
+    Lines that are no records are named in ``damaged``; without it raises ``JournalError`` as ``read_journal`` does.
+    """
+    for place, line in _lines(RecordPlace(path, 1, 0)):
+        try:
+            record = _read(place, line)
+        except JournalError as error:
+            if damaged is None:
+                raise
+            damaged.append(str(error))
+            continue
+        yield record, place
 
 
-def places(directory: Path) -> dict[str, Place]:
+def placed_heads(path: Path) -> Iterator[tuple[dict[str, Any], RecordPlace]]:
+    """Yield the first fields of the records of a file, ``HEAD``, each with its place; raises ``JournalError``.
+
+    A comparison of many checkpoints reads very many lines, and needs no more of them.
+    """
+    for place, line in _lines(RecordPlace(path, 1, 0)):
+        yield _head(place, line), place
+
+
+def _head(place: RecordPlace, line: bytes) -> dict[str, Any]:
+    with contextlib.suppress(JournalError, ValueError):  # what is wrong is said below
+        end = line.find(_REST)
+        if end > 0 and check_line(line):
+            found = _object(line[:end] + b"}")
+            check_kind(found, "item", JournalError)
+            if found.keys() >= HEAD and found["status"] in STATUSES:
+                return found
+    record = _read(place, line)
+    return {name: getattr(record, name) for name in HEAD}
+
+
+def latest_placed(directory: Path, damaged: list[str] | None = None) -> dict[str, tuple[Record, RecordPlace]]:
+    """Return the records of a run with their places, by item, one each as ``latest`` chooses; ``damaged`` is as in
+    ``placed_records``."""
+    kept: dict[str, tuple[Record, RecordPlace]] = {}
+    for path in journal_files(directory):
+        for record, place in placed_records(path, damaged):
+            before = kept.get(record.item)
+            if before is None or latest([before[0], record])[record.item] is record:
+                kept[record.item] = record, place
+    return kept
+
+
+def places(directory: Path) -> dict[str, RecordPlace]:
     """Return where the records of a run are, by item, one each as ``latest`` chooses.
 
     Raises ``JournalError`` as ``read_journal`` does.
     """
-    return {item: place for item, (_, place) in placed_records(directory).items()}
+    return {item: place for item, (_, place) in latest_placed(directory).items()}
 
 
-def placed_records(directory: Path, damaged: list[str] | None = None) -> dict[str, tuple[Record, Place]]:
-    """Return the records of a run with their places, by item, one each as ``latest`` chooses; without exchanges.
-
-    Lines that are no records are named in ``damaged``; without it raises ``JournalError`` as ``read_journal`` does.
-    """
-    kept: dict[str, tuple[Record, Place]] = {}
-    for path in sorted(directory.glob("items-*.jsonl")):
-        try:
-            with open_regular(path) as shard:
-                read = _Counting(0)
-                for record in _records(read.whole(lines_of(shard)), path, damaged=damaged):
-                    number, offset = read.number, read.begin
-                    before = kept.get(record.item)
-                    if before is None or latest([before[0], record])[record.item] is record:
-                        kept[record.item] = record, Place(path, number, offset)
-        except OSError as error:
-            raise JournalError(f"cannot read {path}: {error.strerror}") from error
-    return kept
-
-
-def read_at(place: Place) -> Record:
+def read_at(place: RecordPlace) -> Record:
     """Return the record at a place. Raises ``JournalError`` where there is none any more."""
     try:
-        with open_regular(place.path) as shard:
-            shard.seek(place.offset)
-            return read_line(shard.readline(_MOST_LINE))
+        with open_regular(place.path) as file:
+            file.seek(place.offset)
+            return read_line(file.readline(_MOST_LINE))
     except (OSError, JournalError) as error:
         raise JournalError(f"{place.path}, line {place.line}: {error}") from error
-
-
-def _records(
-    lines: Iterable[bytes],
-    path: Path,
-    *,
-    exchanges: bool = False,
-    wanted: Callable[[bytes], bool] | None = None,
-    first: int = 1,
-    once: dict[str, Any] | None = None,
-    damaged: list[str] | None = None,
-) -> Iterator[Record]:
-    for number, line in enumerate(lines, start=first):
-        if not line.endswith(b"\n"):
-            return  # a line without its end was never finished: the item counts as not recorded
-        try:
-            checked = check_line(line)
-            if wanted is not None and not wanted(line):
-                continue
-            found = _object(line) if exchanges else _beginning(line, checked=checked)
-            record = _record(found if once is None else _kept_once(found, once), checked=checked)
-        except (JournalError, ValueError) as error:
-            if damaged is None:
-                raise JournalError(f"{path}, line {number}: {error}") from error
-            damaged.append(f"{path}, line {number}: {error}")
-            continue
-        yield record
 
 
 def _record(found: dict[str, Any], *, checked: bool) -> Record:
@@ -301,20 +356,6 @@ def _record(found: dict[str, Any], *, checked: bool) -> Record:
     if not checked:
         check_ranges(record)
     return record
-
-
-def _kept_once(found: dict[str, Any], once: dict[str, Any]) -> dict[str, Any]:
-    """Return a record's object, with what other records have too from ``once``, which takes what is new to it."""
-    found.setdefault("exchanges", [])  # they were not read: else each record makes a list of its own
-    for name in _ALIKE:
-        value = found.get(name)
-        if value is not None:
-            key = value if isinstance(value, str) else repr(value)
-            if (known := once.get(key)) is not None and type(known) is type(value):
-                found[name] = known
-            elif len(once) < _MOST_ALIKE:
-                once[key] = value
-    return found
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -337,3 +378,43 @@ def _beginning(line: bytes, *, checked: bool) -> dict[str, Any]:
     found = _object(line)
     found.pop("exchanges", None)
     return found
+
+
+# Requests
+
+
+LONGEST_KEPT: Final = 1000
+"""The characters of a request's text that the journal keeps.
+
+Of longer texts it keeps the end, and the hash of the whole.
+"""
+
+KEPT_WHOLE: Final = ("program",)
+"""Fields of a request that the journal keeps whole, however long they are."""
+
+
+def journalled(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a request as the journal keeps it: the end of a long text, the last part of a long list, and the hash of
+    the whole.
+
+    Its parts are kept likewise. A program is kept whole, since it is the checkpoint's own text, already cut.
+    """
+    found: dict[str, Any] = {}
+    for name, value in request.items():
+        if isinstance(value, dict):
+            found[name] = journalled(value)
+            continue
+        whole = value if isinstance(value, str) else json.dumps(value) if isinstance(value, list) else ""
+        if len(whole) > LONGEST_KEPT and name not in KEPT_WHOLE:
+            found[name] = "…" + value[-LONGEST_KEPT:] if isinstance(value, str) else _last_part(value)
+            found[f"{name}_sha256"] = hashlib.sha256(whole.encode()).hexdigest()
+        else:
+            found[name] = value
+    return found
+
+
+def _last_part(parts: list[Any]) -> list[Any]:
+    """Return the last part of a long list, unless that is itself long, as a pair of input and output may be."""
+    if isinstance(parts[-1], list) and len(json.dumps(parts[-1])) > LONGEST_KEPT:
+        return []
+    return parts[-1:]

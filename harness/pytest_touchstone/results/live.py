@@ -32,7 +32,7 @@ def rough_tokens(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class WorkloadPart:
     """The items of one benchmark, group and checkpoint that are to be asked.
 
     Per item: ``tokens`` of scores and prompts, None where nothing is known of them, and ``texts`` to be generated with
@@ -54,7 +54,7 @@ class Part:
 class Workload:
     """All parts, and the ``parameters`` of each checkpoint as far as they are known."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[WorkloadPart, ...]
     parameters: Mapping[str, int | None] = field(default_factory=dict)
 
 
@@ -117,7 +117,7 @@ def read_workload(directory: Path) -> Workload | None:
     with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):
         data = _read(directory / WORKLOAD)
         return Workload(
-            parts=tuple(Part(**part) for part in data["parts"]), parameters=dict(data["parameters"])
+            parts=tuple(WorkloadPart(**part) for part in data["parts"]), parameters=dict(data["parameters"])
         )
     return None
 

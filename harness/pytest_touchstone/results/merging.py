@@ -17,16 +17,60 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.conditions import unlike
-from pytest_touchstone.core.errors import DataError, JournalError
-from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
+from pytest_touchstone.core.files import SCHEMA, check_kind, read_json, shown_path, typed, write_atomic
 from pytest_touchstone.core.shard import FLAG
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.results.journal import Place, latest, line_of, placed_records, read_line
+from pytest_touchstone.results.journal import RecordPlace, latest, latest_placed, line_of, read_line
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import SETTINGS
 from pytest_touchstone.results.run_directory import RunDirectory
-from pytest_touchstone.results.share import FILE, Share, read_share
 from pytest_touchstone.results.summary import Collected, Declaration
+
+SHARE: Final = "shard.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardShare:
+    """A shard's part of the ``items`` of the whole run; ``cost`` is its part of what all of them cost."""
+
+    number: int
+    count: int
+    items: int
+    digest: str
+    checkpoints: list[str]
+    places: dict[str, int]
+    cost: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The shard as ``--eval-shard`` has it."""
+        return f"{self.number}/{self.count}"
+
+    @property
+    def line(self) -> str:
+        """The line that says what it has."""
+        return f"shard {self.name}: {len(self.places):,} of {self.items:,} items, {self.cost:.1%} of the cost"
+
+
+def write_share(folder: Path, share: ShardShare) -> None:
+    """Write the share; every worker writes the same."""
+    plain = {name: getattr(share, name) for name in ShardShare.__dataclass_fields__}
+    write_atomic(folder / SHARE, json.dumps({"schema": SCHEMA, "kind": "shard", **plain}, ensure_ascii=False))
+
+
+def read_share(folder: Path) -> ShardShare | None:
+    """Return the share of a run; None for a run that is no shard. Raises ``HarnessError`` for a broken file."""
+    path = folder / SHARE
+    try:
+        data: dict[str, Any] = read_json(path)
+        check_kind(data, "shard")
+        return typed(ShardShare, data)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, HarnessError) as error:
+        raise HarnessError(f"{path}: cannot be read: {error}") from None
+
 
 MERGED: Final = "merged"
 """The key of a merged run's manifest that lists its shards, and the name of its journal."""
@@ -36,12 +80,12 @@ FACTS: Final = ("version", "data", "few_shot", "code", SETTINGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ShardRun:
     """The folder of a shard, with what it says of itself."""
 
     folder: Path
     manifest: dict[str, Any]
-    share: Share
+    share: ShardShare
     items: Sequence[Collected]
     declarations: dict[str, Declaration]
     deselected: list[str]
@@ -83,15 +127,15 @@ class Merged:
 # Reading
 
 
-def find_parts(folders: Iterable[Path]) -> list[Part]:
+def find_parts(folders: Iterable[Path]) -> list[ShardRun]:
     """Return the shards in these folders, each that of a run or one with such folders up to two levels below; in order
     of their numbers and beginnings.
 
     Raises ``HarnessError`` for a folder without any.
     """
-    found: dict[Path, Part] = {}
+    found: dict[Path, ShardRun] = {}
     for folder in folders:
-        own = [one for one in _runs_in(folder) if (one / FILE).is_file()]
+        own = [one for one in _runs_in(folder) if (one / SHARE).is_file()]
         if not own:
             there = "is a run, but no shard" if (folder / "run.json").is_file() else "has no shard of a run"
             raise DataError(f"{shown_path(folder)} {there}; a run with --eval-shard makes one")
@@ -108,12 +152,12 @@ def _runs_in(folder: Path) -> list[Path]:
     return sorted(path.parent for below in ("*", "*/*") for path in folder.glob(f"{below}/run.json"))
 
 
-def _part(folder: Path) -> Part:
+def _part(folder: Path) -> ShardRun:
     share = read_share(folder)
     assert share is not None
     directory = RunDirectory(folder)
     manifest, (items, declarations, deselected) = directory.read_manifest(), directory.read_collected()
-    return Part(
+    return ShardRun(
         folder=folder,
         manifest=manifest,
         share=share,
@@ -123,9 +167,9 @@ def _part(folder: Path) -> Part:
     )
 
 
-def check_alike(parts: Sequence[Part]) -> None:
+def check_alike(parts: Sequence[ShardRun]) -> None:
     """Raise ``DataError`` naming what differs where these are no shards of one run."""
-    prints: dict[str, tuple[str, Part]] = {}
+    prints: dict[str, tuple[str, ShardRun]] = {}
     for part in parts:
         other, differences = parts[0], list(_differences(parts[0], part))
         for row in part.manifest.get("checkpoints", ()):
@@ -142,7 +186,7 @@ def check_alike(parts: Sequence[Part]) -> None:
             )
 
 
-def _differences(mine: Part, other: Part) -> Iterator[str]:
+def _differences(mine: ShardRun, other: ShardRun) -> Iterator[str]:
     if mine.share.count != other.share.count:
         yield f"one of {mine.share.count} shards, and one of {other.share.count}"
     settings = [one.manifest.get(SETTINGS, {}) for one in (mine, other)]
@@ -164,7 +208,7 @@ def _differences(mine: Part, other: Part) -> Iterator[str]:
 # Joining
 
 
-def name_of(parts: Sequence[Part]) -> str:
+def name_of(parts: Sequence[ShardRun]) -> str:
     """Return the name of the merged run, the same for the same question whichever shards are there."""
     one = parts[0]
     asked = [one.share.digest, one.share.count, one.share.checkpoints, one.manifest.get("benchmarks")]
@@ -173,7 +217,7 @@ def name_of(parts: Sequence[Part]) -> str:
     return f"merged_{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()[:8]}"
 
 
-def check_target(target: Path, parts: Sequence[Part]) -> None:
+def check_target(target: Path, parts: Sequence[ShardRun]) -> None:
     """Raise ``DataError`` where something else than an earlier merge of this run is in the way."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
@@ -189,7 +233,7 @@ def check_target(target: Path, parts: Sequence[Part]) -> None:
             )
 
 
-def merge(parts: Sequence[Part], target: Path) -> Merged:
+def merge(parts: Sequence[ShardRun], target: Path) -> Merged:
     """Write the run of which these are the shards; return what was found. Raises ``HarnessError``."""
     directory = RunDirectory(target)
     found = Merged(folder=target, shards=len({one.share.number for one in parts}), whole=parts[0].share.items)
@@ -219,13 +263,13 @@ def merge(parts: Sequence[Part], target: Path) -> Merged:
     return found
 
 
-def _records(parts: Sequence[Part], found: Merged) -> dict[str, tuple[Record, Place]]:
+def _records(parts: Sequence[ShardRun], found: Merged) -> dict[str, tuple[Record, RecordPlace]]:
     """Return the record of each item that stays, and where it is; what is double goes into ``found``."""
-    kept: dict[str, tuple[Record, Place]] = {}
+    kept: dict[str, tuple[Record, RecordPlace]] = {}
     runs: dict[str, str] = {}
     known = {part.run_id for part in parts}
     for part in parts:
-        for item, (record, place) in placed_records(part.folder, found.notes).items():
+        for item, (record, place) in latest_placed(part.folder, found.notes).items():
             before = kept.get(item)
             if before is not None:
                 stays = latest([before[0], record])[item]
@@ -245,7 +289,9 @@ def _note_double(found: Merged, item: str, runs: tuple[str, str], records: tuple
 
 
 def _missing(
-    parts: Sequence[Part], records: Mapping[str, tuple[Record, Place]], owners: Mapping[str, set[int]]
+    parts: Sequence[ShardRun],
+    records: Mapping[str, tuple[Record, RecordPlace]],
+    owners: Mapping[str, set[int]],
 ) -> Iterator[str]:
     of, whole = parts[0].share.count, parts[0].share.items
     there = {part.share.number for part in parts}
@@ -267,7 +313,7 @@ def _missing(
         yield f"{count(whole - len(owners), 'item')} in no shard"
 
 
-def _versions(parts: Sequence[Part]) -> list[str]:
+def _versions(parts: Sequence[ShardRun]) -> list[str]:
     """Return a line for each package of which the shards had several versions."""
     found: dict[str, dict[str, None]] = {}
     for part in parts:
@@ -276,7 +322,9 @@ def _versions(parts: Sequence[Part]) -> list[str]:
     return [f"shards had {name} {listed(some)}" for name, some in found.items() if len(some) > 1]
 
 
-def _write_journal(target: Path, kept: Iterable[tuple[Record, Place]], parts: Sequence[Part]) -> None:
+def _write_journal(
+    target: Path, kept: Iterable[tuple[Record, RecordPlace]], parts: Sequence[ShardRun]
+) -> None:
     """Write the records, file by file, in place of those of a former merge.
 
     One that a shard took from an earlier run of its own counts as scored in this run.
@@ -304,7 +352,7 @@ def _write_journal(target: Path, kept: Iterable[tuple[Record, Place]], parts: Se
         raise JournalError(f"cannot write {new}: {error.strerror}") from error
 
 
-def _manifest(directory: RunDirectory, parts: Sequence[Part]) -> dict[str, Any]:
+def _manifest(directory: RunDirectory, parts: Sequence[ShardRun]) -> dict[str, Any]:
     first = parts[0]
     rows = {row["name"]: row for part in parts for row in part.manifest.get("checkpoints", ())}
     order = {name: place for place, name in enumerate(first.share.checkpoints)}

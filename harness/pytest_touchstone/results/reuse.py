@@ -19,8 +19,10 @@ something is scored twice.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -30,14 +32,16 @@ from pytest_touchstone.core.conditions import same_answers
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.files import (
     SCHEMA,
-    open_regular,
-    parsed,
     read_checked,
     read_json,
-    shown_path,
     write_atomic,
 )
-from pytest_touchstone.results.journal import check_line, lines_of, read_line
+from pytest_touchstone.results.journal import (
+    RecordPlace,
+    journal_files,
+    placed_records,
+    read_at,
+)
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import SUMMARY, Declaration
 
@@ -49,20 +53,15 @@ SETTINGS: Final = "settings"
 MOST_RUNS: Final = 20
 """The most runs that are searched for one checkpoint and benchmark, the newest ones."""
 
-_HEAD: Final = re.compile(
-    rb'"item":("(?:[^"\\]|\\.)*"),"benchmark":("(?:[^"\\]|\\.)*"),"example":("(?:[^"\\]|\\.)*"),'
-    rb'"checkpoint":("(?:[^"\\]|\\.)*"),"status":"(\w+)"'
-)
 
-
-class Source(NamedTuple):
+class EarlierRun(NamedTuple):
     """A run that has scored a checkpoint, and the name it had for it."""
 
     directory: str
     checkpoint: str
 
 
-Decision: TypeAlias = dict[str, dict[str, list[Source]]]
+Decision: TypeAlias = dict[str, dict[str, list[EarlierRun]]]
 """Checkpoint -> benchmark -> the runs to search, newest first."""
 
 
@@ -112,7 +111,7 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
                     continue
                 sources = decision.setdefault(checkpoint, {}).setdefault(benchmark, [])
                 if len(sources) < MOST_RUNS:
-                    sources.append(Source(str(directory), by_print[fingerprint]))
+                    sources.append(EarlierRun(str(directory), by_print[fingerprint]))
     return decision
 
 
@@ -188,7 +187,7 @@ class Reuse:
         """Return whether no earlier run has anything for this one."""
         return not self._sources()
 
-    def sources(self, checkpoint: str, benchmark: str) -> list[Source]:
+    def sources(self, checkpoint: str, benchmark: str) -> list[EarlierRun]:
         """Return the runs whose scores this run may take."""
         return self._sources().get(checkpoint, {}).get(benchmark, [])
 
@@ -207,7 +206,7 @@ class Reuse:
 
     def _places(
         self, checkpoint: str, benchmark: str, example: str
-    ) -> Iterator[tuple[_Stored, Source, _Place]]:
+    ) -> Iterator[tuple[_Stored, EarlierRun, RecordPlace]]:
         for source in self.sources(checkpoint, benchmark):
             if source.directory not in self._runs:
                 self._runs[source.directory] = _Stored(Path(source.directory))
@@ -222,69 +221,150 @@ class Reuse:
             except FileNotFoundError:
                 read = {}
             self._decision = {
-                checkpoint: {name: [Source(*one) for one in found] for name, found in benchmarks.items()}
+                checkpoint: {name: [EarlierRun(*one) for one in found] for name, found in benchmarks.items()}
                 for checkpoint, benchmarks in read.items()
             }
         return self._decision
-
-
-class _Place(NamedTuple):
-    """The place of a record: the file, and the offset at which its line begins."""
-
-    path: Path
-    offset: int
-    item: bytes
 
 
 class _Stored:
     """The scored items of a run, by checkpoint, benchmark and example, with the place of each record."""
 
     def __init__(self, directory: Path) -> None:
-        self.places: dict[tuple[str, str, str], _Place] = {}
+        self.places: dict[tuple[str, str, str], RecordPlace] = {}
         self.damaged: list[str] = []
+        items: dict[tuple[str, str, str], str] = {}
         doubtful: set[tuple[str, str, str]] = set()
-        for path in sorted(directory.glob("items-*.jsonl")):
-            for place, key, status in _lines(path, self.damaged):
-                before = self.places.get(key)
-                if before is not None and before.item != place.item:
-                    doubtful.add(key)  # two items with one example: it cannot be known which is meant
-                if status == "scored":
-                    self.places[key] = place
-                elif status != "lost":
-                    self.places.pop(key, None)
+        for record, place in self._records(directory):
+            key = record.checkpoint, record.benchmark, record.example
+            if key in self.places and items[key] != record.item:
+                doubtful.add(key)  # two items with one example: it cannot be known which is meant
+            if record.status == "scored":
+                self.places[key], items[key] = place, record.item
+            elif record.status != "lost":
+                self.places.pop(key, None)
         for key in doubtful:
-            del self.places[key]
+            self.places.pop(key, None)
 
-    def read(self, place: _Place) -> Record | None:
+    def _records(self, directory: Path) -> Iterator[tuple[Record, RecordPlace]]:
+        for path in journal_files(directory):
+            try:
+                yield from placed_records(path, self.damaged)
+            except JournalError as error:
+                self.damaged.append(str(error))
+
+    def read(self, place: RecordPlace) -> Record | None:
         """Return the record; None where it cannot be believed, or read any more."""
         try:
-            with open_regular(place.path) as file:
-                file.seek(place.offset)
-                return read_line(file.readline())
-        except (OSError, JournalError) as error:
-            self.damaged.append(f"{shown_path(place.path)}, at byte {place.offset}: {error}")
+            return read_at(place)
+        except JournalError as error:
+            self.damaged.append(str(error))
             return None
 
 
-def _lines(path: Path, damaged: list[str]) -> Iterator[tuple[_Place, tuple[str, str, str], str]]:
-    """Yield the places of a file's records; lines that are none are named in ``damaged``."""
-    offset = 0
-    try:
-        with open_regular(path) as shard:
-            for number, line in enumerate(lines_of(shard), start=1):
-                if not line.endswith(b"\n"):
-                    return  # it was never finished
-                try:
-                    check_line(line)
-                    if (head := _HEAD.search(line)) is None:
-                        raise JournalError("no record")
-                    item, *names, status = head.groups()
-                    benchmark, example, checkpoint = map(parsed, names)
-                    yield _Place(path, offset, item), (checkpoint, benchmark, example), status.decode()
-                except (JournalError, ValueError) as error:
-                    damaged.append(f"{shown_path(path)}, line {number}: {error}")
-                offset += len(line)
-    except OSError as error:
-        damaged.append(f"{shown_path(path)}: {error.strerror}")
-    except JournalError as error:
-        damaged.append(str(error))
+PATTERN: Final = "in-flight-*.json"
+
+ALONE_AFTER: Final = 2
+"""An item is computed alone when so many processes were killed with it in flight."""
+
+MOST_ALONE: Final = 2
+"""An item is given up when so many processes were killed that computed nothing else."""
+
+
+class ItemKey(NamedTuple):
+    """An item, by what it has in common with that of another run."""
+
+    checkpoint: str
+    benchmark: str
+    example: str
+
+
+class InFlight:
+    """The items that a process computes at the moment, so that the next run knows with which of them it was killed.
+
+    in-flight-WHO.json is in the run's folder while a batch is computed: the checkpoint, benchmark and example of each
+    item. A process that ends by itself empties it, also after an error or Ctrl-C. So one that is not empty was left by
+    a process that was killed.
+    """
+
+    def __init__(self, directory: Path, who: str) -> None:
+        self._path = directory / f"in-flight-{who}.json"
+        self._descriptor: int | None = None
+
+    def begin(self, items: Iterable[ItemKey]) -> None:
+        """Write what is computed from now on. Raises ``JournalError`` when the disk refuses."""
+        data = json.dumps({"schema": SCHEMA, "items": list(items)}, ensure_ascii=False).encode(
+            "utf-8", "backslashreplace"
+        )
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+            os.truncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, data, 0)
+        except OSError as error:
+            raise JournalError(
+                f"cannot write {self._path}: {error.strerror}; free some space or choose another --eval-output"
+            ) from error
+
+    def end(self) -> None:
+        """Write that nothing is computed."""
+        if self._descriptor is not None:
+            os.truncate(self._descriptor, 0)
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            self._path.unlink(missing_ok=True)
+
+
+class Kills:
+    """The earlier runs that were killed with an item in flight, of those whose scores this run may take.
+
+    After two of them an item is computed alone. After two more it is given up: an item that kills its process costs
+    that item. Kills from outside hardly ever find the same item four times.
+    """
+
+    def __init__(self, reuse: Reuse) -> None:
+        self._reuse = reuse
+        self._left: dict[Path, list[list[ItemKey]]] = {}
+        self._counted: dict[tuple[str, str], tuple[Counter[str], Counter[str]]] = {}
+
+    def alone(self, item: ItemKey) -> bool:
+        """Return whether an item is to be computed alone."""
+        together, _ = self._counts(item)
+        return together[item.example] >= ALONE_AFTER
+
+    def given_up(self, item: ItemKey) -> str | None:
+        """Return why an item is not computed any more, None where it is."""
+        _, alone = self._counts(item)
+        if (times := alone[item.example]) < MOST_ALONE:
+            return None
+        return (
+            f"the process was killed {times} times while it computed nothing but this item; it is given up, and "
+            "--eval-no-cache computes it again"
+        )
+
+    def _counts(self, item: ItemKey) -> tuple[Counter[str], Counter[str]]:
+        """Return, by example, the runs that were killed with it, and those that had nothing else in flight."""
+        key = item.checkpoint, item.benchmark
+        if (found := self._counted.get(key)) is None:
+            together: Counter[str] = Counter()
+            alone: Counter[str] = Counter()
+            for source in self._reuse.sources(*key):
+                for left in self._left_by(Path(source.directory)):
+                    own = [one.example for one in left if one[:2] == (source.checkpoint, item.benchmark)]
+                    together.update(set(own))
+                    alone.update(own if len(left) == 1 else ())
+            found = self._counted[key] = together, alone
+        return found
+
+    def _left_by(self, directory: Path) -> list[list[ItemKey]]:
+        if (found := self._left.get(directory)) is None:
+            found = self._left[directory] = []
+            for path in sorted(directory.glob(PATTERN)):
+                # One that cannot be read was being written: nothing was computed yet.
+                with suppress(OSError, ValueError, KeyError, TypeError):
+                    found.append([ItemKey(*map(str, one)) for one in read_json(path)["items"]])
+        return found

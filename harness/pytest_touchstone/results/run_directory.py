@@ -8,14 +8,13 @@ courses.json      with --eval-gate-sequential: the order of the items, and the c
 effort-WHO.json   what answering cost, one file per process
 workload.json     while the run goes on: the sizes of what is asked (``results.live``)
 progress-WHO.json while the run goes on: what a process does and has done, rewritten a few times a second
-in-flight-WHO.json  what a process computes now, left where it was killed (``results.in_flight``)
+in-flight-WHO.json  what a process computes now, left where it was killed (``results.reuse``)
 quarantine.txt    items that ran alone, because a worker died with them
 run.log           what happened when: begin, what was left out, dead workers, end
 """
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
@@ -32,11 +31,7 @@ from typing import Any, Final
 
 from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import (
-    MOST_BYTES,
     SCHEMA,
-    ReadingList,
-    json_pieces,
-    open_regular,
     read_json,
     shown_path,
     typed,
@@ -44,7 +39,6 @@ from pytest_touchstone.core.files import (
 )
 from pytest_touchstone.core.keys import masked, masked_value
 from pytest_touchstone.core.text import did_you_mean, unbroken
-from pytest_touchstone.results.collected import CollectedItems
 from pytest_touchstone.results.live import remove_live
 from pytest_touchstone.results.summary import (
     Collected,
@@ -148,23 +142,23 @@ class RunDirectory:
         """Note what was collected; every worker writes the same, so the last one wins."""
         data = {
             "schema": SCHEMA,
-            "items": _Rows(items),
+            "items": [[getattr(item, name) for name in COLUMNS] for item in items],
             "declarations": {name: keyed(one) for name, one in declarations.items()},
             "deselected": list(deselected),
         }
-        write_atomic(self.collected, json_pieces(data, ensure_ascii=False))
+        write_atomic(self.collected, json.dumps(data, ensure_ascii=False))
 
-    def read_collected(self) -> tuple[CollectedItems, dict[str, Declaration], list[str]]:
+    def read_collected(self) -> tuple[list[Collected], dict[str, Declaration], list[str]]:
         """Return what ``write_collected`` noted; nothing when no process got that far. Raises ``HarnessError``."""
         if not self.collected.is_file():
-            return CollectedItems(()), {}, []
+            return [], {}, []
         try:
-            with io.TextIOWrapper(open_regular(self.collected, most=MOST_BYTES), encoding="utf-8") as file:
-                reading = ReadingList(file, "items")
-                items = CollectedItems(reading)
-                data = reading.rest()
-            if data["items"]:  # written in another form than ours
-                items = CollectedItems(data.pop("items"))
+            data = read_json(self.collected)
+            # Interned: benchmarks, checkpoints and groups are the same for very many, and records have all of them.
+            items = [
+                Collected(*(sys.intern(text) if isinstance(text, str) else text for text in row))
+                for row in data["items"]
+            ]
             declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
             return items, declarations, list(map(str, data["deselected"]))
         except (
@@ -229,19 +223,6 @@ class RunDirectory:
 
 def _why(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
-
-
-class _Rows(Sequence[list[Any]]):
-    """Items as ``collected.json`` has them, each made when it is written."""
-
-    def __init__(self, items: Sequence[Collected]) -> None:
-        self._items = items
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __getitem__(self, place: Any) -> Any:
-        return [[getattr(item, name) for name in COLUMNS] for item in self._items[place]]
 
 
 def command_words(manifest: Mapping[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ and belongs to one run, so simultaneous runs do not interfere.
 from __future__ import annotations
 
 import functools
+import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,10 +21,9 @@ from typing import Any, Final
 from pytest_touchstone.core.errors import DataError, HarnessError
 from pytest_touchstone.core.files import (
     file_name,
-    json_pieces,
-    pieces_with_checksum,
     read_checked,
     shown_path,
+    with_checksum,
     write_atomic,
 )
 from pytest_touchstone.results.store_entry import (
@@ -110,8 +110,8 @@ class ResultStore:
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
-    pieces = json_pieces(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    write_atomic(path, pieces_with_checksum(pieces))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    write_atomic(path, with_checksum(text[:-1].encode("utf-8", "backslashreplace")))
 
 
 @functools.cache

@@ -17,7 +17,6 @@ from pytest_touchstone.core.conditions import known_conditions, of_settings
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import SCHEMA, check_kind, typed
 from pytest_touchstone.core.marks import asked
-from pytest_touchstone.results.kept_records import KeptRecords
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Declaration, Metric, Summary, wholes
 
@@ -246,8 +245,11 @@ def saved_of(
 
     ``codes`` has the hash of what scored each benchmark.
     """
-    found = {key: items_of(own) for key, own in KeptRecords.of(records).by_result().items()}
-    return entries_of(summary, found, codes=codes)
+    results: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.status == "scored":
+            results.setdefault((record.checkpoint, record.benchmark), []).append(record)
+    return entries_of(summary, {key: items_of(own) for key, own in results.items()}, codes=codes)
 
 
 def entries_of(
@@ -291,8 +293,6 @@ def entries_of(
 
 def items_of(records: Iterable[Record]) -> ItemScores:
     """Return the scores of scored records, in order of the examples' ids."""
-    if isinstance(records, KeptRecords):
-        return _items_of_columns(records)
     ordered = sorted(records, key=lambda record: record.example)
     names = dict.fromkeys(name for record in ordered for name in record.scores)
     return ItemScores(
@@ -301,23 +301,4 @@ def items_of(records: Iterable[Record]) -> ItemScores:
         groups=[record.group for record in ordered],
         clusters=[record.cluster for record in ordered],
         scores={name: [record.scores.get(name) for record in ordered] for name in names},
-    )
-
-
-def _items_of_columns(records: KeptRecords) -> ItemScores:
-    """Return the same without making a record again."""
-    kept = records.by_example()
-    columns, places = kept.columns, kept.places
-    names = dict[str, None]()
-    for some in kept.names:
-        names |= dict.fromkeys(some)
-    return ItemScores(
-        examples=[columns.examples[place] for place in places],
-        rows=[columns.row(place) for place in places],
-        groups=[columns.group(place) for place in places],
-        clusters=kept.clusters,
-        scores={
-            name: [columns.score(at, name) if name in columns.names(at) else None for at in places]
-            for name in names
-        },
     )

@@ -16,7 +16,7 @@ from pytest_touchstone.compare.formats.task_metrics import metric_name
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.core.files import write_atomic, write_json
 from pytest_touchstone.results.aggregate import summarize
-from pytest_touchstone.results.item_view import Asked, Choice, ItemView
+from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question
 from pytest_touchstone.results.summary import Summary
 from tests.support.summaries import DECLARATIONS, collect, declaration, record, score
 
@@ -48,7 +48,7 @@ def choice_exchange(continuation: str, logprob: float) -> dict[str, Any]:
     return {"kind": "Loglikelihood", "request": request, "answer": answer}
 
 
-def sample_of(one: Any, exchanges: list[dict[str, Any]], asked: Asked) -> ExportedSample:
+def sample_of(one: Any, exchanges: list[dict[str, Any]], asked: Question) -> ExportedSample:
     told = replace(one, exchanges=exchanges, row="hash")
     view = ItemView(
         example=one.example,
@@ -81,7 +81,9 @@ def finished(benchmarks: list[str]) -> tuple[Summary, list[ExportedSample]]:
         checkpoints=[{"name": "runs/a"}],
     )
     exchanges = [choice_exchange(" no", -1.5), choice_exchange(" yes", -2.5)]
-    asked = Asked("choices", "?", (Choice("no", -1.5, True, False), Choice("yes", -2.5, False, True)))
+    asked = Question(
+        "choices", "?", (AnswerChoice("no", -1.5, True, False), AnswerChoice("yes", -2.5, False, True))
+    )
     return summary, [sample_of(one, exchanges, asked) for one in records]
 
 
@@ -159,7 +161,7 @@ def test_a_text_has_a_line_for_each_filter_with_what_it_read() -> None:
     answer = {"samples": [{"text": " it is 7", "finish_reason": "eos", "tokens": 3}], "prompt_tokens": 3}
     exchange = {"kind": "Generate", "request": request, "answer": answer}
     program = {"kind": "RunProgram", "request": {"program": "7"}, "answer": {"outcome": "passed"}}
-    sample = sample_of(one, [exchange, program], Asked("Generate", "2+5"))
+    sample = sample_of(one, [exchange, program], Question("Generate", "2+5"))
     files = EXPORTS["lm-eval"](summary, "runs/a", [replace(sample, requests=[request])])
     strict, flexible = (json.loads(line) for line in [*files.values()][1].splitlines())
     assert (strict["filter"], strict["exact_match"], strict["filtered_resps"]) == (

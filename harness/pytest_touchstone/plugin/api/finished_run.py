@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_touchstone.core.text import count
-from pytest_touchstone.plugin.api.frame import frame
-from pytest_touchstone.plugin.api.items import Items
+from pytest_touchstone.plugin.api.items import Items, frame
 from pytest_touchstone.reports.formatting import interval, number, of_all, of_parts, own_rows
 from pytest_touchstone.results.rows import COLUMNS, ResultRow, result_rows
 from pytest_touchstone.results.run_directory import find_run

@@ -9,17 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from pytest_touchstone.core.aggregation import aggregation_of
+from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.requests import Answer, Refusal, answer_from_plain
-from pytest_touchstone.plugin.api.frame import frame
 from pytest_touchstone.plugin.replay import Replay, Replayed
-from pytest_touchstone.results.asked import is_right
-from pytest_touchstone.results.journal import Place, places, read_at
+from pytest_touchstone.results.item_view import is_right
+from pytest_touchstone.results.journal import RecordPlace, places, read_at
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration, base_name
 
 if TYPE_CHECKING:
     import pandas
+
+
+def frame(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> pandas.DataFrame:
+    """Return the rows as a data frame that begins with these columns; raise ``HarnessError`` without pandas."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise HarnessError("to_pandas() needs pandas, which is not installed: pip install pandas") from error
+    others = dict.fromkeys(name for row in rows for name in row if name not in columns)
+    return pandas.DataFrame(rows, columns=[*columns, *others])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +138,7 @@ class Items(Sequence[Item]):
         self._primary = {name: how.of for name, how in hows.items() if how.higher_score_is_better}
 
     @cached_property
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[RecordPlace]:
         found = places(self._directory)
         collected, _, _ = RunDirectory(self._directory).read_collected()
         order = {one.item: number for number, one in enumerate(collected)}

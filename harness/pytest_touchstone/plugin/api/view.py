@@ -8,15 +8,19 @@ right one is the one for which it gives its primary score.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Final
 
+from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.grade import told_by
 from pytest_touchstone.plugin.api.items import Item
-from pytest_touchstone.results.asked import asked_of, rest_of_row
-from pytest_touchstone.results.item_view import Asked, ItemView
+from pytest_touchstone.plugin.replay import Replay
+from pytest_touchstone.results.item_view import ItemView, Question, asked_of, rest_of_row
+from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.summary import Declaration, base_name
 
 UNLIKELY: Final = -1e6
 """The log-probability of the choices that a probe does not prefer."""
@@ -85,7 +89,7 @@ def _rights(item: Item, count: int, notes: list[str]) -> list[int] | None:
 
 
 def _told(
-    item: Item, asked: Sequence[Asked], notes: list[str]
+    item: Item, asked: Sequence[Question], notes: list[str]
 ) -> tuple[dict[str, str | None], str | None, dict[str, Any]]:
     """Return what was read out of the texts, the gold answer, and the fields of the row that were not asked."""
     shown = {one.kind for one in asked}
@@ -105,3 +109,35 @@ def _told(
         notes.append(f"what was read out of the text is not known: {error}")
         return {}, None, others
     return dict(told.get("extracted", {})), told.get("gold"), others
+
+
+MOST: Final = 2000
+"""Items of a run that are started again; each takes about a millisecond and may take much more."""
+
+
+class Teller:
+    """Tells of the items of one run in the form of ``Record.told``."""
+
+    def __init__(self, folder: Path, declarations: Iterable[Declaration]) -> None:
+        hows = {one.name: aggregation_of(one.aggregate, one.primary) for one in declarations}
+        self._primary = {name: how.of for name, how in hows.items() if how.higher_score_is_better}
+        self._folder = folder
+        self._left = MOST
+
+    def __call__(self, record: Record, notes: list[str]) -> dict[str, Any] | None:
+        """Return what is told; None, with a note, where it cannot be known."""
+        if not self._left:
+            notes.append(f"what the benchmark tells was not recorded, and is shown of {MOST} items only")
+            return None
+        self._left -= 1
+        name = record.benchmark
+        primary = self._primary.get(name, self._primary.get(base_name(name)))
+        try:
+            return told_again(Item(record, primary, lambda: self._replay))
+        except HarnessError as error:
+            notes.append(f"what the benchmark tells is not known: {error}")
+            return None
+
+    @cached_property
+    def _replay(self) -> Replay:
+        return Replay(self._folder)

@@ -21,8 +21,7 @@ from pytest_touchstone.reports.page.packing import (
     unpacked_text,
 )
 from pytest_touchstone.reports.page.security import Redaction, own_text
-from pytest_touchstone.results.asked import asked_of, is_right, rest_of_row
-from pytest_touchstone.results.item_view import Asked
+from pytest_touchstone.results.item_view import Question, asked_of, is_right, rest_of_row
 from pytest_touchstone.results.records import STATUSES, Record
 
 CHUNK: Final = 250
@@ -260,7 +259,7 @@ def _short(value: float | None) -> float | int | None:
 def row_of(
     record: Record,
     right: bool | None,
-    asked: Sequence[Asked],
+    asked: Sequence[Question],
     told: Mapping[str, Any],
     fields: Mapping[str, Any],
 ) -> ItemRow:
@@ -298,7 +297,7 @@ def error_of(record: Record) -> str | None:
 
 def texts_of(
     record: Record,
-    asked: Sequence[Asked],
+    asked: Sequence[Question],
     told: Mapping[str, Any],
     data: Mapping[str, Any],
     notes: Sequence[str],
@@ -316,7 +315,7 @@ def texts_of(
     return {name: value for name, value in found.items() if value}
 
 
-def _question(one: Asked) -> dict[str, Any]:
+def _question(one: Question) -> dict[str, Any]:
     choices = [
         {"text": choice.text}
         | ({} if choice.logprob is None else {"logprob": round(choice.logprob, 2)})

@@ -54,7 +54,7 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell |
     """
     folder = Path(summary.directory)
     collected, _, _ = RunDirectory(folder).read_collected()
-    places = collected.places()
+    places = {item.item: number for number, item in enumerate(collected)}
     declared = {one.name: one for one in summary.declarations}
     parts: dict[tuple[str, str], PagePart] = {}
     kinds: dict[str, Kind] = {}
