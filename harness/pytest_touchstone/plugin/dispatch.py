@@ -49,7 +49,7 @@ Answered: TypeAlias = Answer | Refusal | BaseException
 ProgramFuture: TypeAlias = Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]
 
 Owner = TypeVar("Owner")
-EngineKind = TypeVar("EngineKind")
+EngineKind = TypeVar("EngineKind", bound=Engine)
 
 AGAIN: Final = 8
 """An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""
