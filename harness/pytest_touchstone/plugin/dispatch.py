@@ -49,7 +49,6 @@ Answered: TypeAlias = Answer | Refusal | BaseException
 ProgramFuture: TypeAlias = Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]
 
 Owner = TypeVar("Owner")
-EngineKind = TypeVar("EngineKind", bound=Engine)
 
 AGAIN: Final = 8
 """An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""
@@ -349,14 +348,12 @@ class SharedRows:
                 self._shared.add(row)
         self._answers: dict[str, Remembered] = {}
 
-    def engine(self, engine: EngineKind, checkpoint: str, items: Iterable[pytest.Item]) -> EngineKind:
+    def engine(self, engine: Engine, checkpoint: str, items: Iterable[pytest.Item]) -> Engine:
         """Return the engine for these items of a checkpoint: one that remembers answers where a row is shared."""
         own = ((checkpoint, given.example.sha256) for _, given in given_items(items if self._shared else ()))
         if not any(row in self._shared for row in own):
             return engine
-        remembering: Any = Remembering(engine, self._answers.setdefault(checkpoint, Remembered()))
-        found: EngineKind = remembering
-        return found
+        return Remembering(engine, self._answers.setdefault(checkpoint, Remembered()))
 
 
 @dataclass(frozen=True, slots=True)
