@@ -23,9 +23,6 @@ ENDED: Final = {
     "length": "cut off at the limit",
 }
 
-UNLIKELY: Final = "not the likeliest"
-"""The end of the remark on a continuation that another one is likelier than."""
-
 CUT: Final = "of a long question the run has kept the end"
 
 Exchange: TypeAlias = Mapping[str, Any]
@@ -99,7 +96,7 @@ def _one(exchange: Exchange) -> Asked:  # noqa: PLR0911 -- one per kind
                 kind, request["prompt"], answers=tuple(said), turns=turns if answer.get("chat") else ()
             )
         case "Loglikelihood":
-            greedy = "the likeliest" if answer["is_greedy"] else UNLIKELY
+            greedy = "the likeliest" if answer["is_greedy"] else "not the likeliest"
             remark = f"log-probability {float(answer['logprob']):.2f}, {greedy}"
             return Asked(kind, request["context"], answers=(Said(request["continuation"], remark),))
         case "RollingLoglikelihood" | "PseudoLoglikelihood":
