@@ -247,11 +247,8 @@ def _hub_lines(hub: Dataset) -> list[RawRow]:
         raise DataError(
             "--eval-data hub needs the package datasets: pip install 'pytest-touchstone[hub]'"
         ) from error
-    return [row for config in _configs(hub) for row in _of_config(datasets, hub, config)]
-
-
-def _configs(hub: Dataset) -> tuple[str | None, ...]:
-    return hub.config if isinstance(hub.config, tuple) else (hub.config,)
+    configs = hub.config if isinstance(hub.config, tuple) else (hub.config,)
+    return [row for config in configs for row in _of_config(datasets, hub, config)]
 
 
 def _of_config(datasets: Any, hub: Dataset, config: str | None) -> Iterator[RawRow]:
