@@ -40,8 +40,7 @@ import glob
 import os
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -50,6 +49,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from pytest_touchstone.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
+from pytest_touchstone.checkpoints.config_files import readable
 from pytest_touchstone.checkpoints.formats.base import (
     ENGINES,
     OWN_ENGINES,
@@ -158,7 +158,7 @@ def find(
     if source.startswith("builtin:") and glob.has_magic(source):
         return _expanded(builtin_pattern(source.removeprefix("builtin:")), asked)
     if _exists(path):
-        with _readable(path):
+        with readable(path):
             held = held_by(path) if path.is_dir() and not is_checkpoint(path) else []
         if held:
             return _several(Matches(held, []), asked)
@@ -224,20 +224,9 @@ def _options(source: str, owner: TargetOwner) -> dict[str, str]:
 
 
 def _expanded(pattern: str, asked: CheckpointRequest) -> FoundCheckpoints:
-    with _readable(pattern):
+    with readable(pattern):
         matches = expand(pattern)
     return _several(matches, asked)
-
-
-@contextmanager
-def _readable(where: object) -> Iterator[None]:
-    """Raise ``CheckpointError`` for a file that the system does not let us read within the block."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(
-            f"{error.filename or where}: cannot be read ({error.strerror}); check the permissions"
-        ) from error
 
 
 def _several(matches: Matches, asked: CheckpointRequest) -> FoundCheckpoints:
@@ -286,7 +275,7 @@ def _exists(path: Path) -> bool:
 
 
 def _local(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
-    with _readable(path):
+    with readable(path):
         for one in formats():
             if one.detect(path):
                 return one.inspect(path, asked)
