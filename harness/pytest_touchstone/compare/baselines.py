@@ -220,11 +220,11 @@ def _age(saved: StoredResult) -> tuple[float, str, str]:
     return saved.began, saved.run_id, saved.checkpoint
 
 
-def shown(value: Any) -> str:
-    """A condition's value in words: hashes shortened, and "default" where it was not set."""
+def shown(value: Any, *, unset: str = "default") -> str:
+    """A condition's value in words: hashes shortened, and ``unset`` where it was not set."""
     if isinstance(value, str) and len(value) == 64:
         return value[:HASH_SHOWN]
-    return "default" if value is None else str(value)
+    return unset if value is None else str(value)
 
 
 def origin(saved: StoredResult) -> str:

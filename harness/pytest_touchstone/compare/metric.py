@@ -29,6 +29,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
+from pytest_touchstone.compare.baselines import shown
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.formats.lm_eval import samples_of
 from pytest_touchstone.compare.formats.run import answers_of
@@ -173,10 +174,6 @@ def _prompt(exchange: Mapping[str, Any]) -> str:
 # The comparison by one metric
 
 
-HASHED: Final = 8
-"""The number of characters of a hash that are shown."""
-
-
 class Flips(NamedTuple):
     """Ids of the items that the new run scores better, and worse."""
 
@@ -284,8 +281,7 @@ def condition_text(name: str, values: Sequence[Any]) -> str:
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         parts = differing(first, second)
         return ", ".join(condition_text(f"{name} {key}", pair) for key, pair in parts.items())
-    shown = [_shown(value) for value in values]
-    return f"{name} {' and '.join(shown)}"
+    return f"{name} {' and '.join(shown(value, unset='none') for value in values)}"
 
 
 class Shared(NamedTuple):
@@ -348,14 +344,6 @@ def metric_of(entry: BenchmarkScores, name: str) -> Metric | None:
     """The metric of a result, None where it lacks the metric or its value."""
     found = entry.saved.metrics.get(name)
     return found if found is not None and found.value is not None else None
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, str) and len(value) == 64:
-        return value[:HASHED]
-    return str(value)
 
 
 CLOSE: Final = 0.02

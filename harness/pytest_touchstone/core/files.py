@@ -243,7 +243,7 @@ def typed(kind: type[Kind], fields: Mapping[str, Any]) -> Kind:
     from pydantic import ValidationError
 
     try:
-        found: Kind = _adapter(kind).validate_python(fields)  # type: ignore[arg-type]
+        found: Kind = adapter_of(kind).validate_python(fields)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -252,7 +252,8 @@ def typed(kind: type[Kind], fields: Mapping[str, Any]) -> Kind:
 
 
 @functools.cache
-def _adapter(kind: Any) -> Any:
+def adapter_of(kind: Any) -> Any:
+    """Return pydantic's check of a type, made once."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
