@@ -293,7 +293,7 @@ def test_a_project_has_groups_of_its_own_which_may_name_others(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("groups = 3", r"pyproject.toml: \[tool.touchstone.groups\] is 3; expected a table"),
+        ("groups = 3", r"pyproject.toml: \[tool.touchstone.groups\] is 3; give a table"),
         ("groups.a = ['x']", r"groups\] a is \['x'\]; expected a text such as"),
         (
             "groups.a = 'x,,y'",

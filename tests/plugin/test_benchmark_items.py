@@ -170,7 +170,9 @@ def test_parameters_may_be_given_after_all_others(project: Project) -> None:
             if name == "test_sums" and not collector.config.pluginmanager.has_plugin("late"):
                 collector.config.pluginmanager.register(Late(), "late")
 
-    text = (project.path / "test_sums.py").read_text().replace("(example, fewshot)", "(example, shots, late)")
+    text = (
+        (project.path / "test_sums.py").read_text().replace("(example, fewshot)", "(example, fewshot, late)")
+    )
     (project.path / "test_sums.py").write_text(text.replace('{"acc"', '{"late": late == "a", "acc"'))
     seen = Seen()
     project.run(plugins=[seen, Register()]).assert_outcomes(passed=40)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,9 @@ def demonstrated(
     """A project whose benchmarks are the shipped ones, and the only builtin checkpoint."""
     folder = tiny_causal(tmp_path_factory.mktemp("tiny") / "tiny")
     monkeypatch.setattr("pytest_touchstone.core.eval_config.shipped_evals", lambda: project.path)
+    module = importlib.import_module("pytest_touchstone.checkpoints.resolve")  # a function has its name
     monkeypatch.setattr(
-        "pytest_touchstone.checkpoints.resolve.default_checkpoints",
-        lambda seq_len=None: resolve(str(folder), seq_len=seq_len),
+        module, "default_checkpoints", lambda seq_len=None: resolve(str(folder), seq_len=seq_len)
     )
     (project.path / "demonstration.toml").write_text(TABLE)
     for name in ("sums", "other", "mine"):

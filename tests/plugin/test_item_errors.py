@@ -124,7 +124,7 @@ def test_the_place_of_an_error_is_the_last_in_the_projects_files() -> None:
 
 
 def test_an_error_of_shot_says_of_which_row_and_what_fields_that_has(pytester: pytest.Pytester) -> None:
-    text = BENCHMARK.format(body="pass", arguments=", shots")
+    text = BENCHMARK.format(body="pass", arguments=", fewshot")
     text = text.replace('primary="acc"', "primary='acc', shot=lambda row: row['anser'], num_fewshot=1")
     pytester.makepyfile(test_b=text)
     done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider", "--eval-limit", "2")

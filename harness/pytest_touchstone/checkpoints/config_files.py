@@ -53,12 +53,12 @@ def shard_path(index: Path, shard: str) -> Path:
 
 @contextmanager
 def readable(path: Path | str) -> Iterator[None]:
-    """Raise ``CheckpointError`` where the system does not let us read the file within the block."""
+    """Raise ``CheckpointError`` where the system does not let us read a file or folder within the block."""
     try:
         yield
     except OSError as error:
         raise CheckpointError(
-            f"{path}: cannot be read ({error.strerror}); check the file's permissions"
+            f"{error.filename or path}: cannot be read ({error.strerror}); check the permissions"
         ) from error
 
 

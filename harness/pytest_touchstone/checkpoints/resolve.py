@@ -40,8 +40,7 @@ import glob
 import os
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -49,8 +48,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
-from pytest_touchstone.checkpoints import series
 from pytest_touchstone.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
+from pytest_touchstone.checkpoints.config_files import readable
 from pytest_touchstone.checkpoints.formats.base import (
     ENGINES,
     OWN_ENGINES,
@@ -62,7 +61,17 @@ from pytest_touchstone.checkpoints.formats.content import TOKENIZER
 from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import CheckpointInfo, unique_names
 from pytest_touchstone.checkpoints.registry import formats
-from pytest_touchstone.checkpoints.series import FailedToLoad, number_of, ordered, step
+from pytest_touchstone.checkpoints.series import (
+    FailedToLoad,
+    Matches,
+    expand,
+    held_by,
+    is_checkpoint,
+    number_of,
+    once,
+    ordered,
+    step,
+)
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.plugins import plugins
 
@@ -80,13 +89,12 @@ _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 @dataclass(slots=True)
-class ResolvedCheckpoints:
-    """The checkpoints that are meant, those of them that failed to load, and the paths that a glob matches but are
-    none."""
+class FoundCheckpoints:
+    """The checkpoints that are meant, in order; those that failed to load; and lines about what was left out."""
 
     infos: list[CheckpointInfo] = field(default_factory=list)
-    failed: list[series.FailedToLoad] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
+    failed: list[FailedToLoad] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def resolve(
@@ -126,7 +134,7 @@ def find(
     options: Mapping[str, str] = MappingProxyType({}),
     lasting: Lasting | None = None,
     served: bool = False,
-) -> ResolvedCheckpoints:
+) -> FoundCheckpoints:
     """The same, but of several checkpoints those that fail to load are listed apart from the others.
 
     ``options`` are settings by the names that they have in ``TARGET?NAME=VALUE``; a target takes those that it
@@ -146,17 +154,17 @@ def find(
     if (owner := _owner(source)) is not None:
         declared = {name: value for name, value in options.items() if name in owner.options}
         asked = replace(asked, options=declared | _options(source, owner))
-        return ResolvedCheckpoints([owner.inspect(Path(source.partition("?")[0]), asked)])
+        return FoundCheckpoints([owner.inspect(Path(source.partition("?")[0]), asked)])
     if source.startswith("builtin:") and glob.has_magic(source):
         return _expanded(builtin_pattern(source.removeprefix("builtin:")), asked)
     if _exists(path):
-        with _readable(path):
-            held = series.held_by(path) if path.is_dir() and not series.is_checkpoint(path) else []
+        with readable(path):
+            held = held_by(path) if path.is_dir() and not is_checkpoint(path) else []
         if held:
-            return _several(series.Matches(held, []), asked)
+            return _several(Matches(held, []), asked)
     elif glob.has_magic(source):
         return _expanded(source, asked)
-    return ResolvedCheckpoints([_single(asked)])
+    return FoundCheckpoints([_single(asked)])
 
 
 def named_by_file(
@@ -215,35 +223,26 @@ def _options(source: str, owner: TargetOwner) -> dict[str, str]:
     return given
 
 
-def _expanded(pattern: str, asked: CheckpointRequest) -> ResolvedCheckpoints:
-    with _readable(pattern):
-        matches = series.expand(pattern)
+def _expanded(pattern: str, asked: CheckpointRequest) -> FoundCheckpoints:
+    with readable(pattern):
+        matches = expand(pattern)
     return _several(matches, asked)
 
 
-@contextmanager
-def _readable(where: object) -> Iterator[None]:
-    """Raise ``CheckpointError`` for a file that the system does not let us read within the block."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(
-            f"{error.filename or where}: cannot be read ({error.strerror}); check the permissions"
-        ) from error
-
-
-def _several(matches: series.Matches, asked: CheckpointRequest) -> ResolvedCheckpoints:
+def _several(matches: Matches, asked: CheckpointRequest) -> FoundCheckpoints:
     """Each of the paths by itself; a single one that fails to load is an error."""
-    found = ResolvedCheckpoints(others=[f"{path}: no checkpoint, and holds none" for path in matches.others])
-    paths = series.once(matches.paths)
+    found = FoundCheckpoints(
+        left_out=[f"checkpoint {path}: no checkpoint, and holds none" for path in matches.others]
+    )
+    paths = once(matches.paths)
     for path in paths:
         try:
             found.infos.append(_local(path, asked))
         except CheckpointError as error:
             if len(paths) == 1:
                 raise
-            found.failed.append(series.FailedToLoad(path.name, asked.source, str(path), str(error)))
-    found.infos = [info for _, info in series.ordered(found.infos)]
+            found.failed.append(FailedToLoad(path.name, asked.source, str(path), str(error)))
+    found.infos = [info for _, info in ordered(found.infos)]
     return found
 
 
@@ -276,7 +275,7 @@ def _exists(path: Path) -> bool:
 
 
 def _local(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
-    with _readable(path):
+    with readable(path):
         for one in formats():
             if one.detect(path):
                 return one.inspect(path, asked)
@@ -380,16 +379,6 @@ def _range(part: str) -> Range:
 # The checkpoints of a run
 
 
-@dataclass(slots=True)
-class FoundCheckpoints:
-    """The checkpoints of a run in order, with unique names; those that failed to load; and lines about what was left
-    out."""
-
-    infos: list[CheckpointInfo] = field(default_factory=list)
-    failed: list[FailedToLoad] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-
-
 def find_checkpoints(
     sources: Sequence[str],
     *,
@@ -400,16 +389,16 @@ def find_checkpoints(
     options: Mapping[str, str] = MappingProxyType({}),
     lasting: Lasting | None = None,
 ) -> FoundCheckpoints:
-    """The checkpoints that ``sources`` name, or the builtin ones that are there.
+    """The checkpoints that ``sources`` name, with unique names, or the builtin ones that are there.
 
     The other arguments are those of ``resolve.find``, and the filter of ``--eval-steps``.
 
     Raises ``CheckpointError`` (one line) where a single one, or all of them, failed to load, or ``steps`` leaves
     none.
     """
-    series = FoundCheckpoints()
+    checkpoints = FoundCheckpoints()
     if not sources:
-        series.infos = default_checkpoints(seq_len=seq_len)
+        checkpoints.infos = default_checkpoints(seq_len=seq_len)
     for source in sources:
         try:
             found = find(
@@ -423,20 +412,20 @@ def find_checkpoints(
         except CheckpointError as error:
             if len(sources) == 1:
                 raise
-            series.failed.append(FailedToLoad(Path(source).name, source, source, str(error)))
+            checkpoints.failed.append(FailedToLoad(Path(source).name, source, source, str(error)))
             continue
-        series.infos += found.infos
-        series.failed += found.failed
-        series.left_out += [f"checkpoint {line}" for line in found.others]
-    places = ordered(series.infos) if sources else (("", info) for info in series.infos)
-    series.infos = [replace(info, series=folder or None, step=step(info)) for folder, info in places]
-    series.failed = list({os.path.abspath(one.path): one for one in series.failed}.values())  # noqa: PTH100
+        checkpoints.infos += found.infos
+        checkpoints.failed += found.failed
+        checkpoints.left_out += found.left_out
+    places = ordered(checkpoints.infos) if sources else (("", info) for info in checkpoints.infos)
+    checkpoints.infos = [replace(info, series=folder or None, step=step(info)) for folder, info in places]
+    checkpoints.failed = list({os.path.abspath(one.path): one for one in checkpoints.failed}.values())  # noqa: PTH100
     if steps is not None:
-        _select(series, steps)
-    series.infos = unique_names(series.infos)
-    if series.failed and not series.infos:
-        raise CheckpointError(none_usable([one.message for one in series.failed]))
-    return series
+        _select(checkpoints, steps)
+    checkpoints.infos = unique_names(checkpoints.infos)
+    if checkpoints.failed and not checkpoints.infos:
+        raise CheckpointError(none_usable([one.message for one in checkpoints.failed]))
+    return checkpoints
 
 
 def none_usable(messages: Sequence[str]) -> str:
@@ -446,16 +435,18 @@ def none_usable(messages: Sequence[str]) -> str:
     return f"none of the {len(messages)} checkpoints can be used; the first: {messages[0]}"
 
 
-def _select(series: FoundCheckpoints, steps: StepFilter) -> None:
+def _select(checkpoints: FoundCheckpoints, steps: StepFilter) -> None:
     """Keep the steps that are wanted; a checkpoint without a step is left out with a line."""
-    there = [info.step for info in series.infos]
-    without = [info.name for info in series.infos if info.step is None]
-    series.infos = [info for info in series.infos if info.step is not None and steps.has(info.step)]
-    numbers = [(number_of(Path(one.path)), one) for one in series.failed]
-    series.failed = [one for number, one in numbers if number is not None and steps.has(number)]
-    if not series.infos and not series.failed:
+    there = [info.step for info in checkpoints.infos]
+    without = [info.name for info in checkpoints.infos if info.step is None]
+    checkpoints.infos = [info for info in checkpoints.infos if info.step is not None and steps.has(info.step)]
+    numbers = [(number_of(Path(one.path)), one) for one in checkpoints.failed]
+    checkpoints.failed = [one for number, one in numbers if number is not None and steps.has(number)]
+    if not checkpoints.infos and not checkpoints.failed:
         raise CheckpointError(f"--eval-steps {steps.text}: no checkpoint of these steps; {_steps(there)}")
-    series.left_out += [f"checkpoint {name}: has no step, and --eval-steps asks for some" for name in without]
+    checkpoints.left_out += [
+        f"checkpoint {name}: has no step, and --eval-steps asks for some" for name in without
+    ]
 
 
 def _steps(there: Iterable[float | None], most: int = 12) -> str:

@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.judge import ItemDifferences, item_differences, score_name
-from pytest_touchstone.compare.metric import OTHERS, PROMPTS, changed_text
+from pytest_touchstone.compare.prompts import OTHERS, PROMPTS, changed_text
 from pytest_touchstone.core.conditions import asked_otherwise
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
@@ -232,11 +232,11 @@ def _age(saved: StoredResult) -> tuple[float, str, str]:
     return saved.began, saved.run_id, saved.checkpoint
 
 
-def shown(value: Any) -> str:
-    """A condition's value in words: hashes shortened, and "default" where it was not set."""
+def shown(value: Any, *, unset: str = "default") -> str:
+    """A condition's value in words: hashes shortened, and ``unset`` where it was not set."""
     if isinstance(value, str) and len(value) == 64:
         return value[:HASH_SHOWN]
-    return "default" if value is None else str(value)
+    return unset if value is None else str(value)
 
 
 def origin(saved: StoredResult) -> str:

@@ -12,172 +12,27 @@ The comparison of two totals depends on what is known of them:
 
 A mean of scores within [0, 1] varies most where all are 0 or 1. Taking it as a share when its error is not known
 claims too little rather than too much, unless items share a text, which a table does not say.
-
-Another harness hashes its rows in its own way. By its place in the file and its prompt an item is known all the same,
-so that results can be compared in pairs. Two runs may have asked the same items by other prompts, though the benchmark
-has kept its version: its file was edited.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
-from pytest_touchstone.compare.formats.lm_eval import samples_of
-from pytest_touchstone.compare.formats.run import answers_of
+from pytest_touchstone.compare.baselines import shown
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.task_metrics import primary_of
 from pytest_touchstone.compare.judge import AlignedScores, Compared, columns, compare, rows_of, score_name
+from pytest_touchstone.compare.prompts import other_prompts
 from pytest_touchstone.core.conditions import asked_otherwise, differing
 from pytest_touchstone.core.errors import GateError
-from pytest_touchstone.core.text import count
-from pytest_touchstone.results.journal import each_record, latest
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import Comparison, undefined, z_quantile
 from pytest_touchstone.statistics.unpaired import Total, compare_means, compare_rates
 from pytest_touchstone.statistics.verdicts import Verdict
-
-_PROMPTS: Final = {"Loglikelihood": "context", "Generate": "prompt", "RollingLoglikelihood": "text"}
-"""The field of a request that is its prompt, by kind."""
-
-_TEXTS: Final = ("context", "continuation", "prompt", "turns", "text")
-"""The fields of a request that a checkpoint reads, each in full or as its hash."""
-
-
-OTHER: Final = "other prompts than the baseline's"
-
-OTHERS: Final = "not compared, since they had other prompts"
-
-PROMPTS: Final = "prompts"
-"""The condition that items are asked by the same prompts."""
-
-
-class OtherPrompts(NamedTuple):
-    """The number of items that two results have both ``asked``, and of those whose prompts ``differ``; with a hash of
-    each side's."""
-
-    differ: int
-    asked: int
-    hashes: tuple[str, str]
-
-
-def other_prompts(baseline: BenchmarkScores, new: BenchmarkScores) -> OtherPrompts | None:
-    """Return how many items two runs have asked otherwise; None where there is none, or nobody knows.
-
-    Runs by the same code ask the same, so their journals are not read.
-    """
-    sides = [one.saved for one in (baseline, new)]
-    folders = [answers_of(saved) for saved in sides]
-    same = sides[0].code is not None and sides[0].code == sides[1].code
-    if same or not all(folder is not None and folder.is_dir() for folder in folders):
-        return None
-    before, after = (
-        _requests_of(folder.resolve(), _size(folder), saved.benchmark, saved.checkpoint)
-        for folder, saved in zip(folders, sides, strict=True)
-        if folder is not None
-    )
-    both = sorted(before.keys() & after.keys())
-    differ = sum(before[item] != after[item] for item in both)
-    if not differ:
-        return None
-    hashes = (hashlib.sha256("".join(side[item] for item in both).encode()) for side in (before, after))
-    first, second = (one.hexdigest() for one in hashes)
-    return OtherPrompts(differ, len(both), (first, second))
-
-
-def changed_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
-    """Return the note on a benchmark whose prompts have changed, though it has kept its version; else nothing."""
-    found = other_prompts(baseline, new)
-    if found is None:
-        return ""
-    asked = count(found.asked, "item")
-    return f"{OTHER} in {found.differ:,} of {asked}: the benchmark has changed and kept its version"
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("items-*.jsonl"))
-
-
-@functools.lru_cache(maxsize=16)
-def _requests_of(folder: Path, _size: int, benchmark: str, checkpoint: str) -> Mapping[tuple[str, str], str]:
-    """Return the hash of the first request of each item, by the item's id and the hash of its row; ``_size`` is that of
-    the journal, which may grow."""
-    having = {"benchmark": [benchmark], "checkpoint": [checkpoint]}
-    found: dict[tuple[str, str], str] = {}
-    for record in each_record(folder, having=having):
-        if record.exchanges:
-            request = record.exchanges[0]["request"]
-            texts = [request.get(name) for field in _TEXTS for name in (field, f"{field}_sha256")]
-            digest = hashlib.sha256(repr(texts).encode("utf-8", "backslashreplace")).hexdigest()
-            found[record.example, record.row] = digest[:16]
-    return found
-
-
-def known_by_prompts(
-    baseline: CheckpointResults, new: CheckpointResults
-) -> tuple[CheckpointResults, CheckpointResults]:
-    """Return the candidates, with the rows of a run on the published items that it asked by the same prompt."""
-    before, after = dict(baseline.entries), dict(new.entries)
-    for name in before.keys() & after.keys():
-        a, b = before[name], after[name]
-        before[name], after[name] = _known_by(a, b), _known_by(b, a)
-    return replace(baseline, entries=before), replace(new, entries=after)
-
-
-def _known_by(samples: BenchmarkScores, run: BenchmarkScores) -> BenchmarkScores:
-    """Return ``samples`` with the rows of the run, where they are a file of samples and a run's folder."""
-    if (
-        samples.answers is None
-        or not samples.answers.is_file()
-        or run.answers is None
-        or not run.answers.is_dir()
-    ):
-        return samples
-    theirs = {f"{samples.saved.benchmark}/{number}": data for number, data in samples_of(samples.answers)}
-    rows = dict(zip(run.items.examples, run.items.rows, strict=True))
-    same = {
-        example: rows[example]
-        for example, prompt in _prompts_of_run(run)
-        if example in rows and prompt == theirs.get(example, {}).get("prompt_hash")
-    }
-    items = samples.items
-    known = [same.get(example, row) for example, row in zip(items.examples, items.rows, strict=True)]
-    return replace(samples, items=replace(items, rows=known))
-
-
-def _prompts_of_run(run: BenchmarkScores) -> Iterator[tuple[str, str]]:
-    """Yield the ids of a run's items, each with the hash of its first prompt."""
-    assert run.answers is not None
-    saved = run.saved
-    mine = (
-        record
-        for record in each_record(run.answers)
-        if record.benchmark == saved.benchmark and record.checkpoint == saved.checkpoint and not record.chat
-    )
-    for record in latest(mine).values():
-        if record.exchanges:
-            yield record.example, _prompt(record.exchanges[0])
-
-
-def _prompt(exchange: Mapping[str, Any]) -> str:
-    """Return the hash of a request's prompt, empty where it has none."""
-    name, request = _PROMPTS.get(exchange["kind"], ""), exchange["request"]
-    if (known := request.get(f"{name}_sha256")) is not None:
-        return str(known)
-    return hashlib.sha256(str(request[name]).encode()).hexdigest() if name in request else ""
-
-
-# The comparison by one metric
-
-
-HASHED: Final = 8
-"""The number of characters of a hash that are shown."""
 
 
 class Flips(NamedTuple):
@@ -287,8 +142,7 @@ def condition_text(name: str, values: Sequence[Any]) -> str:
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         parts = differing(first, second)
         return ", ".join(condition_text(f"{name} {key}", pair) for key, pair in parts.items())
-    shown = [_shown(value) for value in values]
-    return f"{name} {' and '.join(shown)}"
+    return f"{name} {' and '.join(shown(value, unset='none') for value in values)}"
 
 
 class Shared(NamedTuple):
@@ -351,14 +205,6 @@ def metric_of(entry: BenchmarkScores, name: str) -> Metric | None:
     """The metric of a result, None where it lacks the metric or its value."""
     found = entry.saved.metrics.get(name)
     return found if found is not None and found.value is not None else None
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, str) and len(value) == 64:
-        return value[:HASHED]
-    return str(value)
 
 
 CLOSE: Final = 0.02

@@ -36,10 +36,10 @@ from pytest_touchstone.compare.metric import (
     compare_metric,
     compared_totals,
     conditions_apart,
-    known_by_prompts,
     metric_of,
     shared_columns,
 )
+from pytest_touchstone.compare.prompts import known_by_prompts
 from pytest_touchstone.core.composite import Composite
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.lm_eval_names import PREFIXES, translated

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.errors import BenchmarkError
-from pytest_touchstone.core.files import read_toml
+from pytest_touchstone.core.files import project_table
 
 
 class Part(NamedTuple):
@@ -107,15 +107,9 @@ def composites_from_plain(rows: Iterable[Mapping[str, Any]]) -> list[Composite]:
 def project_composites(pyproject: Path) -> list[Composite]:
     """Return the composites of ``[tool.touchstone.composites]``; none where there is no such file or table.
 
-    Raises ``BenchmarkError`` naming the composite that is wrong. A file that is not TOML is left to pytest to report.
+    Raises ``BenchmarkError`` naming the composite that is wrong.
     """
-    try:
-        tables = read_toml(pyproject)
-    except (OSError, ValueError):
-        return []
-    table = tables.get("tool", {}).get("touchstone", {}).get("composites", {})
-    if not isinstance(table, Mapping):
-        raise BenchmarkError(f"{pyproject}: [tool.touchstone] composites is {table!r}; give a table")
+    table = project_table(pyproject, "composites", BenchmarkError)
     return [parse_composite(name, parts, f"{pyproject}: composite") for name, parts in table.items()]
 
 

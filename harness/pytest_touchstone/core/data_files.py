@@ -230,7 +230,7 @@ def own_lines(spec: Benchmark, source: Dataset) -> tuple[str, list[RawRow]] | No
     path = spec.folder / source.name
     files = sorted(path.glob("*.jsonl")) if source.name.endswith("/") else [path]
     if not files or not files[0].is_file():
-        beside = [f"{one.name}/" if one.is_dir() else one.name for one in _entries(path.parent)]
+        beside = [f"{one.name}/" if one.is_dir() else one.name for one in sorted(path.parent.glob("*"))]
         near = did_you_mean(path.name, [one for one in beside if one.endswith((*OWN_FILES, "/"))])
         what = "no folder of .jsonl files" if source.name.endswith("/") else "no such file"
         raise DataError(f"{spec.name}: {shown_path(path)}: {what}; {near}".rstrip("; "))
@@ -248,10 +248,6 @@ def _check_name(spec: Benchmark, source: Dataset) -> None:
     for ending in OWN_FILES:
         if name and "/" not in name and (spec.folder / f"{name}{ending}").is_file():
             raise DataError(f"{spec.name}: data={name!r} is no file; did you mean {name + ending!r}?")
-
-
-def _entries(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def _given(spec: Benchmark, rows: object) -> Iterator[RawRow]:

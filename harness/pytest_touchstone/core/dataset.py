@@ -8,7 +8,6 @@ a dataset ``NAME/FILE`` in a folder.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import marshal
 import math
@@ -32,7 +31,7 @@ from pytest_touchstone.core.data_files import (
     read_lines,
 )
 from pytest_touchstone.core.errors import DataError, MissingDataError, ShotsError
-from pytest_touchstone.core.files import shipped
+from pytest_touchstone.core.files import adapter_of, shipped
 from pytest_touchstone.core.marks import SHIPPED, Extent
 
 HUB: Final = "hub"
@@ -247,11 +246,8 @@ def _hub_lines(hub: Dataset) -> list[RawRow]:
         raise DataError(
             "--eval-data hub needs the package datasets: pip install 'pytest-touchstone[hub]'"
         ) from error
-    return [row for config in _configs(hub) for row in _of_config(datasets, hub, config)]
-
-
-def _configs(hub: Dataset) -> tuple[str | None, ...]:
-    return hub.config if isinstance(hub.config, tuple) else (hub.config,)
+    configs = hub.config if isinstance(hub.config, tuple) else (hub.config,)
+    return [row for config in configs for row in _of_config(datasets, hub, config)]
 
 
 def _of_config(datasets: Any, hub: Dataset, config: str | None) -> Iterator[RawRow]:
@@ -410,16 +406,9 @@ def _row_type(spec: Benchmark) -> Any:
     from pydantic.errors import PydanticUserError
 
     try:
-        return _adapter(spec.row)
+        return adapter_of(spec.row)
     except PydanticUserError as error:
         why = f"cannot be used: {error.message.splitlines()[0]}"
         if error.code == "typed-dict-version":
             why = "is a typing.TypedDict, which works from Python 3.12 on; import it from typing_extensions"
         raise DataError(f"{spec.name}: its row type {why}") from None
-
-
-@functools.cache
-def _adapter(row: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(row)

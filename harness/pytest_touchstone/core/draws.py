@@ -110,13 +110,11 @@ def touchstone(wanted: Wanted) -> Drawn:
         pool, generator = pools[wanted.part(group)], seeded(wanted.seed, spec.name, group)
         drawn[group] = pool[:needed] if spec.shots_pick == "first" else generator.sample(pool, needed)
     lines = (f"{group}\t{shot.sha256}" for group, shots in drawn.items() for shot in shots)
-    before = {one.id: _without(one, drawn[one.group]) if wanted.own else drawn[one.group] for one in rows}
+    before: dict[str, Sequence[Example]] = {one.id: drawn[one.group] for one in rows}
+    if wanted.own:
+        before = {name: [shot for shot in shots if shot.id != name] for name, shots in before.items()}
     before = {name: shots[: wanted.count] for name, shots in before.items()}
     return Drawn(before, {"pick": spec.shots_pick, "sha256": _sha256(lines)})
-
-
-def _without(example: Example, drawn: Sequence[Example]) -> Sequence[Example]:
-    return [shot for shot in drawn if shot.id != example.id]
 
 
 def lm_eval(wanted: Wanted) -> Drawn:

@@ -209,6 +209,18 @@ def read_toml(path: Path) -> dict[str, Any]:
     return parsed_toml(read_regular(path).decode("utf-8"))
 
 
+def project_table(pyproject: Path, name: str, error: type[HarnessError]) -> Mapping[str, Any]:
+    """Return ``[tool.touchstone.NAME]`` of pyproject.toml, empty where there is none; a file that is not TOML is left
+    to pytest to report. Raises ``error`` for what is no table."""
+    try:
+        found = read_toml(pyproject)["tool"]["touchstone"][name]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    if not isinstance(found, Mapping):
+        raise error(f"{pyproject}: [tool.touchstone.{name}] is {found!r}; give a table")
+    return found
+
+
 def parsed(text: str | bytes, **how: Any) -> Any:
     """Return the JSON as ``json.loads`` does; raises ``ValueError`` too where it nests too deep or is no UTF-8."""
     try:
@@ -231,7 +243,7 @@ def typed(kind: type[Kind], fields: Mapping[str, Any]) -> Kind:
     from pydantic import ValidationError
 
     try:
-        found: Kind = _adapter(kind).validate_python(fields)  # type: ignore[arg-type]
+        found: Kind = adapter_of(kind).validate_python(fields)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -240,7 +252,8 @@ def typed(kind: type[Kind], fields: Mapping[str, Any]) -> Kind:
 
 
 @functools.cache
-def _adapter(kind: Any) -> Any:
+def adapter_of(kind: Any) -> Any:
+    """Return pydantic's check of a type, made once."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

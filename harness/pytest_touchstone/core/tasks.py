@@ -33,7 +33,7 @@ from typing import Final, TypeAlias
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import HUB
 from pytest_touchstone.core.errors import OptionError
-from pytest_touchstone.core.files import read_toml, shipped_evals
+from pytest_touchstone.core.files import project_table, shipped_evals
 from pytest_touchstone.core.lm_eval_names import SUBJECTS
 from pytest_touchstone.core.requests import (
     FillMask,
@@ -354,12 +354,7 @@ def task_groups(pyproject: Path) -> dict[str, str]:
     """Return the known groups; raises ``OptionError`` naming the line of the project that is wrong. A file that is not
     TOML is left to pytest to report."""
     found = shipped_groups()
-    try:
-        table = read_toml(pyproject)["tool"]["touchstone"]["groups"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return found
-    if not isinstance(table, Mapping):
-        raise OptionError(f"{pyproject.name}: {TABLE} is {table!r}; expected a table")
+    table = project_table(pyproject, "groups", OptionError)
     for name, line in table.items():
         if not isinstance(line, str):
             raise OptionError(

@@ -33,7 +33,7 @@ from pytest_touchstone.compare.gate.config import (
 )
 from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json
-from pytest_touchstone.compare.metric import PROMPTS
+from pytest_touchstone.compare.prompts import PROMPTS
 from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, Series, draw_schedule
 from pytest_touchstone.core.conditions import condition_names
 from pytest_touchstone.core.errors import ExitCode, GateError, HarnessError

@@ -15,9 +15,6 @@ from pytest_touchstone.core.grade import flat
 from pytest_touchstone.metrics.multiple_choice import preferred
 from pytest_touchstone.results.records import Record
 
-UNLIKELY: Final = "not the likeliest"
-"""The end of the remark on a continuation that another one is likelier than."""
-
 
 @dataclass(frozen=True, slots=True)
 class AnswerChoice:
@@ -160,7 +157,7 @@ def _one(exchange: Exchange) -> Question:  # noqa: PLR0911 -- one per kind
                 kind, request["prompt"], answers=tuple(said), turns=turns if answer.get("chat") else ()
             )
         case "Loglikelihood":
-            greedy = "the likeliest" if answer["is_greedy"] else UNLIKELY
+            greedy = "the likeliest" if answer["is_greedy"] else "not the likeliest"
             remark = f"log-probability {float(answer['logprob']):.2f}, {greedy}"
             return Question(kind, request["context"], answers=(Said(request["continuation"], remark),))
         case "RollingLoglikelihood" | "PseudoLoglikelihood":

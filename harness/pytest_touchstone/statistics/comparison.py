@@ -21,16 +21,16 @@ class Comparison:
     ``why``; ``why`` may also name an assumption.
     """
 
-    baseline: float | None
-    new: float | None
-    difference: float | None
-    low: float | None
-    high: float | None
-    stderr: float | None
-    p: float | None
+    baseline: float | None = None
+    new: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    stderr: float | None = None
+    p: float | None = None
     n: int
     units: int
-    method: str
+    method: str = "none"
     gained: int | None = None
     lost: int | None = None
     level: float = LEVEL
@@ -77,20 +77,7 @@ class Comparison:
 
 def undefined(why: str, *, n: int = 0, level: float = LEVEL) -> Comparison:
     """A comparison of which nothing is known, and the reason."""
-    return Comparison(
-        baseline=None,
-        new=None,
-        difference=None,
-        low=None,
-        high=None,
-        stderr=None,
-        p=None,
-        n=n,
-        units=n,
-        method="none",
-        level=level,
-        why=why,
-    )
+    return Comparison(n=n, units=n, level=level, why=why)
 
 
 def check_level(level: float) -> float:

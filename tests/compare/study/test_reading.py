@@ -162,7 +162,7 @@ def test_checkpoints_own_files_tell_the_rest() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("series = 3", "give a table for each series"),
+        ("series = 3", "series. is 3; give a table"),
         ("series.a = 'x'", "a is 'x'"),
         ("series.a.data = [1]", r"data is \[1\]"),
     ],

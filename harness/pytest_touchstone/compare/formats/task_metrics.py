@@ -23,6 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from pytest_touchstone.checkpoints.config_files import number
 from pytest_touchstone.compare.candidate import inferred_items, published
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.text import listed
@@ -242,17 +243,10 @@ def written(task: str, values: Mapping[str, Any], n: int = 0) -> Iterator[tuple[
     """Yield the numbers of a task that are metrics, by this harness's names, with their errors."""
     keys = {metric_name(key): (key, value) for key, value in values.items()}
     for name, (key, value) in keys.items():
-        found, base = _finite(value), key.partition(",")[0]
+        found, base = number(value), key.partition(",")[0]
         if name in _NO_METRICS or name.endswith(_STDERR) or found is None:
             continue
-        yield name, Written(task, base, found, _finite(keys.get(f"{name}{_STDERR}", ("", None))[1]), n)
-
-
-def _finite(value: object) -> float | None:
-    """The number; None for NaN, infinities and values that are not numbers."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return None
-    return float(value)
+        yield name, Written(task, base, found, number(keys.get(f"{name}{_STDERR}", ("", None))[1]), n)
 
 
 def _count(n: object, where: str) -> int | None:

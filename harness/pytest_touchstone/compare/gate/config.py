@@ -29,6 +29,7 @@ with a saved value below 0 or above 1 is none whatever its name.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import re
@@ -169,19 +170,10 @@ def read_gate_config(path: Path, *, required: bool) -> GateConfig:
 def gate_config_of(table: Mapping[str, Any], where: str) -> GateConfig:
     """The plan of a table; raises ``GateError``, beginning with ``where``, for anything that is not known."""
     check_names(table, KEYS, where, "key")
-    found: dict[str, Any] = {}
-    found |= {key: _text(table, key, where) for key in ("mode", "baseline") if key in table}
+    found = {key: read(table, key, where) for key, read in _READERS.items() if key in table}
     if (mode := found.get("mode", "plain")) not in MODES:
         raise GateError(f"{where}: {mode!r} is no mode; use {' or '.join(MODES)}")
     found["metrics"] = _metrics(table, where)
-    if "allow" in table:
-        found["allow"] = tuple(_texts(table, "allow", where))
-    if "margin" in table:
-        found["margin"] = _share(table, "margin", where, least=0.0)
-    if "alpha" in table:
-        found["alpha"] = _share(table, "alpha", where)
-    if "pooled" in table:
-        found["pooled"] = _switch(table, "pooled", where)
     own = table.get("benchmarks", {})
     if not isinstance(own, Mapping) or not all(isinstance(one, Mapping) for one in own.values()):
         raise GateError(f"{where}: benchmarks is {own!r}; give a table for each: [{TABLE}.benchmarks.NAME]")
@@ -223,12 +215,9 @@ def check_names(names: Iterable[str], known: Iterable[str], where: str, what: st
 
 def _own(table: Mapping[str, Any], where: str) -> BenchmarkRules:
     check_names(table, OWN_KEYS, where, "key")
-    return BenchmarkRules(
-        metrics=_metrics(table, where),
-        margin=_share(table, "margin", where, least=0.0) if "margin" in table else None,
-        max_drop=_share(table, "max_drop", where, least=0.0) if "max_drop" in table else None,
-        floors=tuple(parse_floor(text, where) for text in _texts(table, "floors", where)),
-    )
+    found = {key: read(table, key, where) for key, read in _READERS.items() if key in table}
+    floors = tuple(parse_floor(text, where) for text in _texts(table, "floors", where))
+    return BenchmarkRules(metrics=_metrics(table, where), floors=floors, **found)
 
 
 def _metrics(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
@@ -238,7 +227,7 @@ def _metrics(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
     if "metric" in table:
         return (_text(table, "metric", where),)
     found = _texts(table, "metrics", where)
-    if "metrics" in table and not all(found or [""]):
+    if "metrics" in table and not all(found or ("",)):
         raise GateError(f"{where}: metrics is {table['metrics']!r}; name at least one metric")
     return tuple(dict.fromkeys(found))
 
@@ -259,18 +248,17 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _switch(table: Mapping[str, Any], key: str, where: str) -> bool:
-    value = table[key]
-    if not isinstance(value, bool):
-        raise GateError(f"{where}: {key} is {value!r}; give true or false")
-    return value
+    if not isinstance(table[key], bool):
+        raise GateError(f"{where}: {key} is {table[key]!r}; give true or false")
+    return bool(table[key])
 
 
-def _texts(table: Mapping[str, Any], key: str, where: str) -> list[str]:
+def _texts(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     value = table.get(key, [])
-    listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+    several = [value] if isinstance(value, str) else value
+    if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
         raise GateError(f"{where}: {key} is {value!r}; give a list of texts")
-    return listed
+    return tuple(several)
 
 
 def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | None = None) -> float:
@@ -284,6 +272,17 @@ def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | Non
         meant = f'; {value} points are {value / 100:g}, or "{value}%"' if points else ""
         raise GateError(f"{where}: {key} is {value}; give a share below 1: 0.01 is one point{meant}")
     return float(share)
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any], str, str], Any]]] = {
+    "mode": _text,
+    "baseline": _text,
+    "allow": _texts,
+    "margin": functools.partial(_share, least=0.0),
+    "max_drop": functools.partial(_share, least=0.0),
+    "alpha": _share,
+    "pooled": _switch,
+}
 
 
 # Names are checked before anything runs

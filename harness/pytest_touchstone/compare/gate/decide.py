@@ -42,7 +42,7 @@ from pytest_touchstone.compare.judge import (
     pool,
     score_name,
 )
-from pytest_touchstone.compare.metric import OTHER, OTHERS, changed_text
+from pytest_touchstone.compare.prompts import OTHER, OTHERS, changed_text
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import listed

@@ -187,8 +187,8 @@ def judged_curves(study: Study) -> list[JudgedCurve]:
 
     rises = of_kind([_of_choice(one.rise, turn=True) for one in curves])
     drops = of_kind([_of_choice(one.drop, turn=False) for one in curves])
-    trends = of_kind([_of_trend(one.trend) for one in curves])
-    changes = of_kind([_of_changes(one.steadiness) for one in curves])
+    trends = of_kind([_as_measured(one.trend) for one in curves])
+    changes = of_kind([_as_measured(one.steadiness) for one in curves])
     return [JudgedCurve(*one) for one in zip(curves, rises, drops, trends, changes, strict=True)]
 
 
@@ -204,15 +204,8 @@ def _of_choice(found: Compared | None, *, turn: bool) -> CurveChange:
     return NO_CHANGE._replace(value=value, low=limits[0], high=limits[1], p=found.comparison.p)
 
 
-def _of_trend(one: Trend | None) -> CurveChange:
-    return (
-        NO_CHANGE if one is None else NO_CHANGE._replace(value=one.slope, low=one.low, high=one.high, p=one.p)
-    )
-
-
-def _of_changes(one: Steadiness | None) -> CurveChange:
-    return (
-        NO_CHANGE
-        if one is None
-        else NO_CHANGE._replace(value=one.change, low=one.low, high=one.high, p=one.p)
-    )
+def _as_measured(one: Trend | Steadiness | None) -> CurveChange:
+    if one is None:
+        return NO_CHANGE
+    value = one.slope if isinstance(one, Trend) else one.change
+    return NO_CHANGE._replace(value=value, low=one.low, high=one.high, p=one.p)

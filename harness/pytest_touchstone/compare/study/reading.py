@@ -53,7 +53,7 @@ from pytest_touchstone.compare.study.points import (
 )
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.files import read_toml
+from pytest_touchstone.core.files import project_table
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.store_entry import composites_of
 from pytest_touchstone.results.summary import SUMMARY
@@ -103,17 +103,10 @@ SHOWN: Final = ("data", "method")
 def project_series(pyproject: Path) -> dict[str, dict[str, str]]:
     """The facts of ``[tool.touchstone.series]`` by series; none where there is no such file or table.
 
-    Raises ``DataError`` naming the key that is wrong. A file that is not TOML is left to others to report.
+    Raises ``DataError`` naming the key that is wrong.
     """
-    try:
-        tables = read_toml(pyproject)
-    except (OSError, ValueError):
-        return {}
-    table = tables.get("tool", {}).get("touchstone", {}).get("series", {})
-    if not isinstance(table, Mapping):
-        raise DataError(f"{pyproject}: [{TABLE}] is {table!r}; give a table for each series")
     found = {}
-    for name, facts in table.items():
+    for name, facts in project_table(pyproject, "series", DataError).items():
         if not isinstance(facts, Mapping):
             raise DataError(f'{pyproject}: [{TABLE}] {name} is {facts!r}; give a table: data = "..."')
         for key, value in facts.items():
