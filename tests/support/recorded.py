@@ -64,9 +64,7 @@ def answers(info: CheckpointInfo, ask: Ask, requests: tuple[Request, ...]) -> li
     found: dict[int, Answer | Refusal] = dict(planned.ready())
     for number, call in enumerate(planned.calls):
         said = ask(call.path, call.body)
-        end: CallReply[Any] | Failure = (
-            said if isinstance(said, Failure) else CallReply(value=call.read(said), seconds=0.0)
-        )
+        end: CallReply[Any] | Failure = said if isinstance(said, Failure) else CallReply(call.read(said))
         found.update(planned.take(number, end))
     return [found[number] for number in range(len(requests))]
 

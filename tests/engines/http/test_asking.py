@@ -16,14 +16,14 @@ from pytest_touchstone.core.errors import ServerError
 from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure
 from pytest_touchstone.engines.http.pacing import Circuit, Limiter, Trouble, status_text
 from pytest_touchstone.engines.http.transport import CallEnded, CallQueue, Event, Link, Over
-from pytest_touchstone.engines.http.wire import Got, Outcome
+from pytest_touchstone.engines.http.wire import Outcome
 from tests.support.virtual_time import VirtualClock, VirtualLoop, run
 
 T = TypeVar("T")
 
 REFUSED = Trouble("connection", "connection refused")
 
-GOOD = Got("good")
+GOOD = CallReply("good")
 
 
 def status(number: int, wait: float | None = None) -> Trouble:

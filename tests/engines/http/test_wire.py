@@ -17,7 +17,7 @@ from pytest_touchstone.engines.http import wire
 from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure
 from pytest_touchstone.engines.http.pacing import Trouble
 from pytest_touchstone.engines.http.server import Key, key_of
-from pytest_touchstone.engines.http.wire import Clock, Got, Wire
+from pytest_touchstone.engines.http.wire import Clock, Wire
 from tests.engines.http.test_transport import SECRET, question, transport
 from tests.support.fault_server import FaultServer, Scripted, scripted
 
@@ -207,7 +207,7 @@ def test_a_reply_that_comes_while_the_connection_is_idle_is_none_to_the_next_req
             found.append(await own.send(Call("/", None, str, text=True), 10))
             await own.close()
             await asyncio.sleep(0.02)  # for the server to see that
-        return [one.value if isinstance(one, Got) else one for one in found]
+        return [one.value if isinstance(one, CallReply) else one for one in found]
 
     assert asyncio.run(main()) == ["good", "next"]
 

@@ -48,14 +48,13 @@ RUN_OPTION: Final = "--eval-run-timeout"
 class Stats:
     """Counts of what asking has cost.
 
-    ``requests`` were sent, ``retries`` of them again, and took ``seconds`` together; ``most_under_way`` at a time.
+    ``requests`` were sent, ``retries`` of them again; ``most_under_way`` at a time.
     Tokens are as the server counts them, those of replies that were of no use left out. ``troubles`` counts attempts
     that failed, by their status or kind.
     """
 
     requests: int = 0
     retries: int = 0
-    seconds: float = 0.0
     most_under_way: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -245,7 +244,6 @@ class CallQueue:
         seconds = min(self._limits.attempt_seconds, deadline - begun, link.ends - begun)
         outcome = await link.sender.send(one.call, seconds)
         now = link.clock.now()
-        link.stats.seconds += now - begun
         if isinstance(outcome, Trouble):
             self._troubled(one, outcome, begun, now)
             return
@@ -253,17 +251,7 @@ class CallQueue:
             setattr(link.stats, name, getattr(link.stats, name) + tokens)
         link.limiter.answered(begun, now, work_of(outcome.usage))
         link.circuit.answered()
-        self._end(
-            one,
-            CallReply(
-                value=outcome.value,
-                seconds=now - begun,
-                attempts=one.sent,
-                usage=outcome.usage,
-                fingerprint=outcome.fingerprint,
-                model=outcome.model,
-            ),
-        )
+        self._end(one, replace(outcome, attempts=one.sent))
 
     def _troubled(self, one: _Open[Any], trouble: Trouble, begun: float, now: float) -> None:
         link, deadline = self._link, self._deadlines[one.call.owner]
