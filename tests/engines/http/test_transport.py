@@ -35,6 +35,8 @@ SECRET = "tk-very-secret-0123456789"
 PATIENT = CallLimits(attempt_seconds=30 * SPEED, item_seconds=600 * SPEED)
 """Limits whose time-outs do not depend on how busy this machine is."""
 
+ONCE, TWICE = replace(PATIENT, attempts=1), replace(PATIENT, attempts=2)
+
 
 @contextmanager
 def transport(
@@ -154,8 +156,8 @@ def test_connections_are_kept_for_the_next_calls() -> None:
     ],
 )
 def test_each_fault_that_stays_is_named(fault: str, kind: str, reason: str) -> None:
-    with FaultServer(always=fault) as server, transport(server) as asking:
-        end = asking.one(question(), attempts=2)
+    with FaultServer(always=fault) as server, transport(server, TWICE) as asking:
+        end = asking.one(question())
     assert isinstance(end, Failure)
     assert (end.kind, end.reason) == (kind, reason)
 
@@ -165,8 +167,8 @@ def test_each_fault_that_stays_is_named(fault: str, kind: str, reason: str) -> N
     [("truncated", "the reply is no JSON ("), ("no json", "the reply is a web page and no JSON")],
 )
 def test_a_reply_that_is_no_json_is_named(fault: str, said: str) -> None:
-    with FaultServer(always=fault) as server, transport(server) as asking:
-        end = asking.one(question(), attempts=2)
+    with FaultServer(always=fault) as server, transport(server, TWICE) as asking:
+        end = asking.one(question())
     assert isinstance(end, Failure)
     assert end.reason.startswith(said)
 
@@ -175,8 +177,8 @@ def test_what_a_reader_does_not_expect_is_malformed_and_no_answer() -> None:
     def read(found: Any) -> Any:
         return found["choices"][3]["text"]
 
-    with FaultServer() as server, transport(server) as asking:
-        end = asking.one(Call("/v1/completions", {"prompt": "x"}, read), attempts=1)
+    with FaultServer() as server, transport(server, ONCE) as asking:
+        end = asking.one(Call("/v1/completions", {"prompt": "x"}, read))
     assert isinstance(end, Failure)
     assert end.reason.startswith("the reply is not as expected (IndexError")
 
@@ -292,8 +294,8 @@ def test_a_key_is_in_no_failure_error_log_or_repr(caplog: pytest.LogCaptureFixtu
 
 def test_an_address_that_is_none_is_a_failure_in_one_line() -> None:
     for base in ("http://a..b", "nothing://h"):
-        with transport(base) as asking:
-            end = asking.one(read("/v1/models"), attempts=1)
+        with transport(base, ONCE) as asking:
+            end = asking.one(read("/v1/models"))
         assert isinstance(end, Failure)
         assert "\n" not in end.reason
 
@@ -301,8 +303,8 @@ def test_an_address_that_is_none_is_a_failure_in_one_line() -> None:
 def test_nothing_that_listens_is_said_at_once_to_who_asks_once() -> None:
     with FaultServer() as server:
         base = server.base
-    with transport(base) as asking:
-        end = asking.one(read("/v1/models"), attempts=1)
+    with transport(base, ONCE) as asking:
+        end = asking.one(read("/v1/models"))
     assert end == Failure("connection refused: nothing listens there, after 1 attempt", "gone")
 
 
@@ -324,8 +326,8 @@ def test_other_servers_are_asked_through_the_proxy_of_the_environment(
             assert isinstance(asking.one(question()), CallReply)
         assert server.headers[0]["path"] == "http://models.example:8000/v1/completions"
         monkeypatch.setenv("no_proxy", "example")
-        with transport("http://models.example:8000") as asking:
-            end = asking.one(question(), attempts=1)
+        with transport("http://models.example:8000", ONCE) as asking:
+            end = asking.one(question())
         assert isinstance(end, Failure)
         assert end.reason == "the host's name is not known, after 1 attempt"
 

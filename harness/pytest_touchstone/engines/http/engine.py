@@ -90,8 +90,14 @@ class HttpFactory(EngineFactory):
 
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> HttpEngine:
         """Return the model, ready to be asked. Raises ``CheckpointError``."""
-        gone = GONE_HERE_SECONDS if info.served.get("child") else GONE_SECONDS
-        transport = _transport(info.served["base"], settings, gone)
+        limits = CallLimits(
+            attempt_seconds=settings.request_timeout,
+            item_seconds=settings.item_timeout,
+            run_seconds=settings.run_timeout,
+            gone_seconds=GONE_HERE_SECONDS if info.served.get("child") else GONE_SECONDS,
+            concurrency_most=settings.concurrency,
+        )
+        transport = _transport(info.served["base"], limits)
         return HttpEngine(info, transport, planner_of(info, settings, transport), settings)
 
 
@@ -103,11 +109,8 @@ def planner_of(
     from pytest_touchstone.engines.http.tokens import named_tokens
 
     name = info.served["tokenizer"]
-    ask_all: AskAll = (lambda _, bodies: [None] * len(bodies)) if transport is None else _remote(transport)
-    tokens = (
-        None if name is None else named_tokens(name, lambda path, body: ask_all(path, [body])[0], ask_all)
-    )
-    return Planner(info, settings, tokens)
+    ask: AskAll = (lambda _, bodies: [None] * len(bodies)) if transport is None else _remote(transport)
+    return Planner(info, settings, None if name is None else named_tokens(name, ask))
 
 
 def inspect_server(address: Address, asked: Asked, limit: int | None = None) -> CheckpointInfo:
@@ -117,10 +120,10 @@ def inspect_server(address: Address, asked: Asked, limit: int | None = None) -> 
     """
     from pytest_touchstone.engines.http.probe import METRICS, Probe
 
-    transport = _transport(address.base, ModelSettings(request_timeout=PROBE_SECONDS))
+    transport = _transport(address.base, CallLimits(attempt_seconds=PROBE_SECONDS, attempts=PROBE_ATTEMPTS))
 
     def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
-        end = transport.one(Call(path, body, lambda found: found, text=path == METRICS), PROBE_ATTEMPTS)
+        end = transport.one(Call(path, body, lambda found: found, text=path == METRICS))
         return end if isinstance(end, Failure) else end.value
 
     try:
@@ -174,20 +177,13 @@ def described(address: Address, found: ProbedServer, asked: Asked) -> Checkpoint
     )
 
 
-def _transport(base: str, settings: ModelSettings, gone: float = GONE_SECONDS) -> HttpTransport:
+def _transport(base: str, limits: CallLimits) -> HttpTransport:
     if find_spec("aiohttp") is None:
         raise CheckpointError(
             "a served model needs aiohttp, which is not installed: pip install 'pytest-touchstone[http]'"
         )
     from pytest_touchstone.engines.http.transport import HttpTransport
 
-    limits = CallLimits(
-        attempt_seconds=settings.request_timeout,
-        item_seconds=settings.item_timeout,
-        run_seconds=settings.run_timeout,
-        gone_seconds=gone,
-        concurrency_most=settings.concurrency,
-    )
     return HttpTransport(base, limits)
 
 

@@ -115,7 +115,7 @@ class Probe:
                 "check the address and the model"
             )
         names = dict.fromkeys((*found.names, found.model))
-        found.tokens = find_tokens(tokenizer, list(names), self._remote)
+        found.tokens = find_tokens(tokenizer, list(names), self._remote_all)
         self._check_template()
         if can.completions:
             self._find_scores()
@@ -421,6 +421,9 @@ class Probe:
     def _remote(self, path: str, body: Mapping[str, Any]) -> Any:
         said = self._ask(path, {"model": self._found.model, **body})
         return None if isinstance(said, Failure) else said
+
+    def _remote_all(self, path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+        return [self._remote(path, body) for body in bodies]
 
 
 def _ways(family: Family) -> Sequence[tuple[Way, int, int]]:

@@ -378,13 +378,26 @@ class HttpTransport:
         Raises ``ServerError`` where the server is not asked on, and ``KeyboardInterrupt``: then ``done`` has been
         called for all that had been answered. What ``done`` raises is passed on, and the others are given up.
         """
-        self._run(calls, done, self._limits)
+        if not calls:
+            return
+        loop = self._started()
+        events: Events = SimpleQueue()
+        asking = self._asking = CallQueue(calls, self._link, self._limits, events.put)
+        with _Interrupts(events, lambda: loop.call_soon_threadsafe(asking.drain)) as interrupts:
+            try:
+                loop.call_soon_threadsafe(asking.pump)
+                self._deliver(asking, events, loop, done)
+            except BaseException:
+                loop.call_soon_threadsafe(asking.stop)
+                raise
+            finally:
+                self._asking = None
+        interrupts.pass_on()
 
-    def one(self, call: Call[T], attempts: int | None = None) -> CallReply[T] | Failure:
-        """Return the end of a single call; ``attempts`` in place of those of the limits."""
-        limits = self._limits if attempts is None else replace(self._limits, attempts=attempts)
+    def one(self, call: Call[T]) -> CallReply[T] | Failure:
+        """Return the end of a single call."""
         ends: list[CallReply[T] | Failure] = []
-        self._run([call], lambda _, end: ends.append(end), limits)
+        self.run([call], lambda _, end: ends.append(end))
         return ends[0]
 
     def close(self) -> None:
@@ -400,24 +413,7 @@ class HttpTransport:
         if not thread.is_alive():
             loop.close()
 
-    def _run(self, calls: Sequence[Call[T]], done: Receiver[T], limits: CallLimits) -> None:
-        if not calls:
-            return
-        loop = self._started(limits)
-        events: Events = SimpleQueue()
-        asking = self._asking = CallQueue(calls, self._link, limits, events.put)
-        with _Interrupts(events, lambda: loop.call_soon_threadsafe(asking.drain)) as interrupts:
-            try:
-                loop.call_soon_threadsafe(asking.pump)
-                self._deliver(asking, events, loop, done)
-            except BaseException:
-                loop.call_soon_threadsafe(asking.stop)
-                raise
-            finally:
-                self._asking = None
-        interrupts.pass_on()
-
-    def _started(self, limits: CallLimits) -> asyncio.AbstractEventLoop:
+    def _started(self) -> asyncio.AbstractEventLoop:
         """Return the loop, with its thread running; the run's time begins with the first call."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -425,8 +421,8 @@ class HttpTransport:
                 target=self._loop.run_forever, name="touchstone-http", daemon=True
             )
             self._thread.start()
-            if limits.run_seconds is not None and self._link.ends == float("inf"):
-                self._link.ends = self._link.clock.now() + limits.run_seconds
+            if (seconds := self._limits.run_seconds) is not None and self._link.ends == float("inf"):
+                self._link.ends = self._link.clock.now() + seconds
         return self._loop
 
     def _deliver(
