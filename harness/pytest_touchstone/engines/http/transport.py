@@ -36,9 +36,6 @@ from pytest_touchstone.engines.http.wire import Clock, Outcome, Wire
 
 T = TypeVar("T")
 
-MOST_UNREAD: Final = 1024
-"""The ends of calls that may wait for the other thread before no more are sent."""
-
 SHORTEST_SLEEP: Final = 0.001
 
 RUN_OPTION: Final = "--eval-run-timeout"
@@ -110,8 +107,7 @@ class _Open(Generic[T]):
 
 
 class CallQueue:
-    """The calls of one ``HttpTransport.run``; all methods are called in the loop's thread, but for ``take`` and
-    ``trouble``."""
+    """The calls of one ``HttpTransport.run``; all methods but ``trouble`` are called in the loop's thread."""
 
     def __init__(
         self,
@@ -129,8 +125,7 @@ class CallQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._draining = self._over = False
-        self._ended = self._taken = 0
-        self._stalled = False
+        self._ended = 0
 
     def trouble(self) -> str:
         """Return in a few words what holds up the asking now, nothing where it goes on; called by any thread."""
@@ -142,11 +137,6 @@ class CallQueue:
         if (held := link.limiter.held_until - now) > 0:
             return f"the server asks to wait {held:.0f} s"
         return ""
-
-    def take(self) -> bool:
-        """Note, in the other thread, that it has taken an end; return whether ``pump`` is waiting for that."""
-        self._taken += 1
-        return self._stalled
 
     def drain(self) -> None:
         """Send nothing more, and wait for what is under way."""
@@ -189,19 +179,10 @@ class CallQueue:
 
     def _may_send(self, now: float) -> bool:
         link = self._link
-        if self._draining or self._over or len(self._tasks) >= link.limiter.limit or self._unread():
+        if self._draining or self._over or len(self._tasks) >= link.limiter.limit:
             return False
         allowed = link.circuit.wait_until()
         return allowed is not None and now >= max(allowed, link.limiter.held_until)
-
-    def _unread(self) -> bool:
-        """Return whether the other thread must take ends before more calls are sent."""
-        if self._ended - self._taken < MOST_UNREAD:
-            self._stalled = False
-            return False
-        self._stalled = True
-        # It may have taken the last one before it could see that.
-        return self._ended - self._taken >= MOST_UNREAD
 
     def _next(self, now: float) -> _Open[Any] | None:
         """Return the next call to send: one whose moment to be sent again has come, else the first of the others."""
@@ -308,7 +289,7 @@ class CallQueue:
             self._timer.cancel()
         link, wake = self._link, self._link.ends
         allowed = link.circuit.wait_until()
-        if self._left and allowed is not None and len(self._tasks) < link.limiter.limit and not self._stalled:
+        if self._left and allowed is not None and len(self._tasks) < link.limiter.limit:
             ready = now if self._fresh < len(self._calls) else self._again[0][0]
             wake = min(wake, max(ready, allowed, link.limiter.held_until))
         if wake < float("inf"):
@@ -322,11 +303,8 @@ LOOK_EVERY: Final = 5.0
 CLOSE_SECONDS: Final = 5.0
 
 
-class Interrupt:
-    """The event that a person pressed Ctrl-C."""
-
-
-Events: TypeAlias = "SimpleQueue[list[Event] | Interrupt]"
+Events: TypeAlias = "SimpleQueue[list[Event] | None]"
+"""None stands for Ctrl-C."""
 
 
 class HttpTransport:
@@ -386,7 +364,7 @@ class HttpTransport:
         with _Interrupts(events, lambda: loop.call_soon_threadsafe(asking.drain)) as interrupts:
             try:
                 loop.call_soon_threadsafe(asking.pump)
-                self._deliver(asking, events, loop, done)
+                self._deliver(events, done)
             except BaseException:
                 loop.call_soon_threadsafe(asking.stop)
                 raise
@@ -425,14 +403,12 @@ class HttpTransport:
                 self._link.ends = self._link.clock.now() + seconds
         return self._loop
 
-    def _deliver(
-        self, asking: CallQueue, events: Events, loop: asyncio.AbstractEventLoop, done: Receiver[T]
-    ) -> None:
+    def _deliver(self, events: Events, done: Receiver[T]) -> None:
         """Hand over ends until the last event, or the second interrupt."""
         pressed = 0
         while True:
             found = self._next(events)
-            if isinstance(found, Interrupt):
+            if found is None:
                 pressed += 1
                 if pressed > 1:
                     _hand_over_rest(events, done)
@@ -441,15 +417,13 @@ class HttpTransport:
             for event in found:
                 if isinstance(event, CallEnded):
                     done(event.number, event.end)
-                    if asking.take():
-                        loop.call_soon_threadsafe(asking.pump)
                 elif event.error is not None:
                     raise event.error
                 else:
                     return
 
-    def _next(self, events: Events) -> list[Event] | Interrupt:
-        """Return the next events, or an interrupt."""
+    def _next(self, events: Events) -> list[Event] | None:
+        """Return the next events, None for Ctrl-C."""
         while True:
             try:
                 return events.get(timeout=LOOK_EVERY)
@@ -495,7 +469,7 @@ class _Interrupts:
             raise KeyboardInterrupt
         # Both may be done in a handler of signals. Nothing more is sent, even while ends are being handed over.
         self._drain()
-        self._events.put(Interrupt())
+        self._events.put(None)
 
 
 def _hand_over_rest(events: Events, done: Receiver[T]) -> None:
@@ -503,6 +477,6 @@ def _hand_over_rest(events: Events, done: Receiver[T]) -> None:
     with suppress(Empty):
         while True:
             found = events.get_nowait()
-            for event in () if isinstance(found, Interrupt) else found:
+            for event in found or ():
                 if isinstance(event, CallEnded):
                     done(event.number, event.end)
