@@ -50,7 +50,7 @@ def test_an_error_with_status_200_is_no_answer_and_its_words_are_passed_on(
         FaultServer(always=lambda *_: "400", replies={"400": (200, told)}) as server,
         transport(server, CallLimits(attempts=2), key_of({"OPENAI_API_KEY": SECRET})) as asking,
     ):
-        end = asking.one(question())
+        end = asking.ask(question())
         assert asking.stats.requests == requests
     assert isinstance(end, Failure)
     assert reason in end.reason
@@ -63,7 +63,7 @@ def test_an_error_with_status_200_is_no_answer_and_its_words_are_passed_on(
 def test_a_byte_order_mark_before_json_is_passed_over() -> None:
     good = b'HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\n\xef\xbb\xbf{"choices": [5]}'
     with scripted(good) as server, transport(server.base) as asking:
-        end = asking.one(Call("/v1/completions", {}, lambda found: found["choices"][0]))
+        end = asking.ask(Call("/v1/completions", {}, lambda found: found["choices"][0]))
     assert isinstance(end, CallReply)
     assert end.value == 5
 

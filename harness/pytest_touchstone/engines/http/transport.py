@@ -96,7 +96,7 @@ Event: TypeAlias = CallEnded | Over
 
 
 @dataclass(slots=True)
-class _Open(Generic[T]):
+class _Pending(Generic[T]):
     """A call without an end. Of the attempts ``sent`` those are ``counted`` that met a server, or might have."""
 
     number: int
@@ -120,7 +120,7 @@ class CallQueue:
         self._calls, self._link, self._limits, self._events = calls, link, limits, events
         self._new: list[Event] = []
         self._fresh = 0
-        self._again: list[tuple[float, int, _Open[Any]]] = []
+        self._again: list[tuple[float, int, _Pending[Any]]] = []
         self._deadlines: dict[int, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -166,8 +166,8 @@ class CallQueue:
         if now >= self._link.ends and not self._draining:
             self._give_up(f"the run's {self._limits.run_seconds:.0f} s are over ({RUN_OPTION})")
             return
-        while self._may_send(now) and (one := self._next(now)) is not None:
-            self._send(one, now)
+        while self._may_send(now) and (pending := self._next(now)) is not None:
+            self._send(pending, now)
         if not self._tasks and (self._draining or not self._left):
             self._finish()
         elif not self._over:
@@ -184,31 +184,31 @@ class CallQueue:
         allowed = link.circuit.wait_until()
         return allowed is not None and now >= max(allowed, link.limiter.held_until)
 
-    def _next(self, now: float) -> _Open[Any] | None:
+    def _next(self, now: float) -> _Pending[Any] | None:
         """Return the next call to send: one whose moment to be sent again has come, else the first of the others."""
         while self._left:
             if self._again and self._again[0][0] <= now:
-                one = heapq.heappop(self._again)[2]
+                pending = heapq.heappop(self._again)[2]
             elif self._fresh < len(self._calls):
-                one = _Open(self._fresh, self._calls[self._fresh])
+                pending = _Pending(self._fresh, self._calls[self._fresh])
                 self._fresh += 1
             else:
                 return None
-            if now < self._deadlines.setdefault(one.call.owner, now + self._limits.item_seconds):
-                return one
-            self._end(one, overdue(one.trouble, self._limits))
+            if now < self._deadlines.setdefault(pending.call.owner, now + self._limits.item_seconds):
+                return pending
+            self._end(pending, overdue(pending.trouble, self._limits))
         return None
 
-    def _send(self, one: _Open[Any], now: float) -> None:
+    def _send(self, pending: _Pending[Any], now: float) -> None:
         self._link.circuit.sent()
-        task = asyncio.get_running_loop().create_task(self._attempt(one, now))
+        task = asyncio.get_running_loop().create_task(self._attempt(pending, now))
         self._tasks.add(task)
         task.add_done_callback(self._done)
         stats = self._link.stats
         stats.most_under_way = max(stats.most_under_way, len(self._tasks))
         stats.requests += 1
-        stats.retries += one.sent > 0
-        one.sent += 1
+        stats.retries += pending.sent > 0
+        pending.sent += 1
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -219,26 +219,26 @@ class CallQueue:
         else:
             self.pump()
 
-    async def _attempt(self, one: _Open[Any], begun: float) -> None:
+    async def _attempt(self, pending: _Pending[Any], begun: float) -> None:
         link = self._link
-        deadline = self._deadlines[one.call.owner]
+        deadline = self._deadlines[pending.call.owner]
         seconds = min(self._limits.attempt_seconds, deadline - begun, link.ends - begun)
-        outcome = await link.sender.send(one.call, seconds)
+        outcome = await link.sender.send(pending.call, seconds)
         now = link.clock.now()
         if isinstance(outcome, Trouble):
-            self._troubled(one, outcome, begun, now)
+            self._troubled(pending, outcome, begun, now)
             return
         for name, tokens in outcome.usage.items():
             setattr(link.stats, name, getattr(link.stats, name) + tokens)
         link.limiter.answered(begun, now, work_of(outcome.usage))
         link.circuit.answered()
-        self._end(one, replace(outcome, attempts=one.sent))
+        self._end(pending, replace(outcome, attempts=pending.sent))
 
-    def _troubled(self, one: _Open[Any], trouble: Trouble, begun: float, now: float) -> None:
-        link, deadline = self._link, self._deadlines[one.call.owner]
+    def _troubled(self, pending: _Pending[Any], trouble: Trouble, begun: float, now: float) -> None:
+        link, deadline = self._link, self._deadlines[pending.call.owner]
         link.stats.troubles[trouble.text if trouble.what == "status" else trouble.what] += 1
-        one.counted += not (trouble.away and link.circuit.open)
-        one.trouble = trouble
+        pending.counted += not (trouble.away and link.circuit.open)
+        pending.trouble = trouble
         if trouble.overload:
             wait = trouble.wait
             hold = None if wait is None or now + wait >= deadline else now + wait
@@ -247,19 +247,21 @@ class CallQueue:
             link.circuit.failed(begun, now, trouble.text)
         else:
             link.circuit.answered(limited=trouble.status == LIMITED)
-        decided = decide(trouble, max(one.counted, 1), now, deadline, self._limits, chance=link.chance.random)
+        decided = decide(
+            trouble, max(pending.counted, 1), now, deadline, self._limits, chance=link.chance.random
+        )
         if isinstance(decided, Failure):
             if decided.kind == "limited":
                 link.circuit.limited(trouble.text)
-            self._end(one, decided)
+            self._end(pending, decided)
         else:
-            heapq.heappush(self._again, (decided, one.number, one))
+            heapq.heappush(self._again, (decided, pending.number, pending))
         if link.circuit.verdict is not None and not self._draining:
             self._give_up(f"{link.base} {link.circuit.verdict}")
 
-    def _end(self, one: _Open[Any], end: CallReply[Any] | Failure) -> None:
+    def _end(self, pending: _Pending[Any], end: CallReply[Any] | Failure) -> None:
         self._ended += 1
-        self._tell(CallEnded(one.number, end))
+        self._tell(CallEnded(pending.number, end))
 
     def _tell(self, event: Event) -> None:
         if not self._new:
@@ -372,7 +374,7 @@ class HttpTransport:
                 self._asking = None
         interrupts.pass_on()
 
-    def one(self, call: Call[T]) -> CallReply[T] | Failure:
+    def ask(self, call: Call[T]) -> CallReply[T] | Failure:
         """Return the end of a single call."""
         ends: list[CallReply[T] | Failure] = []
         self.run([call], lambda _, end: ends.append(end))
@@ -407,14 +409,14 @@ class HttpTransport:
         """Hand over ends until the last event, or the second interrupt."""
         pressed = 0
         while True:
-            found = self._next(events)
-            if found is None:
+            batch = self._next(events)
+            if batch is None:
                 pressed += 1
                 if pressed > 1:
                     _hand_over_rest(events, done)
                     raise KeyboardInterrupt
                 continue
-            for event in found:
+            for event in batch:
                 if isinstance(event, CallEnded):
                     done(event.number, event.end)
                 elif event.error is not None:
@@ -476,7 +478,7 @@ def _hand_over_rest(events: Events, done: Receiver[T]) -> None:
     """Hand over the ends that are there already."""
     with suppress(Empty):
         while True:
-            found = events.get_nowait()
-            for event in found or ():
+            batch = events.get_nowait()
+            for event in batch or ():
                 if isinstance(event, CallEnded):
                     done(event.number, event.end)
