@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from pytest_touchstone.core.requests import Answer, Refusal, Request
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.engines.registry import EnginePool, identity
+from pytest_touchstone.engines.replicas import ray_replicas
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.schedule import MOST_DEATHS, TEXTS, cost_of, plan_units
 from pytest_touchstone.engines.replicas.series import UNKNOWN, Held, LoadOrder, ReplicaSeries, UnitOrder
 from pytest_touchstone.engines.replicas.transport import (
@@ -268,21 +270,22 @@ class ReplicatedPool(EnginePool):
     """Opens checkpoints by replicas, which are started with the first; served ones in this process, since a server has
     its own replicas."""
 
-    def __init__(self, settings: ModelSettings, start: Callable[[], ReplicatedSeries]) -> None:
+    def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
-        self._start = start
         self._series: ReplicatedSeries | None = None
         self._replicated: dict[CheckpointInfo, ReplicatedEngine] = {}
 
     def beside(self, info: CheckpointInfo) -> ReplicatedEngine | None:
         """Return the checkpoint at once, to be loaded beside others; None for a served one.
 
-        Raises ``CheckpointError`` where its files cannot be read.
+        Raises ``CheckpointError`` where its files cannot be read, or no replicas can be had.
         """
         if info.served:
             return None
         if self._series is None:
-            self._series = self._start()
+            assert self._settings.engine is not None
+            target = target_of(self._settings.engine)
+            self._series = ReplicatedSeries(ray_replicas.RayReplicas(self._settings, target))
         if info not in self._replicated:
             self._replicated[info] = self._series.open(info, identity(info))
         return self._replicated[info]
