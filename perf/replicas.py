@@ -207,14 +207,17 @@ def _one(folder: Path, name: str, *words: str) -> dict[str, Any]:
 def _engine(target: str, engine: str) -> Any:
     from pytest_touchstone.checkpoints.resolve import find_checkpoints
     from pytest_touchstone.engines.registry import identity, open_engine
-    from pytest_touchstone.engines.replicas import open_replicas
+    from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
+    from pytest_touchstone.engines.replicas.ray_cluster import target_of
+    from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
     from pytest_touchstone.engines.settings import ModelSettings
 
     info = find_checkpoints([target]).infos[0]
     if engine == "-":
         return open_engine(info, ModelSettings(device="cpu", threads=1))
     _start_ray(int(engine.partition(":")[2]))
-    opened = open_replicas(ModelSettings(device="cpu", threads=1, engine=engine)).open(info, identity(info))
+    settings = ModelSettings(device="cpu", threads=1, engine=engine)
+    opened = ReplicatedSeries(RayReplicas(settings, target_of(engine))).open(info, identity(info))
     opened.load()
     return opened
 

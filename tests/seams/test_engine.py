@@ -91,3 +91,21 @@ def test_a_package_that_cannot_be_loaded_is_named_in_one_line(project: Path) -> 
     assert done.returncode == 4
     assert "plug-in dict (dict_engine:DictFactory, group touchstone.engines): cannot be loaded" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        ("(EngineFactory)", "dict_engine.DictFactory, of group touchstone.engines, is no EngineFactory"),
+        ("(Engine)", "the engine 'dict' made a DictEngine, which is no Engine"),
+    ],
+)
+def test_a_class_that_does_not_derive_from_ours_is_named_in_one_line(
+    project: Path, base: str, told: str
+) -> None:
+    path = project / "site" / "dict_engine.py"
+    path.write_text(path.read_text(encoding="utf-8").replace(base, ""), encoding="utf-8")
+    done = run_pytest("--checkpoint", "dict:answers.json", packages=project / "site", cwd=project)
+    assert done.returncode != 0
+    assert told in " ".join((done.stderr + done.stdout).split())
+    assert "Traceback" not in done.stderr + done.stdout

@@ -10,7 +10,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +64,15 @@ def answers(info: CheckpointInfo, ask: Ask, requests: tuple[Request, ...]) -> li
     found: dict[int, Answer | Refusal] = dict(planned.ready())
     for number, call in enumerate(planned.calls):
         said = ask(call.path, call.body)
-        end: CallReply[Any] | Failure = (
-            said if isinstance(said, Failure) else CallReply(value=call.read(said), seconds=0.0)
-        )
+        end: CallReply[Any] | Failure = said if isinstance(said, Failure) else CallReply(call.read(said))
         found.update(planned.take(number, end))
     return [found[number] for number in range(len(requests))]
 
 
 def _planner(info: CheckpointInfo, ask: Ask) -> Planner:
-    def remote(path: str, body: Mapping[str, Any]) -> Any:
-        said = ask(path, body)
-        return None if isinstance(said, Failure) else said
+    def remote(path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+        found = [ask(path, body) for body in bodies]
+        return [None if isinstance(said, Failure) else said for said in found]
 
     name = info.served["tokenizer"]
     return Planner(info, ModelSettings(), None if name is None else named_tokens(name, remote))

@@ -99,7 +99,13 @@ class EnginePool:
         if info not in self._engines:
             self._key = info.model_key
             self._open = self._open or factory_of(info).sharing(self._settings)
-            self._engines[info] = self._open(info)
+            engine = self._open(info)
+            if not isinstance(engine, Engine):
+                raise CheckpointError(
+                    f"{info.source}: the engine {info.engine!r} made a {type(engine).__qualname__}, which is no Engine "
+                    "(pytest_touchstone.engines.base)"
+                )
+            self._engines[info] = engine
         return self._engines[info]
 
 

@@ -73,7 +73,7 @@ class Replayed(HttpTransport):
             if isinstance(self.end, ServerError):
                 raise self.end
             said = self.end or self.server.ask(call.path, call.body)
-            done(number, said if isinstance(said, Failure) else CallReply(value=call.read(said), seconds=0.0))
+            done(number, said if isinstance(said, Failure) else CallReply(call.read(said)))
 
 
 @pytest.mark.parametrize(

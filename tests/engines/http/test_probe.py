@@ -249,7 +249,7 @@ def test_the_texts_of_many_requests_are_tokenized_together_and_each_once() -> No
         asked.append([body["prompt"] for body in bodies])
         return [{"tokens": list(body["prompt"].encode())} for body in bodies]
 
-    tokens = named_tokens("/tokenize", lambda path, body: ask_all(path, [body])[0], ask_all)
+    tokens = named_tokens("/tokenize", ask_all)
     assert tokens.remote is not None
     asked.clear()
     found: list[object] = []

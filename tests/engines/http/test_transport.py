@@ -35,6 +35,8 @@ SECRET = "tk-very-secret-0123456789"
 PATIENT = CallLimits(attempt_seconds=30 * SPEED, item_seconds=600 * SPEED)
 """Limits whose time-outs do not depend on how busy this machine is."""
 
+ONCE, TWICE = replace(PATIENT, attempts=1), replace(PATIENT, attempts=2)
+
 
 @contextmanager
 def transport(
@@ -105,18 +107,18 @@ def test_ten_thousand_calls_end_right_or_named_while_a_fifth_of_attempts_fails()
 
 def test_a_reply_brings_its_usage_its_model_and_its_fingerprint() -> None:
     with FaultServer() as server, transport(server) as asking:
-        end = asking.one(question())
+        end = asking.ask(question())
     assert isinstance(end, CallReply)
     assert end.value == text_of("why")
     assert end.usage == {"prompt_tokens": 8, "completion_tokens": 4}
-    assert (end.model, end.fingerprint, end.attempts) == (MODEL, f"fp_{MODEL}", 1)
+    assert (end.fingerprint, end.attempts) == (f"fp_{MODEL}", 1)
     assert (asking.stats.prompt_tokens, asking.stats.completion_tokens) == (8, 4)
 
 
 def test_a_path_is_read_with_get() -> None:
     with FaultServer() as server, transport(server) as asking:
-        found = asking.one(read("/v1/models"))
-        missing = asking.one(read("/version"))
+        found = asking.ask(read("/v1/models"))
+        missing = asking.ask(read("/version"))
     assert isinstance(found, CallReply)
     assert found.value["data"][0]["id"] == MODEL
     assert missing == Failure(
@@ -154,8 +156,8 @@ def test_connections_are_kept_for_the_next_calls() -> None:
     ],
 )
 def test_each_fault_that_stays_is_named(fault: str, kind: str, reason: str) -> None:
-    with FaultServer(always=fault) as server, transport(server) as asking:
-        end = asking.one(question(), attempts=2)
+    with FaultServer(always=fault) as server, transport(server, TWICE) as asking:
+        end = asking.ask(question())
     assert isinstance(end, Failure)
     assert (end.kind, end.reason) == (kind, reason)
 
@@ -165,8 +167,8 @@ def test_each_fault_that_stays_is_named(fault: str, kind: str, reason: str) -> N
     [("truncated", "the reply is no JSON ("), ("no json", "the reply is a web page and no JSON")],
 )
 def test_a_reply_that_is_no_json_is_named(fault: str, said: str) -> None:
-    with FaultServer(always=fault) as server, transport(server) as asking:
-        end = asking.one(question(), attempts=2)
+    with FaultServer(always=fault) as server, transport(server, TWICE) as asking:
+        end = asking.ask(question())
     assert isinstance(end, Failure)
     assert end.reason.startswith(said)
 
@@ -175,15 +177,15 @@ def test_what_a_reader_does_not_expect_is_malformed_and_no_answer() -> None:
     def read(found: Any) -> Any:
         return found["choices"][3]["text"]
 
-    with FaultServer() as server, transport(server) as asking:
-        end = asking.one(Call("/v1/completions", {"prompt": "x"}, read), attempts=1)
+    with FaultServer() as server, transport(server, ONCE) as asking:
+        end = asking.ask(Call("/v1/completions", {"prompt": "x"}, read))
     assert isinstance(end, Failure)
     assert end.reason.startswith("the reply is not as expected (IndexError")
 
 
 def test_a_wait_longer_than_every_deadline_is_said_and_not_waited_for() -> None:
     with FaultServer(always="429 long") as server, transport(server) as asking:
-        end = asking.one(question())
+        end = asking.ask(question())
     assert isinstance(end, Failure)
     assert end.kind == "limited"
     assert f"the server asks to wait {LONG_WAIT} s, which is past the item's 30000 s" in end.reason
@@ -199,7 +201,7 @@ def test_retry_after_is_kept_in_full(fault: str) -> None:
         return fault if attempt == 0 else None
 
     with FaultServer(always=once) as server, transport(server) as asking:
-        end = asking.one(question())
+        end = asking.ask(question())
     assert isinstance(end, CallReply)
     assert end.attempts == 2
     assert (times[1] - times[0]) * SPEED >= 1.0
@@ -211,7 +213,7 @@ def test_an_exhausted_quota_is_not_waited_for() -> None:
         FaultServer(always=lambda *_: "429", replies={"429": (429, told)}) as server,
         transport(server) as asking,
     ):
-        end = asking.one(question())
+        end = asking.ask(question())
     assert isinstance(end, Failure)
     assert end.kind == "refused"
     assert "quota is used up" in end.reason
@@ -221,7 +223,7 @@ def test_a_redirect_is_not_followed_and_the_key_stays_with_its_host() -> None:
     key = key_of({"OPENAI_API_KEY": SECRET})
     with FaultServer() as other, FaultServer(redirect=f"{other.base}/v1/completions") as server:
         with transport(server, key=key) as asking:
-            end = asking.one(question())
+            end = asking.ask(question())
         assert isinstance(end, Failure)
         assert end.kind == "refused"
         assert end.reason == (
@@ -235,14 +237,14 @@ def test_a_redirect_is_not_followed_and_the_key_stays_with_its_host() -> None:
 def test_a_reply_beyond_all_sizes_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "LARGEST_REPLY", 1 << 20)
     with FaultServer(padding=2 << 20) as server, transport(server) as asking:
-        end = asking.one(question())
+        end = asking.ask(question())
     assert isinstance(end, Failure)
     assert end.reason == "the reply has more than 1 MiB; not asked again"
 
 
 def test_a_compressed_reply_is_not_unpacked() -> None:
     with FaultServer(extra={"content-encoding": "gzip"}) as server, transport(server) as asking:
-        end = asking.one(question())
+        end = asking.ask(question())
         assert server.headers[0]["accept-encoding"] == "identity"
     assert isinstance(end, Failure)
     assert end.reason.startswith(
@@ -258,7 +260,7 @@ def test_a_compressed_refusal_is_waited_for_as_any_other() -> None:
         transport(server.base) as asking,
     ):
         begun = time.monotonic()
-        end = asking.one(Call("/v1/completions", {}, lambda found: found["choices"][0]))
+        end = asking.ask(Call("/v1/completions", {}, lambda found: found["choices"][0]))
     assert isinstance(end, CallReply)
     assert (end.value, end.attempts) == (5, 2)
     assert (time.monotonic() - begun) * SPEED >= 60
@@ -266,7 +268,7 @@ def test_a_compressed_refusal_is_waited_for_as_any_other() -> None:
 
 def test_half_a_surrogate_pair_reaches_the_server_as_it_is() -> None:
     with FaultServer() as server, transport(server) as asking:
-        end = asking.one(Call("/v1/completions", {"model": MODEL, "prompt": "\ud83d"}, lambda found: True))
+        end = asking.ask(Call("/v1/completions", {"model": MODEL, "prompt": "\ud83d"}, lambda found: True))
     assert isinstance(end, CallReply)
     assert [prompt for prompt in server.asked if "\\ud83d" in prompt]
 
@@ -279,7 +281,7 @@ def test_a_key_is_in_no_failure_error_log_or_repr(caplog: pytest.LogCaptureFixtu
     key = key_of({"OPENAI_API_KEY": SECRET})
     texts: list[object] = []
     with FaultServer(key="another") as server, transport(server, key=key) as asking:
-        texts += [asking.one(question()), repr(asking), repr(key), asking.stats]
+        texts += [asking.ask(question()), repr(asking), repr(key), asking.stats]
         server.vanish()
         with pytest.raises(ServerError) as raised:
             asking.run([question(f"{number}") for number in range(50)], lambda *end: texts.append(end))
@@ -292,8 +294,8 @@ def test_a_key_is_in_no_failure_error_log_or_repr(caplog: pytest.LogCaptureFixtu
 
 def test_an_address_that_is_none_is_a_failure_in_one_line() -> None:
     for base in ("http://a..b", "nothing://h"):
-        with transport(base) as asking:
-            end = asking.one(read("/v1/models"), attempts=1)
+        with transport(base, ONCE) as asking:
+            end = asking.ask(read("/v1/models"))
         assert isinstance(end, Failure)
         assert "\n" not in end.reason
 
@@ -301,8 +303,8 @@ def test_an_address_that_is_none_is_a_failure_in_one_line() -> None:
 def test_nothing_that_listens_is_said_at_once_to_who_asks_once() -> None:
     with FaultServer() as server:
         base = server.base
-    with transport(base) as asking:
-        end = asking.one(read("/v1/models"), attempts=1)
+    with transport(base, ONCE) as asking:
+        end = asking.ask(read("/v1/models"))
     assert end == Failure("connection refused: nothing listens there, after 1 attempt", "gone")
 
 
@@ -312,7 +314,7 @@ def test_nothing_that_listens_is_said_at_once_to_who_asks_once() -> None:
 def test_a_server_on_this_machine_is_not_asked_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with FaultServer() as server, transport(server) as asking:
-        assert isinstance(asking.one(question()), CallReply)
+        assert isinstance(asking.ask(question()), CallReply)
 
 
 def test_other_servers_are_asked_through_the_proxy_of_the_environment(
@@ -321,11 +323,11 @@ def test_other_servers_are_asked_through_the_proxy_of_the_environment(
     with FaultServer() as server:
         monkeypatch.setenv("http_proxy", server.base)
         with transport("http://models.example:8000") as asking:
-            assert isinstance(asking.one(question()), CallReply)
+            assert isinstance(asking.ask(question()), CallReply)
         assert server.headers[0]["path"] == "http://models.example:8000/v1/completions"
         monkeypatch.setenv("no_proxy", "example")
-        with transport("http://models.example:8000") as asking:
-            end = asking.one(question(), attempts=1)
+        with transport("http://models.example:8000", ONCE) as asking:
+            end = asking.ask(question())
         assert isinstance(end, Failure)
         assert end.reason == "the host's name is not known, after 1 attempt"
 

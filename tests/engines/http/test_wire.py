@@ -17,7 +17,7 @@ from pytest_touchstone.engines.http import wire
 from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure
 from pytest_touchstone.engines.http.pacing import Trouble
 from pytest_touchstone.engines.http.server import Key, key_of
-from pytest_touchstone.engines.http.wire import Clock, Got, Wire
+from pytest_touchstone.engines.http.wire import Clock, Wire
 from tests.engines.http.test_transport import SECRET, question, transport
 from tests.support.fault_server import FaultServer, Scripted, scripted
 
@@ -50,7 +50,7 @@ def test_an_error_with_status_200_is_no_answer_and_its_words_are_passed_on(
         FaultServer(always=lambda *_: "400", replies={"400": (200, told)}) as server,
         transport(server, CallLimits(attempts=2), key_of({"OPENAI_API_KEY": SECRET})) as asking,
     ):
-        end = asking.one(question())
+        end = asking.ask(question())
         assert asking.stats.requests == requests
     assert isinstance(end, Failure)
     assert reason in end.reason
@@ -63,7 +63,7 @@ def test_an_error_with_status_200_is_no_answer_and_its_words_are_passed_on(
 def test_a_byte_order_mark_before_json_is_passed_over() -> None:
     good = b'HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\n\xef\xbb\xbf{"choices": [5]}'
     with scripted(good) as server, transport(server.base) as asking:
-        end = asking.one(Call("/v1/completions", {}, lambda found: found["choices"][0]))
+        end = asking.ask(Call("/v1/completions", {}, lambda found: found["choices"][0]))
     assert isinstance(end, CallReply)
     assert end.value == 5
 
@@ -207,7 +207,7 @@ def test_a_reply_that_comes_while_the_connection_is_idle_is_none_to_the_next_req
             found.append(await own.send(Call("/", None, str, text=True), 10))
             await own.close()
             await asyncio.sleep(0.02)  # for the server to see that
-        return [one.value if isinstance(one, Got) else one for one in found]
+        return [one.value if isinstance(one, CallReply) else one for one in found]
 
     assert asyncio.run(main()) == ["good", "next"]
 

@@ -69,20 +69,18 @@ class Call(Generic[T]):
     text: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CallReply(Generic[T]):
     """The end of a call that was answered.
 
-    ``seconds`` are those of the attempt that was answered. ``usage`` has ``prompt_tokens`` and ``completion_tokens``
-    as far as the server says them, ``fingerprint`` its ``system_fingerprint``, ``model`` the name it says it has.
+    ``usage`` has ``prompt_tokens`` and ``completion_tokens`` as far as the server says them, ``fingerprint`` is its
+    ``system_fingerprint``; ``attempts`` counts how often the call was sent.
     """
 
     value: T
-    seconds: float
-    attempts: int = 1
     usage: Mapping[str, int] = field(default_factory=dict)
     fingerprint: str | None = None
-    model: str | None = None
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

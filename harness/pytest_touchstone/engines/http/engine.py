@@ -90,8 +90,14 @@ class HttpFactory(EngineFactory):
 
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> HttpEngine:
         """Return the model, ready to be asked. Raises ``CheckpointError``."""
-        gone = GONE_HERE_SECONDS if info.served.get("child") else GONE_SECONDS
-        transport = _transport(info.served["base"], settings, gone)
+        limits = CallLimits(
+            attempt_seconds=settings.request_timeout,
+            item_seconds=settings.item_timeout,
+            run_seconds=settings.run_timeout,
+            gone_seconds=GONE_HERE_SECONDS if info.served.get("child") else GONE_SECONDS,
+            concurrency_most=settings.concurrency,
+        )
+        transport = _transport(info.served["base"], limits)
         return HttpEngine(info, transport, planner_of(info, settings, transport), settings)
 
 
@@ -103,11 +109,8 @@ def planner_of(
     from pytest_touchstone.engines.http.tokens import named_tokens
 
     name = info.served["tokenizer"]
-    ask_all: AskAll = (lambda _, bodies: [None] * len(bodies)) if transport is None else _remote(transport)
-    tokens = (
-        None if name is None else named_tokens(name, lambda path, body: ask_all(path, [body])[0], ask_all)
-    )
-    return Planner(info, settings, tokens)
+    ask: AskAll = (lambda _, bodies: [None] * len(bodies)) if transport is None else _remote(transport)
+    return Planner(info, settings, None if name is None else named_tokens(name, ask))
 
 
 def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None = None) -> CheckpointInfo:
@@ -117,77 +120,70 @@ def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None
     """
     from pytest_touchstone.engines.http.probe import METRICS, Probe
 
-    transport = _transport(address.base, ModelSettings(request_timeout=PROBE_SECONDS))
+    transport = _transport(address.base, CallLimits(attempt_seconds=PROBE_SECONDS, attempts=PROBE_ATTEMPTS))
 
     def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
-        end = transport.one(Call(path, body, lambda found: found, text=path == METRICS), PROBE_ATTEMPTS)
+        end = transport.ask(Call(path, body, lambda data: data, text=path == METRICS))
         return end if isinstance(end, Failure) else end.value
 
     try:
-        found = Probe(address, ask).run(asked.options.get("model"), asked.options.get("tokenizer"))
+        server = Probe(address, ask).run(asked.options.get("model"), asked.options.get("tokenizer"))
     finally:
         transport.close()
-    found.limit = found.limit or limit
-    return described(address, found, asked)
+    server.limit = server.limit or limit
+    return described(address, server, asked)
 
 
-def described(address: Address, found: ProbedServer, asked: CheckpointRequest) -> CheckpointInfo:
+def described(address: Address, server: ProbedServer, asked: CheckpointRequest) -> CheckpointInfo:
     """Return the checkpoint that a probe found."""
     from pytest_touchstone.engines.http.planning import ASSUMED
 
-    place = Path(f"{address.url}?model={found.model}")
-    limit = found.limit
+    place = Path(f"{address.url}?model={server.model}")
+    limit = server.limit
     seq_len = asked.limited(address.url, limit or asked.seq_len or ASSUMED)
-    notes = list(found.notes)
+    notes = list(server.notes)
     if limit is None and asked.seq_len is None:
         notes.append(
             "the server does not say how many tokens it takes: texts are not checked before they are sent"
         )
     return CheckpointInfo(
-        name=Path(found.model.rstrip("/")).name,
+        name=Path(server.model.rstrip("/")).name,
         source=asked.source,
         path=place,
         kind="causal",
         format="served",
-        model_type=f"served by {' '.join(filter(None, (found.server, found.version))) or 'an unknown server'}",
-        architecture=found.model,
+        model_type=f"served by {' '.join(filter(None, (server.server, server.version))) or 'an unknown server'}",
+        architecture=server.model,
         seq_len=seq_len,
-        serves=found.abilities.serves,
+        serves=server.abilities.serves,
         engine=HttpFactory.name,
         served={
             "url": address.url,
             "base": address.base,
             "api": address.api,
-            "model": found.model,
-            "server": found.server,
-            "version": found.version,
-            "system_fingerprint": found.fingerprint,
+            "model": server.model,
+            "server": server.server,
+            "version": server.version,
+            "system_fingerprint": server.fingerprint,
             "limit": limit,
             "cut": asked.seq_len is not None,
-            "tokenizer": None if found.tokens is None else found.tokens.name,
-            "tokens": None if found.tokens is None else found.tokens.identity,
-            "template": found.template,
-            "abilities": found.abilities.plain(),
-            "lacks": found.abilities.why,
+            "tokenizer": None if server.tokens is None else server.tokens.name,
+            "tokens": None if server.tokens is None else server.tokens.identity,
+            "template": server.template,
+            "abilities": server.abilities.plain(),
+            "lacks": server.abilities.why,
             "notes": notes,
         },
     )
 
 
-def _transport(base: str, settings: ModelSettings, gone: float = GONE_SECONDS) -> HttpTransport:
+def _transport(base: str, limits: CallLimits) -> HttpTransport:
     if find_spec("aiohttp") is None:
         raise CheckpointError(
             "a served model needs aiohttp, which is not installed: pip install 'pytest-touchstone[http]'"
         )
     from pytest_touchstone.engines.http.transport import HttpTransport
 
-    limits = CallLimits(
-        attempt_seconds=settings.request_timeout,
-        item_seconds=settings.item_timeout,
-        run_seconds=settings.run_timeout,
-        gone_seconds=gone,
-        concurrency_most=settings.concurrency,
-    )
     return HttpTransport(base, limits)
 
 
@@ -199,7 +195,7 @@ def _remote(transport: HttpTransport) -> AskAll:
             said[number] = end.value if isinstance(end, CallReply) else None
 
         transport.run(
-            [Call(path, body, lambda found: found, number) for number, body in enumerate(bodies)], done
+            [Call(path, body, lambda data: data, number) for number, body in enumerate(bodies)], done
         )
         return said
 
@@ -236,20 +232,22 @@ def drift(before: Sequence[Answer | Refusal], after: Sequence[Answer | Refusal])
     A question without an answer says nothing.
     """
     both = [
-        two for two in zip(before, after, strict=True) if not any(isinstance(one, Refusal) for one in two)
+        pair
+        for pair in zip(before, after, strict=True)
+        if not any(isinstance(answer, Refusal) for answer in pair)
     ]
-    for one, other in both:
-        if isinstance(one, LoglikelihoodAnswer) and isinstance(other, LoglikelihoodAnswer):
-            nats = abs(one.logprob - other.logprob)
-            if one.tokens != other.tokens or nats > MOST_PER_TOKEN * one.tokens:
+    for old, new in both:
+        if isinstance(old, LoglikelihoodAnswer) and isinstance(new, LoglikelihoodAnswer):
+            nats = abs(old.logprob - new.logprob)
+            if old.tokens != new.tokens or nats > MOST_PER_TOKEN * old.tokens:
                 return (
                     "the server answers otherwise than at the beginning: a known text had the log-probability "
-                    f"{one.logprob:.2f} then and {other.logprob:.2f} at the end"
+                    f"{old.logprob:.2f} then and {new.logprob:.2f} at the end"
                 )
     texts = [
-        (one.text, other.text)
-        for one, other in both
-        if isinstance(one, GenerateAnswer) and isinstance(other, GenerateAnswer)
+        (old.text, new.text)
+        for old, new in both
+        if isinstance(old, GenerateAnswer) and isinstance(new, GenerateAnswer)
     ]
     apart = [two for two in texts if two[0] != two[1]]
     if len(apart) > len(texts) / 2:
@@ -320,7 +318,7 @@ class HttpEngine(Engine):
         self._since, self._unchecked = 0, True
         after = self._ask(self._planner.plan(self._canaries))
         self._drift = self._drift or drift(self._before, after)
-        self._unchecked = all(isinstance(one, Refusal) for one in after)
+        self._unchecked = all(isinstance(answer, Refusal) for answer in after)
 
     def progress(self) -> EngineProgress:
         """Return the work so far, as the server counts it."""
@@ -341,10 +339,10 @@ class HttpEngine(Engine):
         self._transport.close()
 
     def _ask(self, planned: PlannedCalls, done: Done | None = None) -> list[Answer | Refusal]:
-        found: dict[int, Answer | Refusal] = {}
+        answers: dict[int, Answer | Refusal] = {}
 
         def take(number: int, answer: Answer | Refusal) -> None:
-            found[number] = answer
+            answers[number] = answer
             if done is not None:
                 done(number, answer)
 
@@ -358,7 +356,7 @@ class HttpEngine(Engine):
         for number, answer in planned.ready():
             take(number, answer)
         self._transport.run(planned.calls, ended)
-        return [found[number] for number in range(len(found))]
+        return [answers[number] for number in range(len(answers))]
 
     def _notes(self) -> list[str]:
         notes = [f"{self.info.name}: {note}" for note in self.info.served["notes"]]

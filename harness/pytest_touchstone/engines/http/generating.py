@@ -26,7 +26,7 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.http.abilities import NEUTRAL, Abilities, ServedModel
 from pytest_touchstone.engines.http.calls import Call, Malformed
-from pytest_touchstone.engines.http.replies import Json, check_prompt, choices
+from pytest_touchstone.engines.http.replies import Json, check_prompt, choices, usage_count
 from pytest_touchstone.engines.transformers.token_work import ChatMode, in_form, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
@@ -95,13 +95,13 @@ def fewest_tokens(text: str) -> int:
 def read_texts(data: Any, wanted: WantedTexts, tokenizer: TextTokenizer | None = None) -> list[Generated]:
     """Return the texts of a reply; raise ``Malformed`` where one is no answer to the whole prompt."""
     check_uncut(data, wanted.least)
-    tokens = _counted(data, "completion_tokens") if wanted.count == 1 else None
+    tokens = usage_count(data, "completion_tokens") if wanted.count == 1 else None
     return [_generated(one, data, wanted, tokenizer, tokens) for one in choices(data, wanted.count)]
 
 
 def check_uncut(data: Any, least: int) -> None:
     """Raise ``Malformed`` where a server counts fewer tokens in a prompt than it must have."""
-    said = _counted(data, "prompt_tokens")
+    said = usage_count(data, "prompt_tokens")
     if said and said < least:
         told = count(said, "token")
         raise Malformed(
@@ -119,7 +119,7 @@ def check_end(choice: Json, data: Any) -> str | None:
     said = choice.get("finish_reason")
     if str(said).lower() in (*ENDS, *_BROKEN, *_WITHHELD, *_TOOLS):
         return None
-    if not _counted(data, "completion_tokens"):
+    if not usage_count(data, "completion_tokens"):
         raise Malformed(
             f"the server ends a text with finish_reason {said!r} and counts no tokens, so nobody knows whether it was "
             "cut off",
@@ -217,13 +217,6 @@ def _why_stopped(choice: Json, stops: Sequence[str]) -> FinishReason:
     if "stop_reason" in choice:
         return "stop" if isinstance(choice["stop_reason"], str) else "eos"
     return "stop" if stops else "eos"
-
-
-def _counted(data: Any, name: str) -> int | None:
-    """Return a number of tokens that the server says."""
-    usage = data.get("usage") if isinstance(data, Mapping) else None
-    said = usage.get(name) if isinstance(usage, Mapping) else None
-    return said if type(said) is int and said >= 0 else None
 
 
 def _thought_tokens(data: Any) -> bool:

@@ -78,26 +78,28 @@ class Planner:
     def plan(self, requests: Sequence[Request]) -> PlannedCalls:
         """Return the calls that answer the requests."""
         if self._tokens is not None and self._tokens.remote is not None:
-            self._tokens.remote.ahead(lambda: [self._made(one) for one in requests])
-        made = [self._made(one) for one in requests]
+            self._tokens.remote.ahead(lambda: [self._made(request) for request in requests])
+        made = [self._made(request) for request in requests]
         return PlannedCalls(self._stepped(made) if self._steps else made, self._asking)
 
     def too_long(self, requests: Sequence[Request]) -> list[int]:
         """Return the numbers of the requests that would be refused, or cut, for their length."""
-        made = enumerate(self._made(one) for one in requests)
+        made = enumerate(self._made(request) for request in requests)
         return [
             number
-            for number, one in made
-            if (TAKES in one.reason if isinstance(one, Refusal) else one.truncated)
+            for number, planned in made
+            if (TAKES in planned.reason if isinstance(planned, Refusal) else planned.truncated)
         ]
 
     def _stepped(self, made: list[Made]) -> list[Made]:
         places = [
-            number for number, one in enumerate(made) if isinstance(one, ScoringPlan) and not one.rolling
+            number
+            for number, planned in enumerate(made)
+            if isinstance(planned, ScoringPlan) and not planned.rolling
         ]
-        plans = [one for one in made if isinstance(one, ScoringPlan) and not one.rolling]
+        plans = [planned for planned in made if isinstance(planned, ScoringPlan) and not planned.rolling]
         stepped = dict(zip(places, in_steps(plans, self.asked.abilities), strict=True))
-        return [stepped.get(number, one) for number, one in enumerate(made)]
+        return [stepped.get(number, planned) for number, planned in enumerate(made)]
 
     def _made(self, request: Request) -> Made:
         try:
@@ -165,7 +167,7 @@ class PlannedCalls:
     @property
     def calls(self) -> list[Call[Any]]:
         """The calls to be asked, in the order of the requests that they are for."""
-        return [one.call for one in self._asked]
+        return [asked.call for asked in self._asked]
 
     @property
     def to_score(self) -> int:
@@ -174,8 +176,8 @@ class PlannedCalls:
 
     def scores_of(self, number: int) -> int:
         """Return the number of sequences that a call scores."""
-        one = self._asked[number]
-        return len(one.works) if isinstance(one, ScoreCall) else 0
+        asked = self._asked[number]
+        return len(asked.works) if isinstance(asked, ScoreCall) else 0
 
     def ready(self) -> Iterator[tuple[int, Refusal]]:
         """Yield the requests that are answered without a call."""
@@ -183,8 +185,8 @@ class PlannedCalls:
 
     def take(self, number: int, ended: CallReply[Any] | Failure) -> Iterator[tuple[int, Answer | Refusal]]:
         """Yield the requests that the end of a call answers, each with its answer."""
-        one = self._asked[number]
-        works = () if isinstance(one, TextCall) else one.works
+        asked = self._asked[number]
+        works = () if isinstance(asked, TextCall) else asked.works
         places = [self._scores[work] for work in works] or [self._of_text[number]]
         for place, (request, part) in enumerate(places):
             state = self._open.get(request)
@@ -204,25 +206,25 @@ class PlannedCalls:
     def _begin(self, made: Sequence[Made]) -> None:
         works: list[TokenWork] = []
         owners: list[int] = []
-        for number, one in enumerate(made):
-            if isinstance(one, ScoringPlan):
-                self._open[number] = _Open(one, len(one.work), {}, [])
-                self._scores += [(number, part) for part in range(len(one.work))]
-                works += one.work
-                owners += [number] * len(one.work)
+        for number, planned in enumerate(made):
+            if isinstance(planned, ScoringPlan):
+                self._open[number] = _Open(planned, len(planned.work), {}, [])
+                self._scores += [(number, part) for part in range(len(planned.work))]
+                works += planned.work
+                owners += [number] * len(planned.work)
         self._asked += score_calls(works, owners, self._asking.asked)
-        for number, one in enumerate(made):
-            if isinstance(one, Refusal):
-                self._ready[number] = one
-            elif isinstance(one, Prompted):
-                self._ask_texts(number, one)
+        for number, planned in enumerate(made):
+            if isinstance(planned, Refusal):
+                self._ready[number] = planned
+            elif isinstance(planned, Prompted):
+                self._ask_texts(number, planned)
 
-    def _ask_texts(self, number: int, one: Prompted) -> None:
-        calls = text_calls(one, number, self._asking)
+    def _ask_texts(self, number: int, prompt: Prompted) -> None:
+        calls = text_calls(prompt, number, self._asking)
         for part, call in enumerate(calls):
             self._of_text[len(self._asked)] = number, part
             self._asked.append(call)
-        self._open[number] = _Open(one, len(calls), {}, [])
+        self._open[number] = _Open(prompt, len(calls), {}, [])
 
 
 def _answer(state: _Open) -> Answer | Refusal:
@@ -279,7 +281,9 @@ def _prompt_tokens(body: Mapping[str, Any]) -> tuple[int, bool]:
     prompt = body.get("prompt")
     if isinstance(prompt, list):
         return len(prompt), True
-    text = prompt if isinstance(prompt, str) else "".join(one["content"] for one in body.get("messages", ()))
+    text = (
+        prompt if isinstance(prompt, str) else "".join(turn["content"] for turn in body.get("messages", ()))
+    )
     return max(1, len(text) // CHARACTERS_PER_TOKEN), False
 
 

@@ -37,9 +37,9 @@ from pytest_touchstone.engines.http.replies import (
     logprob,
     model_rows,
     names_in,
-    prompt_tokens,
     text_of,
     token_number,
+    usage_count,
 )
 from pytest_touchstone.engines.http.scoring import Read, next_tokens, whole
 from pytest_touchstone.engines.http.server import Address, choose_model
@@ -115,7 +115,7 @@ class Probe:
                 "check the address and the model"
             )
         names = dict.fromkeys((*found.names, found.model))
-        found.tokens = find_tokens(tokenizer, list(names), self._remote)
+        found.tokens = find_tokens(tokenizer, list(names), self._remote_all)
         self._check_template()
         if can.completions:
             self._find_scores()
@@ -175,7 +175,7 @@ class Probe:
                 can = replace(can, chat=True, limit=limit, answers_as=named, continues=can.family == "vllm")
                 can = replace(can, ends=tuple(dict.fromkeys((*can.ends, *self._ends(said)))))
                 self._found.fingerprint = text_of(said, "system_fingerprint") or self._found.fingerprint
-                self._found.template = prompt_tokens(said)
+                self._found.template = usage_count(said, "prompt_tokens")
         self._found.abilities = replace(can, why="; ".join(why))
 
     def _unsound(self, said: Any, endpoint: str, prompt: str) -> str:
@@ -260,7 +260,7 @@ class Probe:
             self._no_scores(f"takes no prompt as token ids: {reason}")
             return
         assert isinstance(ids, tuple)
-        if (counted := prompt_tokens(said)) is not None and counted != len(ids):
+        if (counted := usage_count(said, "prompt_tokens")) is not None and counted != len(ids):
             self._no_scores(_miscounted(counted, len(ids), tokens))
             return
         self._found.abilities = replace(can, tokens=True)
@@ -421,6 +421,9 @@ class Probe:
     def _remote(self, path: str, body: Mapping[str, Any]) -> Any:
         said = self._ask(path, {"model": self._found.model, **body})
         return None if isinstance(said, Failure) else said
+
+    def _remote_all(self, path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+        return [self._remote(path, body) for body in bodies]
 
 
 def _ways(family: Family) -> Sequence[tuple[Way, int, int]]:

@@ -47,9 +47,8 @@ def check_model(data: Any, answers_as: Sequence[str]) -> None:
 
 def check_prompt(data: Any, tokens: int) -> None:
     """Raise ``Malformed`` where the server counts another number of tokens than it was sent."""
-    usage = data.get("usage") if isinstance(data, Mapping) else None
-    said = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
-    if isinstance(said, int) and said != tokens:
+    said = usage_count(data, "prompt_tokens")
+    if said is not None and said != tokens:
         raise Malformed(f"the server counts {said} tokens in a prompt of {tokens}")
 
 
@@ -98,11 +97,11 @@ def names_in(said: Any) -> tuple[str, ...]:
     return (name,) if (name := text_of(said, "model")) else ()
 
 
-def prompt_tokens(said: Any) -> int | None:
-    """Return the number of tokens that a server counts in a prompt, None where it does not."""
+def usage_count(said: Any, name: str) -> int | None:
+    """Return a number of tokens (``prompt_tokens``) that a server counts, None where it does not."""
     usage = said.get("usage") if isinstance(said, Mapping) else None
-    found = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
-    return found if isinstance(found, int) else None
+    found = usage.get(name) if isinstance(usage, Mapping) else None
+    return found if type(found) is int and found >= 0 else None
 
 
 def choice_count(said: Any) -> int:

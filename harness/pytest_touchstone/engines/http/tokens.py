@@ -30,11 +30,9 @@ KNOWN: Final = "The quick brown fox jumps over the lazy dog. 서울은 대한민
 REMOTE: Final = "/tokenize"
 """The name of a server's own tokenizer."""
 
-Ask = Callable[[str, Mapping[str, Any]], Any]
-"""Posts a body to a path of the server; returns the reply's JSON, None where there is none."""
-
 AskAll = Callable[[str, Sequence[Mapping[str, Any]]], list[Any]]
-"""Posts many bodies, several at once; returns the replies in their order."""
+"""Posts bodies to a path of the server, several at once; returns the JSON of the replies in order, None where there
+is none."""
 
 ROUNDS: Final = 3
 """The most times that texts are asked for together: which ones are needed may depend on the tokens of others."""
@@ -62,7 +60,7 @@ class Tokens:
         return hashlib.sha256(json.dumps(plain).encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
-def find_tokens(wanted: str | None, names: Sequence[str], ask: Ask) -> Tokens | None:
+def find_tokens(wanted: str | None, names: Sequence[str], ask: AskAll) -> Tokens | None:
     """Return the tokenizer that is wanted, else that of the first of the model's ``names`` that has one here, else the
     server's, else None.
 
@@ -80,10 +78,10 @@ def find_tokens(wanted: str | None, names: Sequence[str], ask: Ask) -> Tokens | 
     return _remote(remote) if remote.works() else None
 
 
-def named_tokens(name: str, ask: Ask, ask_all: AskAll | None = None) -> Tokens:
+def named_tokens(name: str, ask: AskAll) -> Tokens:
     """Return the tokenizer of a name that ``find_tokens`` gave, or of what a person wrote."""
     if name == REMOTE:
-        return _remote(RemoteTokenizer(ask, ask_all))
+        return _remote(RemoteTokenizer(ask))
     found = _loaded(name)
     return Tokens(name, TextTokenizer(found), bool(getattr(found, "chat_template", None)))
 
@@ -149,9 +147,8 @@ class RemoteTokenizer:
     added_tokens_decoder: Mapping[int, Any] = {}
     eos_token_id: int | None = None
 
-    def __init__(self, ask: Ask, ask_all: AskAll | None = None) -> None:
+    def __init__(self, ask: AskAll) -> None:
         self._ask = ask
-        self._ask_all = ask_all or (lambda path, bodies: [ask(path, body) for body in bodies])
         self._known: dict[_Text, list[int]] = {}
         self._wanted: dict[_Text, None] | None = None
         self.bos_token_id: int | None = None
@@ -173,7 +170,7 @@ class RemoteTokenizer:
             if self._wanted is not None:
                 self._wanted[key] = None
                 return [0]
-            self._known[key] = _ids(self._ask(REMOTE, _body(key)), text)
+            self._known[key] = _ids(self._ask(REMOTE, [_body(key)])[0], text)
         return self._known[key]
 
     def ahead(self, use: Callable[[], object]) -> None:
@@ -189,7 +186,7 @@ class RemoteTokenizer:
                 self._wanted = None
             if not wanted:
                 return
-            for key, said in zip(wanted, self._ask_all(REMOTE, [_body(key) for key in wanted]), strict=True):
+            for key, said in zip(wanted, self._ask(REMOTE, [_body(key) for key in wanted]), strict=True):
                 with suppress(CheckpointError):  # which ``encode`` raises when it asks again
                     self._known[key] = _ids(said, key[0])
 

@@ -36,9 +36,6 @@ from pytest_touchstone.engines.http.wire import Clock, Outcome, Wire
 
 T = TypeVar("T")
 
-MOST_UNREAD: Final = 1024
-"""The ends of calls that may wait for the other thread before no more are sent."""
-
 SHORTEST_SLEEP: Final = 0.001
 
 RUN_OPTION: Final = "--eval-run-timeout"
@@ -48,14 +45,13 @@ RUN_OPTION: Final = "--eval-run-timeout"
 class Stats:
     """Counts of what asking has cost.
 
-    ``requests`` were sent, ``retries`` of them again, and took ``seconds`` together; ``most_under_way`` at a time.
+    ``requests`` were sent, ``retries`` of them again; ``most_under_way`` at a time.
     Tokens are as the server counts them, those of replies that were of no use left out. ``troubles`` counts attempts
     that failed, by their status or kind.
     """
 
     requests: int = 0
     retries: int = 0
-    seconds: float = 0.0
     most_under_way: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -100,7 +96,7 @@ Event: TypeAlias = CallEnded | Over
 
 
 @dataclass(slots=True)
-class _Open(Generic[T]):
+class _Pending(Generic[T]):
     """A call without an end. Of the attempts ``sent`` those are ``counted`` that met a server, or might have."""
 
     number: int
@@ -111,8 +107,7 @@ class _Open(Generic[T]):
 
 
 class CallQueue:
-    """The calls of one ``HttpTransport.run``; all methods are called in the loop's thread, but for ``take`` and
-    ``trouble``."""
+    """The calls of one ``HttpTransport.run``; all methods but ``trouble`` are called in the loop's thread."""
 
     def __init__(
         self,
@@ -125,13 +120,12 @@ class CallQueue:
         self._calls, self._link, self._limits, self._events = calls, link, limits, events
         self._new: list[Event] = []
         self._fresh = 0
-        self._again: list[tuple[float, int, _Open[Any]]] = []
+        self._again: list[tuple[float, int, _Pending[Any]]] = []
         self._deadlines: dict[int, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._draining = self._over = False
-        self._ended = self._taken = 0
-        self._stalled = False
+        self._ended = 0
 
     def trouble(self) -> str:
         """Return in a few words what holds up the asking now, nothing where it goes on; called by any thread."""
@@ -143,11 +137,6 @@ class CallQueue:
         if (held := link.limiter.held_until - now) > 0:
             return f"the server asks to wait {held:.0f} s"
         return ""
-
-    def take(self) -> bool:
-        """Note, in the other thread, that it has taken an end; return whether ``pump`` is waiting for that."""
-        self._taken += 1
-        return self._stalled
 
     def drain(self) -> None:
         """Send nothing more, and wait for what is under way."""
@@ -177,8 +166,8 @@ class CallQueue:
         if now >= self._link.ends and not self._draining:
             self._give_up(f"the run's {self._limits.run_seconds:.0f} s are over ({RUN_OPTION})")
             return
-        while self._may_send(now) and (one := self._next(now)) is not None:
-            self._send(one, now)
+        while self._may_send(now) and (pending := self._next(now)) is not None:
+            self._send(pending, now)
         if not self._tasks and (self._draining or not self._left):
             self._finish()
         elif not self._over:
@@ -190,45 +179,36 @@ class CallQueue:
 
     def _may_send(self, now: float) -> bool:
         link = self._link
-        if self._draining or self._over or len(self._tasks) >= link.limiter.limit or self._unread():
+        if self._draining or self._over or len(self._tasks) >= link.limiter.limit:
             return False
         allowed = link.circuit.wait_until()
         return allowed is not None and now >= max(allowed, link.limiter.held_until)
 
-    def _unread(self) -> bool:
-        """Return whether the other thread must take ends before more calls are sent."""
-        if self._ended - self._taken < MOST_UNREAD:
-            self._stalled = False
-            return False
-        self._stalled = True
-        # It may have taken the last one before it could see that.
-        return self._ended - self._taken >= MOST_UNREAD
-
-    def _next(self, now: float) -> _Open[Any] | None:
+    def _next(self, now: float) -> _Pending[Any] | None:
         """Return the next call to send: one whose moment to be sent again has come, else the first of the others."""
         while self._left:
             if self._again and self._again[0][0] <= now:
-                one = heapq.heappop(self._again)[2]
+                pending = heapq.heappop(self._again)[2]
             elif self._fresh < len(self._calls):
-                one = _Open(self._fresh, self._calls[self._fresh])
+                pending = _Pending(self._fresh, self._calls[self._fresh])
                 self._fresh += 1
             else:
                 return None
-            if now < self._deadlines.setdefault(one.call.owner, now + self._limits.item_seconds):
-                return one
-            self._end(one, overdue(one.trouble, self._limits))
+            if now < self._deadlines.setdefault(pending.call.owner, now + self._limits.item_seconds):
+                return pending
+            self._end(pending, overdue(pending.trouble, self._limits))
         return None
 
-    def _send(self, one: _Open[Any], now: float) -> None:
+    def _send(self, pending: _Pending[Any], now: float) -> None:
         self._link.circuit.sent()
-        task = asyncio.get_running_loop().create_task(self._attempt(one, now))
+        task = asyncio.get_running_loop().create_task(self._attempt(pending, now))
         self._tasks.add(task)
         task.add_done_callback(self._done)
         stats = self._link.stats
         stats.most_under_way = max(stats.most_under_way, len(self._tasks))
         stats.requests += 1
-        stats.retries += one.sent > 0
-        one.sent += 1
+        stats.retries += pending.sent > 0
+        pending.sent += 1
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -239,37 +219,26 @@ class CallQueue:
         else:
             self.pump()
 
-    async def _attempt(self, one: _Open[Any], begun: float) -> None:
+    async def _attempt(self, pending: _Pending[Any], begun: float) -> None:
         link = self._link
-        deadline = self._deadlines[one.call.owner]
+        deadline = self._deadlines[pending.call.owner]
         seconds = min(self._limits.attempt_seconds, deadline - begun, link.ends - begun)
-        outcome = await link.sender.send(one.call, seconds)
+        outcome = await link.sender.send(pending.call, seconds)
         now = link.clock.now()
-        link.stats.seconds += now - begun
         if isinstance(outcome, Trouble):
-            self._troubled(one, outcome, begun, now)
+            self._troubled(pending, outcome, begun, now)
             return
         for name, tokens in outcome.usage.items():
             setattr(link.stats, name, getattr(link.stats, name) + tokens)
         link.limiter.answered(begun, now, work_of(outcome.usage))
         link.circuit.answered()
-        self._end(
-            one,
-            CallReply(
-                value=outcome.value,
-                seconds=now - begun,
-                attempts=one.sent,
-                usage=outcome.usage,
-                fingerprint=outcome.fingerprint,
-                model=outcome.model,
-            ),
-        )
+        self._end(pending, replace(outcome, attempts=pending.sent))
 
-    def _troubled(self, one: _Open[Any], trouble: Trouble, begun: float, now: float) -> None:
-        link, deadline = self._link, self._deadlines[one.call.owner]
+    def _troubled(self, pending: _Pending[Any], trouble: Trouble, begun: float, now: float) -> None:
+        link, deadline = self._link, self._deadlines[pending.call.owner]
         link.stats.troubles[trouble.text if trouble.what == "status" else trouble.what] += 1
-        one.counted += not (trouble.away and link.circuit.open)
-        one.trouble = trouble
+        pending.counted += not (trouble.away and link.circuit.open)
+        pending.trouble = trouble
         if trouble.overload:
             wait = trouble.wait
             hold = None if wait is None or now + wait >= deadline else now + wait
@@ -278,19 +247,21 @@ class CallQueue:
             link.circuit.failed(begun, now, trouble.text)
         else:
             link.circuit.answered(limited=trouble.status == LIMITED)
-        decided = decide(trouble, max(one.counted, 1), now, deadline, self._limits, chance=link.chance.random)
+        decided = decide(
+            trouble, max(pending.counted, 1), now, deadline, self._limits, chance=link.chance.random
+        )
         if isinstance(decided, Failure):
             if decided.kind == "limited":
                 link.circuit.limited(trouble.text)
-            self._end(one, decided)
+            self._end(pending, decided)
         else:
-            heapq.heappush(self._again, (decided, one.number, one))
+            heapq.heappush(self._again, (decided, pending.number, pending))
         if link.circuit.verdict is not None and not self._draining:
             self._give_up(f"{link.base} {link.circuit.verdict}")
 
-    def _end(self, one: _Open[Any], end: CallReply[Any] | Failure) -> None:
+    def _end(self, pending: _Pending[Any], end: CallReply[Any] | Failure) -> None:
         self._ended += 1
-        self._tell(CallEnded(one.number, end))
+        self._tell(CallEnded(pending.number, end))
 
     def _tell(self, event: Event) -> None:
         if not self._new:
@@ -320,7 +291,7 @@ class CallQueue:
             self._timer.cancel()
         link, wake = self._link, self._link.ends
         allowed = link.circuit.wait_until()
-        if self._left and allowed is not None and len(self._tasks) < link.limiter.limit and not self._stalled:
+        if self._left and allowed is not None and len(self._tasks) < link.limiter.limit:
             ready = now if self._fresh < len(self._calls) else self._again[0][0]
             wake = min(wake, max(ready, allowed, link.limiter.held_until))
         if wake < float("inf"):
@@ -334,11 +305,8 @@ LOOK_EVERY: Final = 5.0
 CLOSE_SECONDS: Final = 5.0
 
 
-class Interrupt:
-    """The event that a person pressed Ctrl-C."""
-
-
-Events: TypeAlias = "SimpleQueue[list[Event] | Interrupt]"
+Events: TypeAlias = "SimpleQueue[list[Event] | None]"
+"""None stands for Ctrl-C."""
 
 
 class HttpTransport:
@@ -390,13 +358,26 @@ class HttpTransport:
         Raises ``ServerError`` where the server is not asked on, and ``KeyboardInterrupt``: then ``done`` has been
         called for all that had been answered. What ``done`` raises is passed on, and the others are given up.
         """
-        self._run(calls, done, self._limits)
+        if not calls:
+            return
+        loop = self._started()
+        events: Events = SimpleQueue()
+        asking = self._asking = CallQueue(calls, self._link, self._limits, events.put)
+        with _Interrupts(events, lambda: loop.call_soon_threadsafe(asking.drain)) as interrupts:
+            try:
+                loop.call_soon_threadsafe(asking.pump)
+                self._deliver(events, done)
+            except BaseException:
+                loop.call_soon_threadsafe(asking.stop)
+                raise
+            finally:
+                self._asking = None
+        interrupts.pass_on()
 
-    def one(self, call: Call[T], attempts: int | None = None) -> CallReply[T] | Failure:
-        """Return the end of a single call; ``attempts`` in place of those of the limits."""
-        limits = self._limits if attempts is None else replace(self._limits, attempts=attempts)
+    def ask(self, call: Call[T]) -> CallReply[T] | Failure:
+        """Return the end of a single call."""
         ends: list[CallReply[T] | Failure] = []
-        self._run([call], lambda _, end: ends.append(end), limits)
+        self.run([call], lambda _, end: ends.append(end))
         return ends[0]
 
     def close(self) -> None:
@@ -412,24 +393,7 @@ class HttpTransport:
         if not thread.is_alive():
             loop.close()
 
-    def _run(self, calls: Sequence[Call[T]], done: Receiver[T], limits: CallLimits) -> None:
-        if not calls:
-            return
-        loop = self._started(limits)
-        events: Events = SimpleQueue()
-        asking = self._asking = CallQueue(calls, self._link, limits, events.put)
-        with _Interrupts(events, lambda: loop.call_soon_threadsafe(asking.drain)) as interrupts:
-            try:
-                loop.call_soon_threadsafe(asking.pump)
-                self._deliver(asking, events, loop, done)
-            except BaseException:
-                loop.call_soon_threadsafe(asking.stop)
-                raise
-            finally:
-                self._asking = None
-        interrupts.pass_on()
-
-    def _started(self, limits: CallLimits) -> asyncio.AbstractEventLoop:
+    def _started(self) -> asyncio.AbstractEventLoop:
         """Return the loop, with its thread running; the run's time begins with the first call."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -437,35 +401,31 @@ class HttpTransport:
                 target=self._loop.run_forever, name="touchstone-http", daemon=True
             )
             self._thread.start()
-            if limits.run_seconds is not None and self._link.ends == float("inf"):
-                self._link.ends = self._link.clock.now() + limits.run_seconds
+            if (seconds := self._limits.run_seconds) is not None and self._link.ends == float("inf"):
+                self._link.ends = self._link.clock.now() + seconds
         return self._loop
 
-    def _deliver(
-        self, asking: CallQueue, events: Events, loop: asyncio.AbstractEventLoop, done: Receiver[T]
-    ) -> None:
+    def _deliver(self, events: Events, done: Receiver[T]) -> None:
         """Hand over ends until the last event, or the second interrupt."""
         pressed = 0
         while True:
-            found = self._next(events)
-            if isinstance(found, Interrupt):
+            batch = self._next(events)
+            if batch is None:
                 pressed += 1
                 if pressed > 1:
                     _hand_over_rest(events, done)
                     raise KeyboardInterrupt
                 continue
-            for event in found:
+            for event in batch:
                 if isinstance(event, CallEnded):
                     done(event.number, event.end)
-                    if asking.take():
-                        loop.call_soon_threadsafe(asking.pump)
                 elif event.error is not None:
                     raise event.error
                 else:
                     return
 
-    def _next(self, events: Events) -> list[Event] | Interrupt:
-        """Return the next events, or an interrupt."""
+    def _next(self, events: Events) -> list[Event] | None:
+        """Return the next events, None for Ctrl-C."""
         while True:
             try:
                 return events.get(timeout=LOOK_EVERY)
@@ -511,14 +471,14 @@ class _Interrupts:
             raise KeyboardInterrupt
         # Both may be done in a handler of signals. Nothing more is sent, even while ends are being handed over.
         self._drain()
-        self._events.put(Interrupt())
+        self._events.put(None)
 
 
 def _hand_over_rest(events: Events, done: Receiver[T]) -> None:
     """Hand over the ends that are there already."""
     with suppress(Empty):
         while True:
-            found = events.get_nowait()
-            for event in () if isinstance(found, Interrupt) else found:
+            batch = events.get_nowait()
+            for event in batch or ():
                 if isinstance(event, CallEnded):
                     done(event.number, event.end)

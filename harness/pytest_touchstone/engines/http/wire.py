@@ -18,9 +18,9 @@ import errno
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from aiohttp import (
@@ -43,7 +43,7 @@ from aiohttp.tracing import Trace
 
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.http import replies
-from pytest_touchstone.engines.http.calls import TOKENS, Call, Malformed
+from pytest_touchstone.engines.http.calls import TOKENS, Call, CallReply, Malformed
 from pytest_touchstone.engines.http.pacing import AGAIN, Trouble, What, retry_after, status_text
 from pytest_touchstone.engines.http.server import Key
 
@@ -95,17 +95,7 @@ USED_UP: Final = "insufficient_quota"
 """The code by which a 429 says that the account has no money left: waiting does not help."""
 
 
-@dataclass(frozen=True, slots=True)
-class Got(Generic[T]):
-    """The reply to an attempt: the value read from it, and what the server says about it."""
-
-    value: T
-    usage: Mapping[str, int] = field(default_factory=dict)
-    fingerprint: str | None = None
-    model: str | None = None
-
-
-Outcome: TypeAlias = Got[T] | Trouble
+Outcome: TypeAlias = CallReply[T] | Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +221,8 @@ class Wire:
             return self._trouble(
                 "malformed", f"the reply is not as expected ({type(error).__name__}: {error})"
             )
-        return Got(value, *_about(found))
+        usage = {name: count for name in TOKENS if (count := replies.usage_count(found, name)) is not None}
+        return CallReply(value, usage, replies.text_of(found, "system_fingerprint") or None)
 
     def _refused(self, reply: RawReply, body: bytes) -> Trouble:
         headers, status = reply.headers, reply.status
@@ -308,21 +299,6 @@ def _json() -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
             return json.dumps(body).encode()
 
     return from_json, pack
-
-
-def _about(found: Any) -> tuple[dict[str, int], str | None, str | None]:
-    """Return what a reply says about itself, as far as it is sound: tokens, the system's fingerprint, the model."""
-    if not isinstance(found, dict):
-        return {}, None, None
-    usage = found.get("usage")
-    counts = usage if isinstance(usage, dict) else {}
-    whole = {name: counts[name] for name in TOKENS if type(counts.get(name)) is int and counts[name] >= 0}
-    fingerprint, model = found.get("system_fingerprint"), found.get("model")
-    return (
-        whole,
-        fingerprint if isinstance(fingerprint, str) else None,
-        model if isinstance(model, str) else None,
-    )
 
 
 def _proxy(base: str) -> str | None:

@@ -17,22 +17,8 @@ from pytest_touchstone.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.registry import EnginePool
-    from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
     from pytest_touchstone.engines.sandbox.settings import SandboxSettings
     from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
-
-
-def open_replicas(settings: ModelSettings) -> ReplicatedSeries:
-    """Return replicas as ``--eval-engine`` asks for them, which load whatever checkpoint is opened.
-
-    Raises ``CheckpointError`` where that cannot be.
-    """
-    from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
-    from pytest_touchstone.engines.replicas.ray_cluster import target_of
-    from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
-
-    assert settings.engine is not None
-    return ReplicatedSeries(RayReplicas(settings, target_of(settings.engine)))
 
 
 def open_pool(settings: ModelSettings) -> EnginePool:
@@ -43,7 +29,7 @@ def open_pool(settings: ModelSettings) -> EnginePool:
         return EnginePool(settings)
     from pytest_touchstone.engines.replicas.engine import ReplicatedPool
 
-    return ReplicatedPool(settings, lambda: open_replicas(settings))
+    return ReplicatedPool(settings)
 
 
 def open_programs(

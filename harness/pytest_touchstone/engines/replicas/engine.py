@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from pytest_touchstone.core.requests import Answer, Refusal, Request
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.engines.registry import EnginePool, identity
+from pytest_touchstone.engines.replicas import ray_replicas
+from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.schedule import MOST_DEATHS, TEXTS, cost_of, plan_units
 from pytest_touchstone.engines.replicas.series import UNKNOWN, Held, LoadOrder, ReplicaSeries, UnitOrder
 from pytest_touchstone.engines.replicas.transport import (
@@ -143,8 +145,8 @@ class ReplicatedSeries:
         work.asked |= dict.fromkeys(range(asked.first, work.next), asked)
         able = self.able if len(self._works) == 1 else max(1, len(work.held.holders))
         units = plan_units(requests, max(1, able), work.texts or TEXTS)
-        work.cost += sum(one.cost for one in units)
-        moved = (one._replace(requests=tuple(asked.first + n for n in one.requests)) for one in units)
+        work.cost += sum(unit.cost for unit in units)
+        moved = (unit._replace(requests=tuple(asked.first + n for n in unit.requests)) for unit in units)
         self._series.ask(work, moved)
         return asked
 
@@ -152,9 +154,9 @@ class ReplicatedSeries:
         """Let go of requests, answered or not; a unit of them that is still computed is known until it ends."""
         numbers = range(asked.first, asked.first + len(asked.requests))
         work.held.schedule.withdraw(numbers)
-        for one in numbers:
-            work.asked.pop(one, None)
-        computed = {unit for one in work.held.holders.values() for unit in one.has}
+        for number in numbers:
+            work.asked.pop(number, None)
+        computed = {unit for replica in work.held.holders.values() for unit in replica.has}
         for number in asked.sendings:
             if number in self._sent and self._sent[number].unit not in computed:
                 del self._sent[number]
@@ -183,8 +185,8 @@ class ReplicatedSeries:
             self._send()
 
     def _send(self) -> None:
-        for one in self._series.orders():
-            match one:
+        for order in self._series.orders():
+            match order:
                 case LoadOrder(replica, work):
                     work.held_by.add(replica)
                     self._transport.load(replica, work.weights)
@@ -268,21 +270,22 @@ class ReplicatedPool(EnginePool):
     """Opens checkpoints by replicas, which are started with the first; served ones in this process, since a server has
     its own replicas."""
 
-    def __init__(self, settings: ModelSettings, start: Callable[[], ReplicatedSeries]) -> None:
+    def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
-        self._start = start
         self._series: ReplicatedSeries | None = None
         self._replicated: dict[CheckpointInfo, ReplicatedEngine] = {}
 
     def beside(self, info: CheckpointInfo) -> ReplicatedEngine | None:
         """Return the checkpoint at once, to be loaded beside others; None for a served one.
 
-        Raises ``CheckpointError`` where its files cannot be read.
+        Raises ``CheckpointError`` where its files cannot be read, or no replicas can be had.
         """
         if info.served:
             return None
         if self._series is None:
-            self._series = self._start()
+            assert self._settings.engine is not None
+            target = target_of(self._settings.engine)
+            self._series = ReplicatedSeries(ray_replicas.RayReplicas(self._settings, target))
         if info not in self._replicated:
             self._replicated[info] = self._series.open(info, identity(info))
         return self._replicated[info]
@@ -329,20 +332,20 @@ class ReplicatedEngine(Engine):
     @property
     def usage(self) -> dict[str, Any]:
         """The counts of all replicas together, those that died included, and those of units and deaths."""
-        work, found = self._work, dict[str, Any]()
-        for name in dict.fromkeys(name for one in work.usage.values() for name in one):
-            known = [one[name] for one in work.usage.values() if name in one]
+        work, totals = self._work, dict[str, Any]()
+        for name in dict.fromkeys(name for usage in work.usage.values() for name in usage):
+            known = [usage[name] for usage in work.usage.values() if name in usage]
             if all(type(value) in (int, float) for value in known):
-                found[name] = max(known) if name in MOST_AT_ONCE else sum(known)
-        found["replicas"] = len(work.held_by)
-        found |= {name: number for name, number in work.counts.items() if number}
+                totals[name] = max(known) if name in MOST_AT_ONCE else sum(known)
+        totals["replicas"] = len(work.held_by)
+        totals |= {name: number for name, number in work.counts.items() if number}
         if work.held.loads > len(work.held_by):
-            found["loads"] = work.held.loads
+            totals["loads"] = work.held.loads
         if differing := len(work.held.schedule.differing):
-            found["differing"] = differing
+            totals["differing"] = differing
             n = count(differing, "request")
-            found["notes"] = [f"{n} answered twice, by different replicas, and not alike"]
-        return found
+            totals["notes"] = [f"{n} answered twice, by different replicas, and not alike"]
+        return totals
 
     def load(self) -> None:
         """Return when a replica holds the checkpoint, or has held it.
@@ -360,23 +363,23 @@ class ReplicatedEngine(Engine):
         A request that kills every replica that computes it is refused by name. Raises ``ServerError`` where no
         replica is left: another call would find none either.
         """
-        found: dict[int, Answer | Refusal] = {}
+        answers: dict[int, Answer | Refusal] = {}
 
         def take(number: int, answer: Answer | Refusal) -> None:
-            found[number] = answer
+            answers[number] = answer
             if done is not None:
                 done(number, answer)
 
         asked = self._series.ask(self._work, requests, take)
         try:
             with self._series.waiting_for(self._work):
-                while len(found) < len(requests):
+                while len(answers) < len(requests):
                     self._step()
         except CheckpointError as error:
             raise _ended(error) from None
         finally:
             self._series.leave(self._work, asked)
-        return [found[number] for number in range(len(requests))]
+        return [answers[number] for number in range(len(requests))]
 
     def ask(self, requests: Sequence[Request], done: Done) -> None:
         """Take requests; ``done`` is called with each answer, by whoever waits."""

@@ -283,30 +283,22 @@ class Sandbox(SandboxRunner):
     # One program
 
     def _judge(self, request: RunProgram, seconds: float, done: Callable[[RunProgramAnswer], None]) -> None:
-        self._made(request, request.program, seconds, lambda job: self._run(request, job, done))
-
-    def _made(
-        self, request: RunProgram, program: str, seconds: float, done: Callable[[dict[str, Any]], None]
-    ) -> None:
-        """Give the job of a program, with what its tests need computed ahead."""
-        job = _job(request, program, seconds)
+        job = _job(request, request.program, seconds)
         if not isinstance(request.tests, CallTests) or not request.tests.prepared:
-            done(job)
+            self._run(request, job, done)
             return
-        self._values.of(
-            request.tests,
-            lambda found: done(
-                {**job, "prepared": found["texts"]} if "texts" in found else {"fault": found["detail"]}
-            ),
-        )
+
+        def prepared(found: dict[str, Any]) -> None:
+            if "texts" in found:
+                self._run(request, {**job, "prepared": found["texts"]}, done)
+            else:
+                done(RunProgramAnswer("fault", printable(found["detail"]), unsandboxed=not self._isolated))
+
+        self._values.of(request.tests, prepared)
 
     def _run(
         self, request: RunProgram, job: dict[str, Any], done: Callable[[RunProgramAnswer], None]
     ) -> None:
-        if "fault" in job:
-            done(RunProgramAnswer("fault", printable(job["fault"]), unsandboxed=not self._isolated))
-            return
-
         def exact(found: dict[str, Any]) -> None:
             answer = RunProgramAnswer(
                 **{**found, "detail": printable(found["detail"])}, unsandboxed=not self._isolated

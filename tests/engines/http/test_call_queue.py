@@ -16,14 +16,14 @@ from pytest_touchstone.core.errors import ServerError
 from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure
 from pytest_touchstone.engines.http.pacing import Circuit, Limiter, Trouble, status_text
 from pytest_touchstone.engines.http.transport import CallEnded, CallQueue, Event, Link, Over
-from pytest_touchstone.engines.http.wire import Got, Outcome
+from pytest_touchstone.engines.http.wire import Outcome
 from tests.support.virtual_time import VirtualClock, VirtualLoop, run
 
 T = TypeVar("T")
 
 REFUSED = Trouble("connection", "connection refused")
 
-GOOD = Got("good")
+GOOD = CallReply("good")
 
 
 def status(number: int, wait: float | None = None) -> Trouble:
@@ -90,7 +90,6 @@ def play(
     *,
     owners: Sequence[int] | None = None,
     during: Callable[[CallQueue, asyncio.AbstractEventLoop], object] = lambda asking, loop: None,
-    reading: bool = True,
 ) -> Played:
     """Ask ``count`` calls in virtual time, each with its own owner unless ``owners`` says otherwise."""
     limits = limits or CallLimits()
@@ -118,8 +117,6 @@ def play(
         def note(found: list[Event]) -> None:
             events.extend(found)
             for event in found:
-                if isinstance(event, CallEnded) and reading and asking.take():
-                    loop.call_soon(asking.pump)
                 if isinstance(event, Over):
                     over.set()
 
@@ -281,23 +278,6 @@ def test_draining_sends_nothing_more_and_waits_for_what_is_under_way() -> None:
     assert set(played.ends) == {0, 2, 3}, "the second one would have to be sent again"
     assert played.error is None
     assert played.seconds == 1.0
-
-
-def test_no_more_is_sent_than_the_other_thread_reads() -> None:
-    def read(asking: CallQueue, loop: asyncio.AbstractEventLoop) -> None:
-        def all_at_once() -> None:
-            seen.append(len(script.sent))
-            for _ in range(3000):
-                asking.take()
-            asking.pump()
-
-        loop.call_later(1000, all_at_once)
-
-    seen: list[int] = []
-    script = Script(lambda *_: GOOD)
-    played = play(script, 3000, during=read, reading=False)
-    assert 1024 <= seen[0] <= 1024 + 64
-    assert kinds(played) == {"reply": 3000}
 
 
 def test_a_mistake_of_ours_ends_the_asking_with_that_error() -> None:
