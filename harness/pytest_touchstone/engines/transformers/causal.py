@@ -220,11 +220,19 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
             return None
         if self._model.device.type in SPLITS:
             shared.splits = True
-            different = self._ways.tried("split scores", lambda: shared.verify(works, self._plain.logits))
-            if different is not None:
-                shared.splits = False
-                self._note(f"scores after shared prefixes take the model's own attention: {different}")
+            shared.splits = self._admits(
+                "split scores",
+                lambda: shared.verify(works, self._plain.logits),
+                "scores after shared prefixes take the model's own attention",
+            )
         return shared
+
+    def _admits(self, way: str, probe: Callable[[], str | None], otherwise: str) -> bool:
+        """Return whether a probe finds no difference in a way of computing; else a note says what is done instead."""
+        different = self._ways.tried(way, probe)
+        if different is not None:
+            self._note(f"{otherwise}: {different}")
+        return different is None
 
     def _generator(self) -> BatchGenerator | SequentialGenerator:
         """Return the generator of texts.
@@ -246,12 +254,11 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         """Return the generator of one text at a time; a note says where the model's ``generate`` is not used."""
         generator = SequentialGenerator(self._model, ends, done=self.work_done)
         probe = _tails(min(_PROBE_TOKENS, self.info.seq_len), self._rows)[0]
-        different = self._ways.tried("generate", lambda: generator.verify(probe, self._plain.logits))
-        if different is not None:
-            generator.from_the_beginning = True
-            self._note(
-                f"each token of a text is computed from the text's beginning, since steps differ: {different}"
-            )
+        generator.from_the_beginning = not self._admits(
+            "generate",
+            lambda: generator.verify(probe, self._plain.logits),
+            "each token of a text is computed from the text's beginning, since steps differ",
+        )
         return generator
 
     def _together(self, shared: PrefixTreeScorer, attention: Attention, ends: Ends) -> BatchGenerator | None:
@@ -268,49 +275,42 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
             return BatchGenerator(self._model, stepper, scorer, ends, **how, batch=self._batch, **more)
 
         plain = self._plain.logits
-        different = self._fused(lambda: generator(stepper).verify(probe, plain))
-        if different is not None:
+        if not self._fused(lambda: generator(stepper).verify(probe, plain)):
             different = self._ways.tried("texts", lambda: generator(stepper).verify(probe, plain))
-        if different is not None:
-            self._goes_slowly("generating", different)
-            return None
+            if different is not None:
+                self._goes_slowly("generating", different)
+                return None
         lanes = self._ways.tried("lanes", lambda: generator(stepper).verify_lanes(probe, plain))
         more = {} if lanes is None else {"lanes": 1}
-        looked_up = DecodeStep
-        if kind is DecodeStep and self._model.device.type == "cpu" and self._speculative == "auto":
-            different = self._ways.tried(
-                "proposals", lambda: generator(stepper, **more).verify_several(probe, plain)
-            )
-            if different is None:
-                looked_up = LookupStepper
-            else:
-                self._note(f"no tokens are proposed from the texts themselves: {different}")
         ahead = None
         if kind is DecodeStep and self._model.device.type in AHEAD and len(self._devices) < 2:
             ahead = self._in_blocks(
                 attention, lambda stepper: generator(stepper, **more).verify_ahead(probe, plain)
             )
-        kind = looked_up if kind is DecodeStep else kind
-        stepper = ahead or kind(self._model, self._needed, attention, **how, done=self.work_done)
-        return generator(stepper, shared, **more)
+        looks_up = kind is DecodeStep and self._model.device.type == "cpu" and self._speculative == "auto"
+        if looks_up and self._admits(
+            "proposals",
+            lambda: generator(stepper, **more).verify_several(probe, plain),
+            "no tokens are proposed from the texts themselves",
+        ):
+            kind = LookupStepper
+        taken = ahead or kind(self._model, self._needed, attention, **how, done=self.work_done)
+        return generator(taken, shared, **more)
 
-    def _fused(self, verify: Callable[[], str | None]) -> str | None:
+    def _fused(self, verify: Callable[[], str | None]) -> bool:
         """Have steps go by the kernels, else by fused operations, as far as the model can and a probe finds no
-        difference; return the difference where neither is so."""
-        different: str | None = "steps are not fused"
+        difference; return whether either is so."""
         if prepare_steps(self._model):
-            different = self._ways.tried("steps by kernels", verify)
-            if different is not None:
-                leave_kernels(self._model)
-                self._note(f"each step goes by torch's operations: {different}")
+            if self._admits("steps by kernels", verify, "each step goes by torch's operations"):
+                return True
+            leave_kernels(self._model)
         elif (reason := cpu.missing_kernels(self._model)) is not None:
             self._note(f"texts are generated more slowly than they could be: {reason}")
-        if different is not None and steps_are_fused(self._model):
-            different = self._ways.tried("fused steps", verify)
-            if different is not None:
-                leave_steps(self._model)
-                self._note(f"each step goes through the model's own code: {different}")
-        return different
+        if steps_are_fused(self._model):
+            if self._admits("fused steps", verify, "each step goes through the model's own code"):
+                return True
+            leave_steps(self._model)
+        return False
 
     def _in_blocks(
         self, attention: Attention, verify: Callable[[AheadStepper], str | None]
@@ -334,10 +334,8 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
             if different is None:
                 return stepper(done=self.work_done, capture=graphs, refused=refused)
             refused(different)
-        different = self._ways.tried("blocks", lambda: probe(None))
-        if different is None:
+        if self._admits("blocks", lambda: probe(None), "the host waits for each token"):
             return stepper(done=self.work_done)
-        self._note(f"the host waits for each token: {different}")
         return None
 
     @property
