@@ -126,9 +126,7 @@ def _pass(model: Any, seq_len: int, rows: int, options: argparse.Namespace) -> _
     done, budget = WorkDone(), first_batch_budget(model, vocabulary)
     needed = SelectiveLogits(model, done)
     stepper = DecodeStep(model, needed, attention, budget=budget, done=done)
-    scorer = PrefixTreeScorer(
-        model, needed, attention, vocabulary=vocabulary, batch=None, budget=budget, done=done
-    )
+    scorer = PrefixTreeScorer(model, needed, attention, budget=budget, done=done)
     slots = SlotCache(scorer.prefix(tuple((11 * at + 5) % 997 for at in range(options.prefix))))
     if rows == 1:
         slots.own()

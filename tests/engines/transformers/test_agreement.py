@@ -31,6 +31,7 @@ from pytest_touchstone.engines.transformers.agreement import (
     folder_for,
     largest,
 )
+from pytest_touchstone.engines.transformers.attention_masks import slot_mask
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.generation import batch, step
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator
@@ -122,7 +123,7 @@ def slots_seen(more: int) -> Change:
     """Tokens that are generated see a column too many, or not the first."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        right = step.slot_mask
+        right = slot_mask
 
         def mask(window: int | None, *, own: Any, past: int, until: int, dtype: Any) -> Any:
             made = right(window, own=own + max(0, more), past=past, until=until, dtype=dtype)

@@ -82,7 +82,6 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         """With ``remembers``, what an earlier probe has shown is not tried again."""
         settings = settings or ModelSettings()
         super().__init__(info, loaded, self._tokenize_all, settings)
-        self._batch = settings.batch
         self._vocabulary = Vocabulary(loaded.tokenizer)
         self._by_text: dict[str, list[int]] | None = None
         self._shown: dict[int, tuple[str, str]] = {}
@@ -119,8 +118,8 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         flat = [one for some in masked for one in some]
         known = sum(len(question.text.ids) for question in questions) + sum(len(one.ids) for one in flat)
         self.work_done.begin(len(questions) + len(flat), known)
-        how: dict[str, Any] = {"budget": self.budget, "size": self._batch, "vocabulary": self._rows}
-        how |= {"device": self.loaded.model.device, "company": self.company, "done": self.work_done}
+        how: dict[str, Any] = {"budget": self.budget, "company": self.company, "done": self.work_done}
+        how["device"] = self.loaded.model.device
         with self._quiet():
             filled = in_batches(
                 [TokenWork(question.text.ids, (0,)) for question in questions],

@@ -56,13 +56,11 @@ class PaddedScorer:
         model: Any,
         needed: SelectiveLogits,
         *,
-        vocabulary: int,
         budget: BatchBudget,
-        batch: int | None,
         done: WorkDone,
     ) -> None:
         self._model, self._needed, self._done = model, needed, done
-        self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
+        self._budget = budget
         self.company = ANY
 
     def score(self, works: Sequence[TokenWork]) -> list[Score]:
@@ -72,8 +70,6 @@ class PaddedScorer:
             works,
             lambda numbers: self._score([works[number] for number in numbers]),
             budget=self._budget,
-            size=self._batch,
-            vocabulary=self._vocabulary,
             device=self._model.device,
             company=self.company,
             done=self._done,
@@ -141,8 +137,6 @@ def in_batches(
     compute: Callable[[Sequence[int]], Sequence[Made]],
     *,
     budget: BatchBudget,
-    size: int | None,
-    vocabulary: int,
     device: Any,
     company: Company,
     done: WorkDone,
@@ -155,8 +149,8 @@ def in_batches(
     made: dict[int, Made] = {}
     longest = max((len(work.inputs) for work in works), default=1)
     while left := [number for number in range(len(works)) if number not in made]:
-        how: dict[str, Any] = {"size": size, "vocabulary": vocabulary, "most_logits": budget.logits}
-        how["most_tokens"] = budget.within(0, longest)
+        how: dict[str, Any] = {"size": budget.batch, "vocabulary": budget.vocabulary}
+        how |= {"most_logits": budget.logits, "most_tokens": budget.within(0, longest)}
         todo = [works[number] for number in left]
         queue = list(batches(todo, **how, company=company))
         if company.reason and (enough := len(list(batches(todo, **how)))) < len(queue):
@@ -167,7 +161,7 @@ def in_batches(
             try:
                 made.update(zip(numbers, compute(numbers), strict=True))
             except Exception as error:
-                if size is not None or not is_out_of_memory(error) or not budget.halve():
+                if budget.batch is not None or not is_out_of_memory(error) or not budget.halve():
                     raise
                 smaller = True
             if smaller:
@@ -243,13 +237,11 @@ class PrefixTreeScorer:
         needed: SelectiveLogits,
         attention: Attention,
         *,
-        vocabulary: int,
         budget: BatchBudget,
-        batch: int | None,
         done: WorkDone,
     ) -> None:
         self._model, self._needed, self._attention = model, needed, attention
-        self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
+        self._budget = budget
         self._done = done
         allowance = budget.allowance
         self._kept = PrefixCache(_KEPT_BYTES if allowance is None else allowance.kept(model.device))
@@ -320,7 +312,7 @@ class PrefixTreeScorer:
             try:
                 self._walk(pass_, cuts)
             except Exception as error:
-                if self._batch is not None or not is_out_of_memory(error) or not self._budget.halve():
+                if self._budget.batch is not None or not is_out_of_memory(error) or not self._budget.halve():
                     raise
             # Outside the handler, so that the error no longer holds the memory of its batch.
             found = zip(left, pass_.scores(), strict=True)
@@ -347,7 +339,7 @@ class PrefixTreeScorer:
             pass_.tree,
             room=min(self._room, self._budget.tokens),
             saving=self._saving,
-            most_sequences=self._batch,
+            most_sequences=self._budget.batch,
             logits=pass_.logits,
             cuts=cuts,
         )
@@ -384,7 +376,7 @@ class PrefixTreeScorer:
         start = len(past.tokens)
         step = self._budget.within(len(whole), self._budget.tokens)
         if any(place in pass_.wanted for place in places):
-            step = min(step, max(1, self._budget.logits // self._vocabulary))
+            step = min(step, max(1, self._budget.places))
         while (begin := len(past.tokens)) < len(whole):
             end = min(len(whole), begin + step)
             length = end - begin
@@ -402,10 +394,9 @@ class PrefixTreeScorer:
     def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> None:
         """Compute all batches of the pieces after one stem."""
         left = sorted(pieces, key=lambda piece: piece.length)
-        logits = self._budget.logits // self._vocabulary
         while left:
             tokens = self._budget.within(self._keys(len(past.tokens)), left[-1].length)
-            limits = BatchLimits(tokens, logits, self._batch, self._room)
+            limits = BatchLimits(tokens, self._budget.places, self._budget.batch, self._room)
             if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
                 # A long text that is too much for a batch even by itself.
                 (node,) = left.pop().nodes
