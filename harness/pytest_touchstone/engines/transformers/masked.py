@@ -121,18 +121,10 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         how: dict[str, Any] = {"budget": self.budget, "company": self.company, "done": self.work_done}
         how["device"] = self.loaded.model.device
         with self._quiet():
-            filled = in_batches(
-                [TokenWork(question.text.ids, (0,)) for question in questions],
-                lambda numbers: self._fill([questions[number] for number in numbers]),
-                **how,
-            )
-            scored = iter(
-                in_batches(
-                    [TokenWork(one.ids, (0,)) for one in flat],
-                    lambda numbers: self._true_tokens([flat[number] for number in numbers]),
-                    **how,
-                )
-            )
+            works = [TokenWork(question.text.ids, (0,)) for question in questions]
+            filled = in_batches(works, questions, self._fill, **how)
+            works = [TokenWork(one.ids, (0,)) for one in flat]
+            scored = iter(in_batches(works, flat, self._true_tokens, **how))
         answers.update((question.number, one) for question, one in zip(questions, filled, strict=True))
         for (number, text), some in zip(texts, masked, strict=True):
             total = sum(next(scored) for _ in some)

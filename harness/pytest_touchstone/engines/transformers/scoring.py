@@ -45,20 +45,14 @@ from pytest_touchstone.engines.transformers.work_done import WorkDone
 if TYPE_CHECKING:
     import torch
 
+Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
 class PaddedScorer:
     """Computes the scores of sequences in batches of similar length."""
 
-    def __init__(
-        self,
-        model: Any,
-        needed: SelectiveLogits,
-        *,
-        budget: BatchBudget,
-        done: WorkDone,
-    ) -> None:
+    def __init__(self, model: Any, needed: SelectiveLogits, *, budget: BatchBudget, done: WorkDone) -> None:
         self._model, self._needed, self._done = model, needed, done
         self._budget = budget
         self.company = ANY
@@ -66,14 +60,8 @@ class PaddedScorer:
     def score(self, works: Sequence[TokenWork]) -> list[Score]:
         """Return the scores of all sequences, in their order, whatever the batches."""
         self._done.begin(len(works), sum(len(work.inputs) for work in works))
-        scores = in_batches(
-            works,
-            lambda numbers: self._score([works[number] for number in numbers]),
-            budget=self._budget,
-            device=self._model.device,
-            company=self.company,
-            done=self._done,
-        )
+        how: dict[str, Any] = {"budget": self._budget, "company": self.company, "done": self._done}
+        scores = in_batches(works, works, self._score, **how, device=self._model.device)
         if works:
             enough = grow([work.inputs for work in works]).tokens
             self._done.distinct += enough
@@ -134,14 +122,17 @@ def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[s
 
 def in_batches(
     works: Sequence[TokenWork],
-    compute: Callable[[Sequence[int]], Sequence[Made]],
+    items: Sequence[Item],
+    compute: Callable[[Sequence[Item]], Sequence[Made]],
     *,
     budget: BatchBudget,
     device: Any,
     company: Company,
     done: WorkDone,
 ) -> list[Made]:
-    """Return the results of all sequences, in their order; ``compute`` returns those of a batch, given its numbers.
+    """Return the results of all items, in their order; ``compute`` returns those of a batch.
+
+    ``works`` has the tokens of each item.
 
     ``done`` is told the passes that rows which have to stay apart cost. Where memory runs out the budget is halved, and
     what is left, that batch included, is cut into smaller batches.
@@ -159,7 +150,7 @@ def in_batches(
         for batch in queue:
             numbers = [left[index] for index in batch]
             try:
-                made.update(zip(numbers, compute(numbers), strict=True))
+                made.update(zip(numbers, compute([items[number] for number in numbers]), strict=True))
             except Exception as error:
                 if budget.batch is not None or not is_out_of_memory(error) or not budget.halve():
                     raise
@@ -268,13 +259,13 @@ class PrefixTreeScorer:
             # A maximum ignores NaN.
             return math.nan if any(map(math.isnan, apart)) else max(apart)
 
+        how: dict[str, Any] = {
+            "apart": apart,
+            "what": "a score",
+            "most": max(len(one.targets) for one in works),
+        }
         return difference(
-            self._model,
-            lambda: plain(works).repeat(2, 1),
-            lambda: self._both_ways(works),
-            apart=apart,
-            what="a score",
-            most=max(len(work.targets) for work in works),
+            self._model, lambda: plain(works).repeat(2, 1), lambda: self._both_ways(works), **how
         )
 
     def _both_ways(self, works: Sequence[TokenWork]) -> torch.Tensor:
