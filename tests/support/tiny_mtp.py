@@ -9,7 +9,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.mtp.model import config_of
+from pytest_touchstone.engines.transformers.mtp.model import _Block, _Pass, config_of
 from tests.support.tiny import bytelevel_tokenizer
 
 SEQ_LEN = 256
@@ -42,6 +42,18 @@ def random_state(seed: int = 0, **params: Any) -> dict[str, Any]:
         spread, middle = (0.1, 1.0) if len(shape) == 1 else (0.2, 0.0)
         state[name] = torch.randn(shape, generator=numbers) * spread + middle
     return state
+
+
+def head_logits(model: Any, number: int, ids: Any) -> Any:
+    """Logits [rows, length, vocabulary] of one head, 0 or an extra one, over whole texts."""
+    import torch
+
+    now = _Pass(model._turns(torch.arange(ids.shape[1], device=model.device)[None]), None, None)
+    hidden = model._embeddings(ids)
+    for layer in model._layers[:-1]:
+        hidden = model._block(layer, hidden, now, 0)
+    last = _Block(*(part[number - 1].squeeze(0) for part in model._heads)) if number else model._layers[-1]
+    return model._output(model._normed(model._block(last, hidden, now, 0), model._norm))
 
 
 def letter_tokenizer() -> Any:

@@ -31,6 +31,7 @@ from pytest_touchstone.engines.transformers.agreement import (
     folder_for,
     largest,
 )
+from pytest_touchstone.engines.transformers.attention_masks import slot_mask
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.generation import batch, step
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator
@@ -122,7 +123,7 @@ def slots_seen(more: int) -> Change:
     """Tokens that are generated see a column too many, or not the first."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        right = kv_cache.slot_mask
+        right = slot_mask
 
         def mask(window: int | None, *, own: Any, past: int, until: int, dtype: Any) -> Any:
             made = right(window, own=own + max(0, more), past=past, until=until, dtype=dtype)
@@ -136,9 +137,9 @@ def slots_seen(more: int) -> Change:
 
 
 def slot_position_off(patch: pytest.MonkeyPatch) -> None:
-    plain = step.DecodeStep._forward
+    plain = step.DecodeStep.fill
 
-    def forward(self: Any, *how: Any) -> Any:
+    def fill(self: Any, *how: Any) -> Any:
         logits = self._needed.logits
 
         def moved(inputs: dict[str, Any], *places: Any) -> Any:
@@ -148,7 +149,7 @@ def slot_position_off(patch: pytest.MonkeyPatch) -> None:
             inner.setattr(self._needed, "logits", moved)
             return plain(self, *how)
 
-    patch.setattr(step.DecodeStep, "_forward", forward)
+    patch.setattr(step.DecodeStep, "fill", fill)
 
 
 def no_prefix(patch: pytest.MonkeyPatch) -> None:

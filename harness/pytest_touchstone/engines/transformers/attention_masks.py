@@ -85,12 +85,7 @@ def additive_mask(
 
 
 def slot_mask(
-    attention_window: int | None,
-    *,
-    own: torch.Tensor,
-    past: int,
-    until: int,
-    dtype: torch.dtype,
+    attention_window: int | None, *, own: torch.Tensor, past: int, until: int, dtype: torch.dtype
 ) -> torch.Tensor:
     """Return a mask [rows, 1, length, keys]: 0 where a token sees a key, else the lowest number of the type.
 

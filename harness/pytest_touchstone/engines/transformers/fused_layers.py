@@ -80,9 +80,7 @@ def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
         return 0
     layers = [layer for layer in model.modules() if _can(layer)]
     right = {
-        kind
-        for kind in {type(layer) for layer in layers}
-        if _right(next(x for x in layers if type(x) is kind))
+        kind for kind, first in {type(layer): layer for layer in reversed(layers)}.items() if _right(first)
     }
     files = cpu.MappedFiles()
     layers = [layer for layer in layers if type(layer) in right]
@@ -294,24 +292,14 @@ def _fused_class(plain: Any) -> type[Any]:
         hidden_states: torch.Tensor,
         *,
         attention_mask: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
         past_key_values: Any = None,
-        use_cache: bool | None = False,
         position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
         **more: Any,
     ) -> torch.Tensor:
         """Return hidden states [rows, tokens, width]."""
         if hidden_states.dtype != self.own_type or position_embeddings is None or self.training:
-            found: torch.Tensor = plain.forward(
-                self,
-                hidden_states,
-                attention_mask=attention_mask,
-                position_ids=position_ids,
-                past_key_values=past_key_values,
-                use_cache=use_cache,
-                position_embeddings=position_embeddings,
-                **more,
-            )
+            more |= {"past_key_values": past_key_values, "position_embeddings": position_embeddings}
+            found: torch.Tensor = plain.forward(self, hidden_states, attention_mask=attention_mask, **more)
             return found
         attention, by_kernels = self.self_attn, cpu.computes(hidden_states)
         rows, length, _ = hidden_states.shape
@@ -333,18 +321,8 @@ def _fused_class(plain: Any) -> type[Any]:
             attended = cpu.attend(both[:, :-keys], (key, value), attention_mask, attention.scaling)
         if attended is None:
             attend = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager)
-            attended, _ = attend(
-                attention,
-                both[:, :-keys],
-                key,
-                value,
-                attention_mask,
-                dropout=0.0,
-                scaling=attention.scaling,
-                position_ids=position_ids,
-                use_cache=use_cache,
-                **more,
-            )
+            given = both[:, :-keys], key, value, attention_mask
+            attended, _ = attend(attention, *given, dropout=0.0, scaling=attention.scaling, **more)
         attended = attended.reshape(rows, length, -1)
         if self.wanted is not None:
             attended, hidden_states = self.wanted.take(attended, hidden_states)
@@ -359,9 +337,8 @@ def _fused_class(plain: Any) -> type[Any]:
         hidden.add_(self.mlp.down_proj(between))
         return hidden
 
-    return type(
-        plain.__name__, (plain,), {"forward": forward, "__module__": plain.__module__, "wanted": None}
-    )
+    own = {"forward": forward, "__module__": plain.__module__, "wanted": None}
+    return type(plain.__name__, (plain,), own)
 
 
 def _outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: torch.Tensor) -> torch.Tensor:

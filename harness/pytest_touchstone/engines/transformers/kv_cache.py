@@ -201,7 +201,8 @@ class SlotCache(_Cache):
     """A cache of slots; positions and masks are given to the model.
 
     ``lengths`` counts the tokens in each slot in use, without the prefix's. ``begun`` counts the tokens that the next
-    slot holds already. ``stamp`` is another object whenever the buffers are others. Numbers that the processor does
+    slot holds already. A pass is aimed at ``count`` slots from ``first`` on, and attends to columns up to ``until``.
+    ``stamp`` is another object whenever the buffers are others. Numbers that the processor does
     not multiply are held as float32 ones (``cpu``), since each step multiplies all of them.
     """
 
@@ -213,7 +214,7 @@ class SlotCache(_Cache):
         self.rows = self.columns = 0
         self._room = (0, 0)
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._first = self.count = self._until = 0
+        self.first = self.count = self.until = 0
         self._written = 0  # no column from there on holds a token
         self._at: int | torch.Tensor = 0
         self._lines: dict[tuple[int, int], torch.Tensor] = {}
@@ -235,7 +236,7 @@ class SlotCache(_Cache):
         ``at`` is the column of its first token, for all rows, or the columns [rows, length] of all tokens. The rows
         attend to columns up to ``until``.
         """
-        self._first, self.count, self._at, self._until = first, count, at, until
+        self.first, self.count, self._at, self.until = first, count, at, until
         self._lines = {}
         self.reserve(first + count, enlarged(self.columns, until))
         self._written = max(self._written, until)
@@ -270,16 +271,6 @@ class SlotCache(_Cache):
             self._write(buffer, new)
         return self.seen(layer_idx)
 
-    @property
-    def first(self) -> int:
-        """The first slot that a pass is aimed at."""
-        return self._first
-
-    @property
-    def until(self) -> int:
-        """The column up to which the rows of a pass attend."""
-        return self._until
-
     def aimed(self, length: int) -> torch.Tensor:
         """Return the columns [rows, length] that a pass is aimed at."""
         import torch
@@ -302,7 +293,7 @@ class SlotCache(_Cache):
 
     def _write(self, buffer: torch.Tensor, new: torch.Tensor) -> None:
         """Put ``new`` [rows, heads, length, width] in the columns that are aimed at."""
-        part = buffer[self._first : self._first + self.count]
+        part = buffer[self.first : self.first + self.count]
         if isinstance(self._at, int):
             part[:, :, self._at : self._at + new.shape[2]] = new
         elif new.device.type == "cpu":
@@ -321,15 +312,15 @@ class SlotCache(_Cache):
 
         if (found := self._lines.get((heads, columns))) is None:
             assert not isinstance(self._at, int), "each row has columns of its own"
-            slots = torch.arange(self._first, self._first + self.count)[:, None] * heads + torch.arange(heads)
+            slots = torch.arange(self.first, self.first + self.count)[:, None] * heads + torch.arange(heads)
             found = (slots[:, :, None] * columns + self._at[:, None, :]).flatten()
             self._lines[heads, columns] = found
         return found
 
     def seen(self, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the keys and values that the selected rows attend to in a layer."""
-        end = self._first + self.count
-        keys, values = (part[self._first : end, :, : self._until] for part in self._layers[layer_idx])
+        end = self.first + self.count
+        keys, values = (part[self.first : end, :, : self.until] for part in self._layers[layer_idx])
         return put_behind(keys, self.prefix.layers[layer_idx] if self.past else None), values
 
     def look(self, slot: int, length: int) -> Held:

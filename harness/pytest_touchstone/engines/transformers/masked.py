@@ -82,7 +82,6 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         """With ``remembers``, what an earlier probe has shown is not tried again."""
         settings = settings or ModelSettings()
         super().__init__(info, loaded, self._tokenize_all, settings)
-        self._batch = settings.batch
         self._vocabulary = Vocabulary(loaded.tokenizer)
         self._by_text: dict[str, list[int]] | None = None
         self._shown: dict[int, tuple[str, str]] = {}
@@ -119,21 +118,13 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         flat = [one for some in masked for one in some]
         known = sum(len(question.text.ids) for question in questions) + sum(len(one.ids) for one in flat)
         self.work_done.begin(len(questions) + len(flat), known)
-        how: dict[str, Any] = {"budget": self.budget, "size": self._batch, "vocabulary": self._rows}
-        how |= {"device": self.loaded.model.device, "company": self.company, "done": self.work_done}
+        how: dict[str, Any] = {"budget": self.budget, "company": self.company, "done": self.work_done}
+        how["device"] = self.loaded.model.device
         with self._quiet():
-            filled = in_batches(
-                [TokenWork(question.text.ids, (0,)) for question in questions],
-                lambda numbers: self._fill([questions[number] for number in numbers]),
-                **how,
-            )
-            scored = iter(
-                in_batches(
-                    [TokenWork(one.ids, (0,)) for one in flat],
-                    lambda numbers: self._true_tokens([flat[number] for number in numbers]),
-                    **how,
-                )
-            )
+            works = [TokenWork(question.text.ids, (0,)) for question in questions]
+            filled = in_batches(works, questions, self._fill, **how)
+            works = [TokenWork(one.ids, (0,)) for one in flat]
+            scored = iter(in_batches(works, flat, self._true_tokens, **how))
         answers.update((question.number, one) for question, one in zip(questions, filled, strict=True))
         for (number, text), some in zip(texts, masked, strict=True):
             total = sum(next(scored) for _ in some)

@@ -96,12 +96,27 @@ class Allowance:
 class BatchBudget:
     """``tokens`` and ``logits`` (numbers) of a batch; halved for good when memory runs out.
 
-    With an ``allowance``, a pass over rows that see many keys takes fewer tokens.
+    With an ``allowance``, a pass over rows that see many keys takes fewer tokens. ``vocabulary`` is the numbers of a
+    token's logits, ``batch`` the rows that a person has asked for.
     """
 
-    def __init__(self, tokens: int, logits: int, allowance: Allowance | None = None) -> None:
+    def __init__(
+        self,
+        tokens: int,
+        logits: int,
+        allowance: Allowance | None = None,
+        *,
+        vocabulary: int = 1,
+        batch: int | None = None,
+    ) -> None:
         self.tokens, self.logits, self.allowance = tokens, logits, allowance
+        self.vocabulary, self.batch = vocabulary, batch
         self._told = False
+
+    @property
+    def places(self) -> int:
+        """The most places of a pass at which logits are computed."""
+        return self.logits // self.vocabulary
 
     def within(self, keys: int, width: int, *, split: bool = False) -> int:
         """Return the most tokens of a pass in rows of ``width`` tokens, each after so many ``keys`` of other passes.
@@ -137,12 +152,13 @@ def first_batch_budget(
 
     Raises ``CheckpointError`` where a few tokens are too many for a size that was given.
     """
-    device = model.device
-    allowance = _allowance(model, settings or ModelSettings())
+    device, settings = model.device, settings or ModelSettings()
+    allowance = _allowance(model, settings)
+    how: dict[str, Any] = {"vocabulary": vocabulary, "batch": settings.batch}
     most, logits = _of_device(_MOST_TOKENS, device), _of_device(_MOST_LOGITS, device)
     for_logits = allowance.part(1)
     if allowance.passes is None or for_logits is None:
-        return BatchBudget(most, logits, allowance)
+        return BatchBudget(most, logits, allowance, **how)
     costs = allowance.costs
     least = max(4 * _LEAST_TOKENS * costs.token, 8 * vocabulary * costs.logit)
     if allowance.asked is not None and allowance.whole is not None and allowance.whole < least:
@@ -151,7 +167,7 @@ def first_batch_budget(
             f"logits need {shown_size(least)} beside the weights"
         )
     tokens = max(_LEAST_TOKENS, min(most, allowance.passes // costs.token))
-    return BatchBudget(tokens, max(vocabulary, min(logits, for_logits // costs.logit)), allowance)
+    return BatchBudget(tokens, max(vocabulary, min(logits, for_logits // costs.logit)), allowance, **how)
 
 
 def useful_rows(model: Any, allowance: Allowance) -> int | None:

@@ -45,39 +45,23 @@ from pytest_touchstone.engines.transformers.work_done import WorkDone
 if TYPE_CHECKING:
     import torch
 
+Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
 class PaddedScorer:
     """Computes the scores of sequences in batches of similar length."""
 
-    def __init__(
-        self,
-        model: Any,
-        needed: SelectiveLogits,
-        *,
-        vocabulary: int,
-        budget: BatchBudget,
-        batch: int | None,
-        done: WorkDone,
-    ) -> None:
+    def __init__(self, model: Any, needed: SelectiveLogits, *, budget: BatchBudget, done: WorkDone) -> None:
         self._model, self._needed, self._done = model, needed, done
-        self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
+        self._budget = budget
         self.company = ANY
 
     def score(self, works: Sequence[TokenWork]) -> list[Score]:
         """Return the scores of all sequences, in their order, whatever the batches."""
         self._done.begin(len(works), sum(len(work.inputs) for work in works))
-        scores = in_batches(
-            works,
-            lambda numbers: self._score([works[number] for number in numbers]),
-            budget=self._budget,
-            size=self._batch,
-            vocabulary=self._vocabulary,
-            device=self._model.device,
-            company=self.company,
-            done=self._done,
-        )
+        how: dict[str, Any] = {"budget": self._budget, "company": self.company, "done": self._done}
+        scores = in_batches(works, works, self._score, **how, device=self._model.device)
         if works:
             enough = grow([work.inputs for work in works]).tokens
             self._done.distinct += enough
@@ -138,16 +122,17 @@ def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[s
 
 def in_batches(
     works: Sequence[TokenWork],
-    compute: Callable[[Sequence[int]], Sequence[Made]],
+    items: Sequence[Item],
+    compute: Callable[[Sequence[Item]], Sequence[Made]],
     *,
     budget: BatchBudget,
-    size: int | None,
-    vocabulary: int,
     device: Any,
     company: Company,
     done: WorkDone,
 ) -> list[Made]:
-    """Return the results of all sequences, in their order; ``compute`` returns those of a batch, given its numbers.
+    """Return the results of all items, in their order; ``compute`` returns those of a batch.
+
+    ``works`` has the tokens of each item.
 
     ``done`` is told the passes that rows which have to stay apart cost. Where memory runs out the budget is halved, and
     what is left, that batch included, is cut into smaller batches.
@@ -155,8 +140,8 @@ def in_batches(
     made: dict[int, Made] = {}
     longest = max((len(work.inputs) for work in works), default=1)
     while left := [number for number in range(len(works)) if number not in made]:
-        how: dict[str, Any] = {"size": size, "vocabulary": vocabulary, "most_logits": budget.logits}
-        how["most_tokens"] = budget.within(0, longest)
+        how: dict[str, Any] = {"size": budget.batch, "vocabulary": budget.vocabulary}
+        how |= {"most_logits": budget.logits, "most_tokens": budget.within(0, longest)}
         todo = [works[number] for number in left]
         queue = list(batches(todo, **how, company=company))
         if company.reason and (enough := len(list(batches(todo, **how)))) < len(queue):
@@ -165,9 +150,9 @@ def in_batches(
         for batch in queue:
             numbers = [left[index] for index in batch]
             try:
-                made.update(zip(numbers, compute(numbers), strict=True))
+                made.update(zip(numbers, compute([items[number] for number in numbers]), strict=True))
             except Exception as error:
-                if size is not None or not is_out_of_memory(error) or not budget.halve():
+                if budget.batch is not None or not is_out_of_memory(error) or not budget.halve():
                     raise
                 smaller = True
             if smaller:
@@ -243,13 +228,11 @@ class PrefixTreeScorer:
         needed: SelectiveLogits,
         attention: Attention,
         *,
-        vocabulary: int,
         budget: BatchBudget,
-        batch: int | None,
         done: WorkDone,
     ) -> None:
         self._model, self._needed, self._attention = model, needed, attention
-        self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
+        self._budget = budget
         self._done = done
         allowance = budget.allowance
         self._kept = PrefixCache(_KEPT_BYTES if allowance is None else allowance.kept(model.device))
@@ -276,13 +259,13 @@ class PrefixTreeScorer:
             # A maximum ignores NaN.
             return math.nan if any(map(math.isnan, apart)) else max(apart)
 
+        how: dict[str, Any] = {
+            "apart": apart,
+            "what": "a score",
+            "most": max(len(one.targets) for one in works),
+        }
         return difference(
-            self._model,
-            lambda: plain(works).repeat(2, 1),
-            lambda: self._both_ways(works),
-            apart=apart,
-            what="a score",
-            most=max(len(work.targets) for work in works),
+            self._model, lambda: plain(works).repeat(2, 1), lambda: self._both_ways(works), **how
         )
 
     def _both_ways(self, works: Sequence[TokenWork]) -> torch.Tensor:
@@ -320,7 +303,7 @@ class PrefixTreeScorer:
             try:
                 self._walk(pass_, cuts)
             except Exception as error:
-                if self._batch is not None or not is_out_of_memory(error) or not self._budget.halve():
+                if self._budget.batch is not None or not is_out_of_memory(error) or not self._budget.halve():
                     raise
             # Outside the handler, so that the error no longer holds the memory of its batch.
             found = zip(left, pass_.scores(), strict=True)
@@ -347,7 +330,7 @@ class PrefixTreeScorer:
             pass_.tree,
             room=min(self._room, self._budget.tokens),
             saving=self._saving,
-            most_sequences=self._batch,
+            most_sequences=self._budget.batch,
             logits=pass_.logits,
             cuts=cuts,
         )
@@ -384,7 +367,7 @@ class PrefixTreeScorer:
         start = len(past.tokens)
         step = self._budget.within(len(whole), self._budget.tokens)
         if any(place in pass_.wanted for place in places):
-            step = min(step, max(1, self._budget.logits // self._vocabulary))
+            step = min(step, max(1, self._budget.places))
         while (begin := len(past.tokens)) < len(whole):
             end = min(len(whole), begin + step)
             length = end - begin
@@ -402,10 +385,9 @@ class PrefixTreeScorer:
     def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> None:
         """Compute all batches of the pieces after one stem."""
         left = sorted(pieces, key=lambda piece: piece.length)
-        logits = self._budget.logits // self._vocabulary
         while left:
             tokens = self._budget.within(self._keys(len(past.tokens)), left[-1].length)
-            limits = BatchLimits(tokens, logits, self._batch, self._room)
+            limits = BatchLimits(tokens, self._budget.places, self._budget.batch, self._room)
             if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
                 # A long text that is too much for a batch even by itself.
                 (node,) = left.pop().nodes

@@ -153,10 +153,7 @@ class TextTokenizer:
             return fault
         ids = tuple(self._encode(text))
         if self._begins_twice(ids):
-            return Refusal(
-                f"the chat template begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in "
-                "training; take one out of it"
-            )
+            return self._twice("chat template")
         return ids or Refusal("the chat template writes nothing; use --eval-chat off, or mend the template")
 
     def prompt(self, text: str) -> tuple[int, ...] | Refusal:
@@ -165,10 +162,7 @@ class TextTokenizer:
             return fault
         ids = (*self._front_of(text), *self._encode(text))
         if self._begins_twice(ids):
-            return Refusal(
-                f"the prompt begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in "
-                "training; take one out of it"
-            )
+            return self._twice("prompt")
         if ids or self.start is None:
             return ids or Refusal(
                 "the prompt is empty, and the tokenizer has neither a BOS nor an EOS token to start from"
@@ -198,6 +192,12 @@ class TextTokenizer:
 
     def _begins_twice(self, ids: Sequence[int]) -> bool:
         return self.begins(ids) and self.begins(ids[1:])
+
+    def _twice(self, what: str) -> Refusal:
+        return Refusal(
+            f"the {what} begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in training; "
+            "take one out of it"
+        )
 
     def _encode(self, text: str) -> list[int]:
         if (found := self._encoded.get(text)) is not None:

@@ -139,9 +139,7 @@ def _steps(model: Any, begin: list[int], rows: list[list[int]], added: list[list
     assert isinstance(attention, Attention)
     needed = SelectiveLogits(model, done)
     stepper = DecodeStep(model, needed, attention, budget=budget, done=done)
-    scorer = PrefixTreeScorer(
-        model, needed, attention, vocabulary=VOCABULARY, batch=None, budget=budget, done=done
-    )
+    scorer = PrefixTreeScorer(model, needed, attention, budget=budget, done=done)
     slots = SlotCache(scorer.prefix(tuple(begin)))
     with splitting(model):
         stepper.fill(slots, rows)

@@ -21,7 +21,7 @@ from pytest_touchstone.engines.transformers.split_attention import splitting
 from pytest_touchstone.engines.transformers.work_done import Acceptance
 from tests.support.engines import generates_together, out_of_memory
 from tests.support.generating import texts
-from tests.support.tiny_mtp import LETTERS, letters_info, mtp_engine
+from tests.support.tiny_mtp import LETTERS, head_logits, letters_info, mtp_engine
 
 
 def prompts(count: int = 40, seed: int = 0) -> list[Generate]:
@@ -121,7 +121,7 @@ def test_heads_read_from_the_slots_what_they_would_read_from_the_whole_text(fold
                 found = model.draft(slots, mask, torch.arange(3), columns)
             for number, row in enumerate(after):
                 for head in range(3):
-                    alone = model.head(head + 1, torch.tensor([[*past, *row]]))[0, -1]
+                    alone = head_logits(model, head + 1, torch.tensor([[*past, *row]]))[0, -1]
                     assert torch.allclose(found[number, head], alone, atol=1e-4)
 
 

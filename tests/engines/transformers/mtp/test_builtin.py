@@ -15,7 +15,7 @@ from pytest_touchstone.engines.transformers.generation.speculative import Specul
 from pytest_touchstone.engines.transformers.mtp.weights import read_pt
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.references import independent_logits
-from tests.support.tiny_mtp import mtp_engine
+from tests.support.tiny_mtp import head_logits, mtp_engine
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_its_heads_logits_are_those_of_an_independent_forward_pass(info: Checkpo
     wanted = independent_logits(read_pt(info.path).tensors, info.params, ids)
     with torch.no_grad():
         for number, theirs in enumerate(wanted):
-            found = engine.loaded.model.head(number, torch.tensor([ids]))[0].numpy()
+            found = head_logits(engine.loaded.model, number, torch.tensor([ids]))[0].numpy()
             assert np.abs(found - theirs).max() < 1e-4
 
 

@@ -20,7 +20,7 @@ from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import generates_together
 from tests.support.references import independent_logits
 from tests.support.tiny import CORPUS
-from tests.support.tiny_mtp import PARAMS, info_of, mtp_engine, random_state, save_mtp
+from tests.support.tiny_mtp import PARAMS, head_logits, info_of, mtp_engine, random_state, save_mtp
 
 Array = Any
 
@@ -55,7 +55,7 @@ def test_the_logits_of_every_head_are_those_of_an_independent_forward_pass(
     wanted = independent_logits(state, params, ids)
     assert len(wanted) == params["n_future_tokens"]
     with torch.no_grad():
-        found = [model.head(number, torch.tensor([ids]))[0].numpy() for number in range(len(wanted))]
+        found = [head_logits(model, number, torch.tensor([ids]))[0].numpy() for number in range(len(wanted))]
         answered = model(torch.tensor([ids])).logits[0].numpy()
     for mine, theirs in zip([answered, *found], [wanted[0], *wanted], strict=True):
         assert np.abs(mine - theirs).max() < 1e-4

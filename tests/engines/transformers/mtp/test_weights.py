@@ -21,7 +21,7 @@ from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.pt_files import payload
 from tests.support.references import independent_logits
 from tests.support.tiny import CORPUS
-from tests.support.tiny_mtp import PARAMS, info_of, mtp_engine, random_state, save_mtp
+from tests.support.tiny_mtp import PARAMS, head_logits, info_of, mtp_engine, random_state, save_mtp
 
 IDS = [(37 * number + 11) % 400 for number in range(20)]
 
@@ -120,7 +120,9 @@ def test_lora_weights_are_added_with_alpha_over_rank(place: str, ending: str, tm
     with torch.no_grad():
         for head in (0, 1):
             assert (
-                abs(engine.loaded.model.head(head, torch.tensor([IDS]))[0].numpy() - wanted[head]).max()
+                abs(
+                    head_logits(engine.loaded.model, head, torch.tensor([IDS]))[0].numpy() - wanted[head]
+                ).max()
                 < 1e-4
             )
 

@@ -216,14 +216,8 @@ def rms_norm(states: torch.Tensor, norm: Any) -> torch.Tensor:
     given = states.contiguous()
     found, width = torch.empty_like(given), given.shape[-1]
     _kernels().normalize(
-        given.data_ptr(),
-        norm.weight.data_ptr(),
-        norm.variance_epsilon,
-        width,
-        given.numel() // width,
-        found.data_ptr(),
-        _is_half(states),
-        torch.get_num_threads(),
+        *(given.data_ptr(), norm.weight.data_ptr(), norm.variance_epsilon, width, given.numel() // width),
+        *(found.data_ptr(), _is_half(states), torch.get_num_threads()),
     )
     return found
 

@@ -93,22 +93,23 @@ class Products(Protocol):
         """Return the plain weight [out, in], number for number."""
 
 
+Operation = Callable[..., "torch.Tensor"]
+
+
 class _OneDNN:
     def __init__(self) -> None:
         import torch
 
-        self._packed = torch.ops.mkldnn._reorder_linear_weight.default
-        self._product = torch.ops.mkldnn._linear_pointwise.default
+        self._packed: Operation = torch.ops.mkldnn._reorder_linear_weight.default
+        self._product: Operation = torch.ops.mkldnn._linear_pointwise.default
 
     def packed(self, plain: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self._packed(plain, _ROWS)
-        return found
+        return self._packed(plain, _ROWS)
 
     def product(
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, _shape: tuple[int, int]
     ) -> torch.Tensor:
-        found: torch.Tensor = self._product(rows, packed, bias, "none", [], "")
-        return found
+        return self._product(rows, packed, bias, "none", [], "")
 
     def plain(self, packed: torch.Tensor, _shape: tuple[int, int]) -> torch.Tensor:
         return packed.to_dense()
@@ -118,19 +119,17 @@ class _MKL:
     def __init__(self) -> None:
         import torch
 
-        self._packed = torch.ops.mkl._mkl_reorder_linear_weight.default
-        self._product = torch.ops.mkl._mkl_linear.default
+        self._packed: Operation = torch.ops.mkl._mkl_reorder_linear_weight.default
+        self._product: Operation = torch.ops.mkl._mkl_linear.default
 
     def packed(self, plain: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self._packed(plain, _ROWS_OF_MKL)
-        return found
+        return self._packed(plain, _ROWS_OF_MKL)
 
     def product(
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
     ) -> torch.Tensor:
         # Told of another number of rows than there are, it would compute with the plain weight.
-        found: torch.Tensor = self._product(rows, packed, _shaped(shape), bias, rows.numel() // shape[1])
-        return found
+        return self._product(rows, packed, _shaped(shape), bias, rows.numel() // shape[1])
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         import torch
@@ -233,14 +232,15 @@ def _multiplied(
 class Widened:
     """Products of numbers that the processor does not multiply, by a library's products of float32 numbers.
 
-    Rows in float32 give products in float32.
+    Rows in float32 give products in float32. ``narrow``: weights keep their own type, for kernels of ours that widen
+    each as it is read: half of the bytes, and of the time to read them.
     """
 
-    def __init__(self, library: Products, dtype: torch.dtype) -> None:
-        self.library, self.dtype = library, dtype
+    def __init__(self, library: Products, dtype: torch.dtype, *, narrow: bool = False) -> None:
+        self.library, self.dtype, self._narrow = library, dtype, narrow
 
     def packed(self, plain: torch.Tensor) -> torch.Tensor:
-        return self.library.packed(plain.float())
+        return self.library.packed(plain.to(self.dtype) if self._narrow else plain.float())
 
     def product(
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
@@ -250,16 +250,6 @@ class Widened:
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         return self.library.plain(packed, shape).to(self.dtype)
-
-
-class Narrow(Widened):
-    """The same by our kernels, with weights of their own type: half of the bytes, and of the time to read them."""
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__(Native(str(dtype)), dtype)
-
-    def packed(self, plain: torch.Tensor) -> torch.Tensor:
-        return self.library.packed(plain.to(self.dtype))
 
 
 @functools.cache
@@ -290,7 +280,9 @@ def for_steps(dtype: torch.dtype, *, wide: bool) -> Callable[[], Products]:
     """Return what makes the products of few rows of a type that are the fastest, where they can be used."""
     if not wide:
         return Halves if str(dtype) == "torch.bfloat16" else Native
-    return (lambda: Narrow(dtype)) if keeps_narrow() else lambda: Widened(Native(), dtype)
+    if keeps_narrow():
+        return lambda: Widened(Native(str(dtype)), dtype, narrow=True)
+    return lambda: Widened(Native(), dtype)
 
 
 def keeps_narrow() -> bool:

@@ -76,13 +76,12 @@ class BatchGenerator:
         ends: Ends,
         *,
         budget: BatchBudget,
-        batch: int | None,
         lanes: int = _MOST_LANES,
     ) -> None:
         """``lanes`` is how many may share a pass."""
         self._model, self._stepper, self._shared = model, stepper, shared
-        self._ends, self._budget, self._batch = ends, budget, batch
-        self._most = most_rows(model.device.type, batch)
+        self._ends, self._budget = ends, budget
+        self._most = most_rows(model.device.type, budget.batch)
         self._most_lanes = 1 if stepper.speculative else lanes
         self._number_of: dict[GeneratedSequence, int] = {}
         self._lanes: list[Lane] = []
@@ -259,7 +258,7 @@ class BatchGenerator:
                         self._close()
                 continue
             except Exception as error:
-                if self._batch is not None or not is_out_of_memory(error) or not self._halve():
+                if self._budget.batch is not None or not is_out_of_memory(error) or not self._halve():
                     raise
             # Outside the handler, so that the error no longer holds the memory of its batch.
             lanes, self._lanes = self._lanes, []
@@ -285,7 +284,7 @@ class BatchGenerator:
     def _most_tokens(self) -> int | None:
         """Return the most tokens whose keys and values may be in memory at once; None where there is no limit."""
         allowance = self._budget.allowance
-        if allowance is None or (self._batch is not None and allowance.asked is None):
+        if allowance is None or (self._budget.batch is not None and allowance.asked is None):
             return None
         return useful_rows(self._model, allowance)
 

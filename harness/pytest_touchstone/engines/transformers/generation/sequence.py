@@ -104,7 +104,7 @@ def draw(
     best, tokens = logits.max(dim=-1)
     for warp, rows in places.items():
         assert numbers is not None, "rows that are drawn have numbers"
-        probabilities, short = _warped(logits[rows], warp, complete)
+        probabilities, short = warped(logits[rows], warp, complete)
         drawn = picked(probabilities, numbers[rows])
         if short is not None:
             drawn = drawn.masked_fill(short, SHORT)
@@ -124,15 +124,6 @@ def uniform(seed: int, sample: int, step: int) -> float:
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
-def warped(logits: torch.Tensor, warp: SamplingParams) -> torch.Tensor:
-    """Return probabilities [rows, vocabulary], 0 for what top-k and top-p leave out; rows need not sum to 1.
-
-    The same tokens remain as after transformers' warpers. Those are the tokens no less probable than the k-th, then
-    the most probable ones until they have ``top_p``, at least one.
-    """
-    return _warped(logits, warp, None)[0]
-
-
 def picked(probabilities: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     """Return for each row the token at which the cumulative probability exceeds that row's number."""
     import torch
@@ -146,10 +137,15 @@ def picked(probabilities: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     return tokens.to(device)
 
 
-def _warped(
+def warped(
     logits: torch.Tensor, warp: SamplingParams, complete: bool | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return the same, and the rows in which ``top_p`` needs more tokens than were looked at; None for no row."""
+    """Return probabilities [rows, vocabulary], 0 for what top-k and top-p leave out; rows need not sum to 1.
+
+    The same tokens remain as after transformers' warpers. Those are the tokens no less probable than the k-th, then
+    the most probable ones until they have ``top_p``, at least one. Return also the rows in which ``top_p`` needs more
+    tokens than were looked at; None for no row.
+    """
     # The largest logit is subtracted first, so that a low temperature cannot make infinities.
     scaled = (logits - logits.max(dim=-1, keepdim=True).values) / warp.temperature
     if 0 < warp.top_k < scaled.shape[-1]:

@@ -335,19 +335,6 @@ class MtpModel:
         logits: torch.Tensor = self._output(self._normed(hidden, self._norm))
         return logits.transpose(0, 1)
 
-    def head(self, number: int, input_ids: torch.Tensor) -> torch.Tensor:
-        """Return logits [rows, length, vocabulary] of one head, 0 or an extra one, over whole texts."""
-        import torch
-
-        positions = torch.arange(input_ids.shape[1], device=self.device)[None]
-        now = _Pass(self._turns(positions), None, None)
-        hidden = self._embeddings(input_ids)
-        for layer in self._layers[:-1]:
-            hidden = self._block(layer, hidden, now, 0)
-        last = _Block(*(part[number - 1].squeeze(0) for part in self._heads)) if number else self._layers[-1]
-        logits: torch.Tensor = self._output(self._normed(self._block(last, hidden, now, 0), self._norm))
-        return logits
-
     def generate(
         self,
         ids: torch.Tensor,
