@@ -11,7 +11,7 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.reports.files import write_results
-from pytest_touchstone.reports.next_steps import again, saved, steps
+from pytest_touchstone.reports.terminal import again, saved, steps
 from pytest_touchstone.results.summary import Summary
 from tests.support.summaries import sample
 

@@ -7,8 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_touchstone.reports.page.items import DataRows, Kind, PagePart, error_of, ranks_of
-from pytest_touchstone.reports.page.packing import chunk_items, unpacked, unpacked_text
+from pytest_touchstone.reports.page.items import (
+    DataRows,
+    Kind,
+    PagePart,
+    chunk_items,
+    error_of,
+    ranks_of,
+    unpacked,
+    unpacked_text,
+)
 from pytest_touchstone.reports.page.security import Redaction
 from pytest_touchstone.results.records import Record
 

@@ -8,13 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.reports.page.packing import (
-    SHARED,
-    chunk_items,
-    chunk_text,
-    packed,
-    unpacked,
-)
+from pytest_touchstone.reports.page.items import SHARED, chunk_items, chunk_text, packed, unpacked
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 JSON = st.recursive(
