@@ -233,7 +233,7 @@ def _ending(summary: Summary, write: Write, width: int, details: bool) -> None:
     """Print where the results lie, and the next commands, in a form that can be pasted."""
     _lines([FactLine("saved", saved(summary))], write)
     steps = [("more", again(summary, details=details))]
-    steps += [("next", step) for step in steps(summary)]
+    steps += [("next", step) for step in next_steps(summary)]
     for label, step in steps:
         _command(label, step.command, step.what, write, width)
 
@@ -492,7 +492,7 @@ def again(summary: Summary, *, details: bool) -> NextStep:
     )
 
 
-def steps(summary: Summary) -> list[NextStep]:
+def next_steps(summary: Summary) -> list[NextStep]:
     """Return the commands that are likely to be wanted next, the first one most."""
     return list(_steps(summary))[:MOST_STEPS]
 
