@@ -343,9 +343,6 @@ def _program(exchange: Mapping[str, Any]) -> dict[str, Any]:
 # Packing
 
 
-LEVEL: Final = 6
-"""The level of compression; 9 takes three times as long for a hundredth of the size."""
-
 ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _THEIRS: Final = b"<>&"
@@ -365,7 +362,7 @@ def packed(value: object) -> str:
 
 def packed_text(text: str) -> str:
     """Return a text as the page holds it; the same text always gives the same signs."""
-    raw = gzip.compress(text.encode("utf-8", "backslashreplace"), LEVEL, mtime=0)
+    raw = gzip.compress(text.encode("utf-8", "backslashreplace"), mtime=0)
     return base64.b85encode(raw).translate(bytes.maketrans(_THEIRS, _OURS)).decode("ascii")
 
 
