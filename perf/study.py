@@ -5,7 +5,7 @@
 Each of the runs is a training with its checkpoints in order and a journal of every item, with its texts; a checkpoint's
 accuracy rises along the training. The same runs are measured without journals (totals only) too. Seconds of CPU are
 given beside those of the clock, as they depend less on what else the machine does. All files are written (``-o``), with
-pictures where matplotlib is installed; memory is that of all processes at one time, shared pages once.
+pictures, as PNG too where matplotlib is installed; memory is that of all processes at one time, shared pages once.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_touchstone.reports.page.packing import unpacked
+from pytest_touchstone.reports.page.items import unpacked
 from tests.support import pages
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.cli import main
+from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.reports.formatting import cell_width
 from pytest_touchstone.reports.items import rendered, shortened
 from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question, Said
@@ -162,3 +163,46 @@ def test_a_long_text_keeps_its_ends_and_says_how_much_is_left_out(text: str) -> 
         assert short.startswith(text[:300])
         assert short.endswith(text[-300:])
         assert f"[... {len(text) - 600} characters;" in short
+
+
+def exported(folder: Path, *options: str) -> list[Path]:
+    assert main(["export", str(RUN), "-o", str(folder), *options]) == 0
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_saved_run_has_its_rows_and_whole_prompts_in_the_samples(tmp_path: Path) -> None:
+    files = exported(tmp_path, "--root", str(ROOT))
+    (gsm8k,) = (path for path in files if "samples_gsm8k_" in path.name)
+    line = json.loads(gsm8k.read_text(encoding="utf-8").splitlines()[0])
+    assert line["doc"]["question"] in line["arguments"]["gen_args_0"]["arg_0"]
+    assert len(line["arguments"]["gen_args_0"]["arg_0"]) > 1000
+    assert line["target"] == "18"
+
+
+def test_totals_alone_have_the_values_of_the_run(tmp_path: Path) -> None:
+    files = exported(tmp_path, "--no-samples")
+    assert [path.parent.name for path in files] == ["fake-causal", "fake-masked"]
+    summary = json.loads((RUN / "summary.json").read_text(encoding="utf-8"))
+    ours = {
+        (one["checkpoint"], one["benchmark"]): one["metrics"][one["primary"]]["value"]
+        for one in summary["results"]
+        if one["group"] is None
+    }
+    back = [candidate for path in files for candidate in read_file(path, {}).candidates]
+    theirs = {
+        (one.name, name): entry.saved.metrics[entry.saved.primary].value
+        for one in back
+        for name, entry in one.entries.items()
+    }
+    assert theirs
+    assert theirs.items() <= ours.items()
+
+
+def test_rows_that_cannot_be_had_are_counted_and_a_folder_that_cannot_be_written_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exported(tmp_path / "x", "--data", str(tmp_path))
+    assert "16 items without the row, and with the end of long prompts alone" in capsys.readouterr().out
+    (tmp_path / "file").touch()
+    assert main(["export", str(RUN), "--no-samples", "-o", str(tmp_path / "file")]) == 4
+    assert "; give another folder with -o" in capsys.readouterr().err

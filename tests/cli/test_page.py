@@ -11,7 +11,7 @@ import pytest
 
 from perf.page import make_run
 from pytest_touchstone.cli import main
-from pytest_touchstone.reports.page.packing import chunk_items, unpacked_text
+from pytest_touchstone.reports.page.items import chunk_items, unpacked_text
 from tests.support.places import ROOT
 
 FORMER = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pytest_touchstone.reports.page.builder import assembled
-from pytest_touchstone.reports.page.items import CHUNK
-from pytest_touchstone.reports.page.packing import chunk_text, packed, packed_text
+from pytest_touchstone.reports.page.items import CHUNK, chunk_text, packed, packed_text
 from pytest_touchstone.reports.page.payload import DataBlock
 from pytest_touchstone.results.records import STATUSES
 

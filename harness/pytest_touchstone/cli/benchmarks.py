@@ -66,9 +66,6 @@ def run(options: argparse.Namespace) -> Output:
 
 def _of_config(options: argparse.Namespace, paths: Sequence[Path]) -> Output:
     """List what a file of --eval-config enables. Raises ``HarnessError`` for a fault of the file."""
-    pass
-    from pytest_touchstone.core.eval_config import ConfigFileError
-
     specs = known_specs(paths)
     file, faults = checked(Path(options.config), specs)
     if faults:

@@ -60,8 +60,6 @@ def run(options: argparse.Namespace) -> Output:
 def _migrated(words: Sequence[str]) -> Migrated:
     path = Path(words[0])
     if len(words) == 1 and path.suffix in TASKS:
-        pass
-
         return of_task(path)
     if len(words) == 1 and path.suffix in CONFIGS:
         from pytest_touchstone.core.eval_config import read_eval_config

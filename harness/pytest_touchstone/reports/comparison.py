@@ -31,12 +31,12 @@ from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.reports.formatting import (
     NOTHING,
     console_of,
+    interval,
     labelled,
     number,
     open_table,
     p_exact,
     points,
-    points_interval,
     written,
 )
 from pytest_touchstone.statistics.comparison import Comparison
@@ -107,7 +107,7 @@ def cells(line: MetricComparison) -> Cells:
         number(one.baseline),
         number(one.new),
         points(one.difference) if one.in_points else plain_change(one.difference),
-        points_interval(one.low, one.high) if one.in_points else plain_interval(one.low, one.high),
+        interval(one.low, one.high, points if one.in_points else plain_change),
         percent(line.percent),
         p_exact(one.p),
         "/".join(str(n) if n else NOTHING for n in dict.fromkeys(line.sizes)),  # of both, where they differ
@@ -138,11 +138,6 @@ def composite_cells(line: MetricComparison) -> Cells:
 def plain_change(difference: float | None) -> str:
     """Return ``+1.2300``, of values that are no shares."""
     return NOTHING if difference is None else f"{difference:+.4f}"
-
-
-def plain_interval(low: float | None, high: float | None) -> str:
-    """Return ``[-0.5200, +2.9800]``, or ``-`` when a limit is undefined."""
-    return NOTHING if low is None or high is None else f"[{plain_change(low)}, {plain_change(high)}]"
 
 
 def percent(value: float | None) -> str:
@@ -203,7 +198,7 @@ def mean(found: Mean) -> str:
     """Return the mean improvement in one line."""
     one = found.comparison
     if one.low is not None:
-        limits = f" {points_interval(one.low, one.high)}"
+        limits = f" {interval(one.low, one.high, points)}"
     else:
         limits = f" (no interval: {one.why})" if one.why else ""
     tested = f", p = {p_exact(one.p)}".replace("= <", "< ") if one.p is not None else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,19 +54,14 @@ def number(value: float | None) -> str:
     return f"{value:.2f}" if abs(value) < 10_000 else f"{value:.4g}"
 
 
-def interval(low: float | None, high: float | None) -> str:
-    """Return ``[low, high]``, or ``-`` when a limit is undefined."""
-    return NOTHING if low is None or high is None else f"[{number(low)}, {number(high)}]"
+def interval(low: float | None, high: float | None, form: Callable[[float], str] = number) -> str:
+    """Return ``[low, high]`` in a form of numbers, or ``-`` when a limit is undefined."""
+    return NOTHING if low is None or high is None else f"[{form(low)}, {form(high)}]"
 
 
 def points(difference: float | None) -> str:
     """Return ``+1.23``: a hundredth of the score is a point."""
     return NOTHING if difference is None else f"{100 * difference:+.2f}"
-
-
-def points_interval(low: float | None, high: float | None) -> str:
-    """Return ``[-0.52, +2.98]`` in points, or ``-`` when a limit is undefined."""
-    return NOTHING if low is None or high is None else f"[{points(low)}, {points(high)}]"
 
 
 def p_exact(p: float | None) -> str:

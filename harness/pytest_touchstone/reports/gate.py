@@ -21,7 +21,7 @@ from pytest_touchstone.compare.gate.result import (
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.formatting import labelled, number, p_short, points, points_interval
+from pytest_touchstone.reports.formatting import interval, labelled, number, p_short, points
 from pytest_touchstone.statistics.verdicts import POWER, points_text
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def difference_text(line: GateLine) -> str:
     """Return ``-3.00 [-5.10, -0.90]`` in points, empty where nothing was compared."""
     if line.difference is None:
         return ""
-    limits = "" if line.low is None or line.high is None else f" {points_interval(line.low, line.high)}"
+    limits = "" if line.low is None or line.high is None else f" {interval(line.low, line.high, points)}"
     return f"{points(line.difference)}{limits}"
 
 

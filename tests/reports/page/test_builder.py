@@ -17,7 +17,7 @@ from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.reports.comparison import pooled
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.reports.page.builder import comparison_page, run_page
-from pytest_touchstone.reports.page.packing import chunk_items, unpacked, unpacked_text
+from pytest_touchstone.reports.page.items import chunk_items, unpacked, unpacked_text
 from pytest_touchstone.reports.page.payload import read
 from pytest_touchstone.reports.page.security import KeyFoundError, Redaction
 from pytest_touchstone.reports.page.summary import breakdown

@@ -22,7 +22,7 @@ The contract of the data, format 3. Every element below is a data block (``<scri
 A verdict is of b against a over all items, as ``touchstone compare`` has it, the pooled one without a benchmark; only
 pairs that were computed are there.
 
-A part is one checkpoint on one benchmark. Its columns are one JSON object, packed (``packing``). All arrays have an
+A part is one checkpoint on one benchmark. Its columns are one JSON object, packed (``items``). All arrays have an
 entry per item, in the order in which items were collected::
 
     {"example": [TEXT], "status": [INDEX of statuses], "right": [1 | 0 | null], "metrics": {SCORE: [NUMBER | null]},

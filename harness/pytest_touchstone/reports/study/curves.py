@@ -15,7 +15,7 @@ from pytest_touchstone.compare.study.curves import NO_CHANGE, Curve, CurveChange
 from pytest_touchstone.compare.study.differences import MORE, verdict_on
 from pytest_touchstone.compare.study.points import Measure, Series, Study
 from pytest_touchstone.core.text import count, listed, place_text
-from pytest_touchstone.reports.formatting import NOTHING, number, p_exact
+from pytest_touchstone.reports.formatting import NOTHING, interval, number, p_exact
 from pytest_touchstone.reports.study.section import (
     Facts,
     Part,
@@ -87,9 +87,7 @@ def moved(value: float | None, measure: Measure) -> str:
 
 def limits(one: CurveChange, measure: Measure) -> str:
     """Return the limits of a change: ``[-4.06, +1.32]``; ``-`` where there are none."""
-    if one.low is None or one.high is None:
-        return NOTHING
-    return f"[{moved(one.low, measure)}, {moved(one.high, measure)}]"
+    return interval(one.low, one.high, lambda value: moved(value, measure))
 
 
 def at(curve: Curve, place: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from pytest_touchstone.compare.study.differences import verdict_on
 from pytest_touchstone.compare.study.points import Study, Value
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.formatting import NOTHING, number
+from pytest_touchstone.reports.formatting import NOTHING, interval, number
 from pytest_touchstone.statistics.comparison import Comparison
 
 MOST_IN_LINE: Final = 3
@@ -100,11 +100,7 @@ def share_text(value: float | None, *, share: bool = True) -> str:
 
 def range_text(value: Value, *, share: bool = True) -> str:
     """Return the value's interval, ``[64.12, 67.91]``; ``-`` where there is none."""
-    if value.low is None or value.high is None:
-        return NOTHING
-    if share:
-        return f"[{100 * value.low:.2f}, {100 * value.high:.2f}]"
-    return f"[{number(value.low)}, {number(value.high)}]"
+    return interval(value.low, value.high, (lambda limit: f"{100 * limit:.2f}") if share else number)
 
 
 def comparison_facts(one: Comparison | None) -> dict[str, Any] | None:

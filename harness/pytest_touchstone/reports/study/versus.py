@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, Final
 
 from pytest_touchstone.compare.study.between import AtEpochs, Between, Duel, Lengths, Told
 from pytest_touchstone.compare.study.curves import judged_curves
 from pytest_touchstone.compare.study.points import Measure, Study
 from pytest_touchstone.core.text import count, place_text
-from pytest_touchstone.reports.formatting import NOTHING
+from pytest_touchstone.reports.formatting import NOTHING, interval
 from pytest_touchstone.reports.study.section import (
     Facts,
     Part,
@@ -166,9 +167,7 @@ def limits(one: Comparison | Contrast | None, *, share: bool) -> str:
 
 def span(low: float | None, high: float | None, *, share: bool) -> str:
     """Return the same of two limits."""
-    if low is None or high is None:
-        return NOTHING
-    return f"[{moved(low, share=share)}, {moved(high, share=share)}]"
+    return interval(low, high, partial(moved, share=share))
 
 
 # Lengths
