@@ -9,10 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.results.item_scores import read_scores
 from pytest_touchstone.results.journal import Journal, latest, read_journal
 from pytest_touchstone.results.records import STATUSES, Record
-from pytest_touchstone.results.store_entry import items_of
+from pytest_touchstone.results.store_entry import items_of, read_scores
 
 NAMES = st.sampled_from(["a", 'b","message":"', 'c\\"', "한국어", ',"message":', ""])
 

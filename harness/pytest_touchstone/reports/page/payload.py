@@ -19,7 +19,7 @@ from pytest_touchstone.reports.page.data import DataRows
 from pytest_touchstone.reports.page.items import Kind, Part, Tell, ranks_of
 from pytest_touchstone.reports.page.packing import Words, packed
 from pytest_touchstone.reports.page.security import Redaction
-from pytest_touchstone.results.data_rows import data_rows
+from pytest_touchstone.results.item_view import data_rows
 from pytest_touchstone.results.journal import each_record, latest
 from pytest_touchstone.results.records import STATUSES, Record
 from pytest_touchstone.results.run_directory import RunDirectory
