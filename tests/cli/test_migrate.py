@@ -143,7 +143,7 @@ def test_the_command_prints_what_to_run(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_the_commands_of_the_page_print_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(
-        r"    \$ touchstone (migrate .*)\n((?:    .*\n)+)", (ROOT / "docs" / "config.md").read_text()
+        r"    \$ touchstone (migrate .*)\n((?:    .*\n)+)", (ROOT / "docs" / "choosing.md").read_text()
     )
     assert len(blocks) == 2
     for command, shown in blocks:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pytest_touchstone.cli import main
 from tests.support.project import BENCHMARK, Project
+from tests.support.tiny import tiny_causal
 
 
 def edited(project: Project, before: str, after: str) -> None:
@@ -13,18 +16,43 @@ def edited(project: Project, before: str, after: str) -> None:
     (project.path / "test_sums.py").write_text(text, encoding="utf-8")
 
 
-def test_other_prompts_are_said_by_the_gate_and_by_a_comparison(
+def test_the_gate_refuses_a_baseline_with_other_prompts_and_a_comparison_says_so(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.run("--eval-run-id", "a")
     edited(project, 'shots + example["q"]', 'shots + "Say: " + example["q"]')
     done = project.run("--gate", "--eval-run-id", "b")
     told = " ".join(done.stdout.str().split())
-    assert "sums: other prompts than the baseline's in 20 of 20 items: the benchmark has changed" in told
+    changed = (
+        "other prompts than the baseline's in 20 of 20 items: the benchmark has changed and kept its version"
+    )
+    assert f"is not comparable: {changed}; raise the version and score it again" in told
+    assert done.ret == 9
     monkeypatch.chdir(project.path)
     capsys.readouterr()
     assert main(["compare", "results/a", "results/b"]) == 0
     assert "not asked alike, prompts " in capsys.readouterr().out
+
+
+def test_other_prompts_are_compared_where_that_is_allowed(project: Project) -> None:
+    project.run("--eval-run-id", "a")
+    edited(project, 'shots + example["q"]', 'shots + "Say: " + example["q"]')
+    done = project.run("--gate", "--eval-baseline-allow", "prompts", "--eval-run-id", "b")
+    told = " ".join(done.stdout.str().split())
+    assert "sums: other prompts than the baseline's in 20 of 20 items" in told
+    assert "is not comparable" not in told
+    assert done.ret == 0
+
+
+def test_of_several_baselines_those_with_other_prompts_are_left_out(project: Project, tmp_path: Path) -> None:
+    llama = tiny_causal(tmp_path / "tiny")
+    project.run("--eval-run-id", "a", checkpoint=str(llama))
+    edited(project, 'shots + example["q"]', 'shots + "Say: " + example["q"]')
+    project.run("--eval-run-id", "b")
+    done = project.run("--gate", "--eval-run-id", "c")
+    told = " ".join(done.stdout.str().split())
+    assert f"sums: not compared, since they had other prompts: {llama.name} in a" in told
+    assert done.ret == 0
 
 
 def test_an_edit_that_leaves_the_prompts_is_none_of_them(

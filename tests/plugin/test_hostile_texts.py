@@ -59,7 +59,7 @@ def hostile(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
-@pytest.mark.parametrize("options", [(), ("-v",), ("-vv", "--color=yes"), ("-rA",)], ids=str)
+@pytest.mark.parametrize("options", [(), ("-v",), ("-vv", "--color=yes"), ("-rA",), ("-s",)], ids=str)
 def test_nothing_in_the_report_of_pytest_is_obeyed(hostile: Project, options: tuple[str, ...]) -> None:
     result = hostile.run("--eval-run-id", "first", *options)
     printed = result.stdout.str() + result.stderr.str()
@@ -118,10 +118,12 @@ def test_keys_and_homes_stay_out_of_all_files_of_a_run(
     home = Path("/home/somebody")
     monkeypatch.setenv("HOME", str(project.path))
     project.write(f"raise RuntimeError('http://me:{KEY}@host/x?api_key={KEY}, see {home}/secret/place')")
-    project.run("--eval-run-id", "first", "-o", f"markers=x: --api-key {KEY}")
+    files = [project.path / "junit.xml", project.path / "tests.json"]
+    options = ["--junitxml", str(files[0]), "--json-report", "--json-report-file", str(files[1])]
+    project.run("--eval-run-id", "first", "-o", f"markers=x: --api-key {KEY}", *options)
     folder = project.path / "results" / "first"
-    kept = [path for path in folder.iterdir() if path.is_file()]
-    assert len(kept) > 5
+    kept = [*files, *(path for path in folder.iterdir() if path.is_file())]
+    assert len(kept) > 7
     for path in kept:
         assert KEY not in path.read_text(), path.name
     page = (folder / "report.html").read_text()

@@ -24,7 +24,7 @@ SCRIPTS = ("install", "score and judge")
 GITHUB, SELF_HOSTED, GITLAB, GITLAB_ON_RUNNER = (
     yaml.safe_load(block)
     for block in re.findall(
-        r"```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"), re.DOTALL
+        r"```yaml\n(.*?)```", (ROOT / "docs" / "gate.md").read_text(encoding="utf-8"), re.DOTALL
     )
 )
 BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")

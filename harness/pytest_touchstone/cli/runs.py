@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output, add_output, add_run, run_folder, terminal
 from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.outside import one_line
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
 from pytest_touchstone.results.rows import results_csv
@@ -29,20 +31,16 @@ def report_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_run(options: argparse.Namespace) -> Output:
-    """Print a row per run, the newest last; one that cannot be read has a line below them."""
+    """Print a row per run, the newest last; one that cannot be read has a line on standard error."""
     paths = [path for file in (SUMMARY, COLLECTED) for path in options.output.glob(f"*/{file}")]
-    found, bad = [], []
+    found = []
     for folder in sorted({path.parent for path in paths}):
         try:
             found.append(summary_so_far(folder))
         except HarnessError as error:
-            bad.append(f"touchstone: {error}")
+            print(f"touchstone: {one_line(str(error))}", file=sys.stderr)
     nothing = f"no runs in {options.output}/\n"
-
-    def text() -> str:
-        return (_table(found) if found else nothing) + "".join(f"{line}\n" for line in bad)
-
-    return Output([_row(one) for one in found], text)
+    return Output([_row(one) for one in found], lambda: _table(found) if found else nothing)
 
 
 def report_run(options: argparse.Namespace) -> Output:

@@ -27,7 +27,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pytest_touchstone.compare.candidate import Entry
 from pytest_touchstone.compare.items import ItemDifferences, item_differences, score_name
+from pytest_touchstone.compare.prompts import OTHERS, PROMPTS, changed_text
 from pytest_touchstone.core.conditions import asked_otherwise
+from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 
 ITEMS: Final = "items"
@@ -108,7 +110,17 @@ def _held(
     entries = [
         source.load(saved) for same in _by_items(comparable).values() for saved in one_each(same, metric)
     ]
-    return _same_items(new, entries, metric, allowed)
+    changed = {} if PROMPTS in allowed else {id(one): changed_text(one, new) for one in entries}
+    alike = [one for one in entries if not changed.get(id(one))]
+    if not alike:
+        reason = (
+            f"{origin(entries[-1].saved)} is not comparable: {changed[id(entries[-1])]}; raise the version and score "
+            f"it again, or allow it with --eval-baseline-allow {_allowing([PROMPTS], allowed)}"
+        )
+        return BaselineChoice(state="refused", reason=reason)
+    others = [origin(one.saved) for one in entries if changed.get(id(one))]
+    found = _same_items(new, alike, metric, allowed)
+    return replace(found, notes=(*found.notes, f"{OTHERS}: {listed(others)}")) if others else found
 
 
 def _by_items(results: Iterable[StoredResult]) -> dict[str, list[StoredResult]]:

@@ -29,6 +29,11 @@ _TEXTS: Final = ("context", "continuation", "prompt", "turns", "text")
 
 OTHER: Final = "other prompts than the baseline's"
 
+OTHERS: Final = "not compared, since they had other prompts"
+
+PROMPTS: Final = "prompts"
+"""The condition that items are asked by the same prompts."""
+
 
 class OtherPrompts(NamedTuple):
     """The number of items that two results have both ``asked``, and of those whose prompts ``differ``; with a hash of
@@ -68,10 +73,8 @@ def changed_text(baseline: Entry, new: Entry) -> str:
     found = other_prompts(baseline, new)
     if found is None:
         return ""
-    return (
-        f"{OTHER} in {found.differ:,} of {count(found.asked, 'item')}: the benchmark has changed and kept its version, "
-        "so this is no comparison of checkpoints alone"
-    )
+    asked = count(found.asked, "item")
+    return f"{OTHER} in {found.differ:,} of {asked}: the benchmark has changed and kept its version"
 
 
 def _size(folder: Path) -> int:

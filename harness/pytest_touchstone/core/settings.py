@@ -199,21 +199,20 @@ def options_page() -> str:
         "# Options and exit codes",
         "",
         "Made from `harness/pytest_touchstone/core/settings.toml` by",
-        "`python -m pytest_touchstone.core.settings > docs/options.md`. A run's",
-        "manifest (`run.json`, `settings`) holds every one of them.",
+        "`python -m pytest_touchstone.core.settings > docs/options.md`. Each option can be given in",
+        "[five places](choosing.md#where-settings-come-from), and `run.json` records all. Short names have a long",
+        "form: `--gate` is also `--eval-gate`.",
         "",
-        "The last column says what depends on an option. *answers*: results are compared, and cached answers taken,",
-        "where it agrees. *items*: so too, as far as items are not known themselves. *checkpoints*: fingerprints tell.",
-        "*speed*, *output*: no score.",
+        "*answers*: results are compared, and cached answers taken, only where the option agrees. *items*: the same,",
+        "unless the items are known. *checkpoints*: fingerprints tell. *speed*, *output*: no score depends on it.",
     ]
     for section, title in TITLES.items():
         lines += ["", f"## {title}", "", "| option | | affects |", "| --- | --- | --- |"]
-        for row in (row for row in settings_table().values() if row.section == section):
+        for row in (row for row in settings_table().values() if row.option and row.section == section):
             usage = f"`{row.flag}{f' {row.metavar}' if row.metavar else ''}`"
-            also = f" (also `{row.long_flag}`)" if row.short else ""
             was = f" Formerly `{'`, `'.join(row.formerly)}`." if row.formerly else ""
             text = row.help[0].upper() + row.help[1:]
-            lines.append(f"| {usage}{also} | {text.replace('|', chr(92) + '|')}.{was} | {row.affects} |")
+            lines.append(f"| {usage} | {text.replace('|', chr(92) + '|')}.{was} | {row.affects} |")
     lines += ["", "## Exit codes", "", "| code | |", "| --- | --- |"]
     lines += [f"| {int(code)} | {code.sentence} |" for code in ExitCode]
     return "\n".join(lines) + "\n"

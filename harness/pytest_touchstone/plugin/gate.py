@@ -28,6 +28,7 @@ from pytest_touchstone.compare.gate.config import GateConfig, check_names, read_
 from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json
 from pytest_touchstone.compare.gate.validate import check_plan, declared_composites
+from pytest_touchstone.compare.prompts import PROMPTS
 from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, Series, draw_schedule
 from pytest_touchstone.core.conditions import condition_names
 from pytest_touchstone.core.errors import GateError, HarnessError
@@ -364,7 +365,7 @@ def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
     )
     if plan.sequential:
         _check_sequential(plan)
-    check_names(plan.allow, [*condition_names(), ITEMS], "--eval-baseline-allow", "condition")
+    check_names(plan.allow, [*condition_names(), ITEMS, PROMPTS], "--eval-baseline-allow", "condition")
     if plan.baseline == "none" and not plan.floors:
         raise GateError(
             "--baseline none, and no floors: nothing to judge; configure floors, or leave --gate out"

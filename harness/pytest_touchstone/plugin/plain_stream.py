@@ -6,7 +6,9 @@ for the colours, and no key is shown; where a service reads commands in the log,
 
 from __future__ import annotations
 
+import functools
 import re
+import sys
 from typing import Any, Final, TextIO
 
 import pytest
@@ -60,6 +62,24 @@ def make_plain(config: pytest.Config) -> None:
         own = type(reporter).__module__.startswith("_pytest.")
         plain: Any = PlainStream(writer._file, colours=writer.hasmarkup, controls=not own, log=is_log())
         writer._file = plain
+        if is_log() and config.getoption("capture") == "no":
+            _make_prints_plain(config)
+
+
+def _make_prints_plain(config: pytest.Config) -> None:
+    """Put such a stream before those that tests print on, until pytest ends."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        plain: Any = PlainStream(stream, colours=True, controls=False, log=True)
+        setattr(sys, name, plain)
+        config.add_cleanup(functools.partial(setattr, sys, name, stream))
+
+
+def keep_keys_out(report: pytest.TestReport) -> None:
+    """Take keys out of what a report says; other plug-ins write that to files as it is."""
+    report.sections = [(title, without_keys(text)) for title, text in report.sections]
+    if report.failed and (plain := without_keys(report.longreprtext)) != report.longreprtext:
+        report.longrepr = plain
 
 
 def stream_of(config: pytest.Config) -> TextIO:

@@ -16,6 +16,7 @@ from pytest_touchstone.core.serialize import scrub
 from pytest_touchstone.plugin.benchmark_items import LightItems
 from pytest_touchstone.plugin.collection import generate, given_of
 from pytest_touchstone.plugin.item_errors import RepeatedErrors
+from pytest_touchstone.plugin.plain_stream import keep_keys_out
 from pytest_touchstone.plugin.session import EvalSession
 
 SESSION: Final = pytest.StashKey[EvalSession]()
@@ -66,6 +67,8 @@ class SessionHooks(Hooks):
         report = yield
         if call.excinfo is not None:
             self.session.item_raised(item, report, call.excinfo.value)
+        if given_of(item) is not None:
+            keep_keys_out(report)
         return report
 
     @pytest.hookimpl(wrapper=True)

@@ -31,7 +31,7 @@ from pytest_touchstone.compare.gate.result import STRICT, BaselineRef, GateLine,
 from pytest_touchstone.compare.items import score_name
 from pytest_touchstone.compare.judge import Compared, Judged, Weighed, compare, compare_composite, judge
 from pytest_touchstone.compare.pooled import POOLED, Part, Pooled, pool
-from pytest_touchstone.compare.prompts import OTHER, changed_text
+from pytest_touchstone.compare.prompts import OTHER, OTHERS, changed_text
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import listed
@@ -306,7 +306,12 @@ def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
 
 def _other_prompts(lines: Sequence[GateLine]) -> Iterable[str]:
     """The notes on prompts that have changed, which a short report shows too."""
-    notes = (f"{line.benchmark}: {note}" for line in lines for note in line.notes if note.startswith(OTHER))
+    notes = (
+        f"{line.benchmark}: {note}"
+        for line in lines
+        for note in line.notes
+        if note.startswith((OTHER, OTHERS))
+    )
     return dict.fromkeys(notes)
 
 

@@ -41,7 +41,7 @@ Types that are not named have the bound of float32.
 """
 
 FACTOR: Final = 2.0
-"""The allowed error relative to the plain way's: correct ways have 0.5 to 1.5 (docs/performance.md)."""
+"""The allowed error relative to the plain way's: correct ways have at most 1.4 (docs/performance.md)."""
 
 
 class UnsupportedError(RuntimeError):

@@ -1,7 +1,7 @@
 """Half precision on a processor that has no products of such numbers.
 
 Many processors do not multiply bfloat16 or float16 numbers: on a CPU without ``avx512_bf16`` or ``amx_bf16``, torch's
-products of bfloat16 numbers took ten times as long as those of float32 (docs/performance.md). There, products and
+products of bfloat16 numbers took ten times as long as those of float32 (docs/number-types.md). There, products and
 attention are computed in float32, and their results are rounded to the model's own type: one rounding each, as by
 instructions that add up in float32. Weights and hidden states have the values that they have in the model's own type.
 

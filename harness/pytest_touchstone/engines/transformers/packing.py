@@ -2,7 +2,7 @@
 
 ``torch.nn.functional.linear`` takes a weight as it is in memory, and rearranges it for its kernel at every call. Few
 rows do not pay for that: with 32 rows the products of oneDNN with a weight that is packed once took 0.7 times as long
-in float32, those of a vocabulary layer half (docs/performance.md). A packed weight takes the place of the plain one,
+in float32, those of a vocabulary layer half. A packed weight takes the place of the plain one,
 so that it takes no more memory, or little more with MKL, whose layout has room for a pass's rows. One that is also the
 table of embeddings is kept beside it.
 

@@ -21,7 +21,7 @@ DESCRIPTION: Final = Path("/proc/cpuinfo")
 def mkl_is_faster() -> bool:
     """Return whether products of float32 numbers by MKL, and attention that uses them, are faster than by oneDNN.
 
-    They are on Intel's processors (docs/performance.md). On AMD's, oneDNN is.
+    They are on Intel's processors. On AMD's, oneDNN is.
     """
     import torch
 
@@ -32,7 +32,7 @@ def mkl_is_faster() -> bool:
 def products_attend_faster() -> bool:
     """Return whether many queries meet many keys faster in oneDNN's products than in torch's operation for attention.
 
-    They do on AMD's processors with AVX-512. With AVX2 the operation took 0.6 times as long (docs/performance.md).
+    They do on AMD's processors with AVX-512. With AVX2 the operation took 0.6 times as long.
     """
     import torch
 

@@ -2,7 +2,7 @@
 
 MKL and oneDNN are torch's own. With few rows, a product of theirs takes 1.2 to 1.7 times as long as one of ours
 (``native``), which reads the weights at the speed of memory. With hundreds of rows it takes 0.9 times as long where
-ours go by AVX-512's vectors, as long by AVX2's, and 1.4 times by a processor's tile unit (docs/performance.md).
+ours go by AVX-512's vectors, as long by AVX2's, and 1.4 times by a processor's tile unit.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _BESIDE: Final = "touchstone_beside"
 _LONG: Final = 200
 _MANY: Final = 60_000
 """Tokens of a prefix, and scores of a head, from which oneDNN's products are faster than torch's operation for
-attention: measured for 48 to 9,600 queries after 64 to 1,100 tokens (docs/performance.md)."""
+attention: measured for 48 to 9,600 queries after 64 to 1,100 tokens."""
 
 FEW: Final = 16
 """The most tokens of a row in a pass that continues texts."""
