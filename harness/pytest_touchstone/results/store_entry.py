@@ -308,6 +308,9 @@ def items_of(records: Iterable[Record]) -> ItemScores:
     )
 
 
+# From a run's journal
+
+
 @dataclass(frozen=True, slots=True)
 class Lines:
     """The places of the records of a result's items."""
