@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.results.item_scores import read_scores
 from pytest_touchstone.results.journal import (
     Following,
     Journal,
@@ -28,6 +27,7 @@ from pytest_touchstone.results.journal import (
     read_line,
 )
 from pytest_touchstone.results.records import STATUSES, Record
+from pytest_touchstone.results.store_entry import read_scores
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 RECORDS: Any = st.lists(

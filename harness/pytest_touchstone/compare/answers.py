@@ -17,8 +17,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.lm_eval import samples_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.metrics.multiple_choice import preferred
-from pytest_touchstone.results.data_rows import data_rows
-from pytest_touchstone.results.item_view import CANDIDATES, Said, asked_of, is_right
+from pytest_touchstone.results.item_view import CANDIDATES, Said, asked_of, data_rows, is_right
 from pytest_touchstone.results.journal import each_record, latest
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import load_summary

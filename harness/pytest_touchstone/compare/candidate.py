@@ -15,8 +15,7 @@ from pytest_touchstone.checkpoints.config_files import step_in
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import read_regular
 from pytest_touchstone.core.marks import part_of
-from pytest_touchstone.results.item_scores import Lines
-from pytest_touchstone.results.store_entry import PUBLISHED, ItemScores, StoredResult
+from pytest_touchstone.results.store_entry import PUBLISHED, ItemScores, Lines, StoredResult
 from pytest_touchstone.results.summary import Metric
 
 AS_PUBLISHED: Final = "as published"

@@ -49,12 +49,9 @@ class BesideBatch:
         engine: Engine,
         journal: Recorder,
         sandbox: ProgramRunner | None,
-        *,
         clock: SharedClock,
-        whole: Sequence[pytest.Item],
     ) -> None:
-        """``whole`` are the items of the batch, those included that do not run in it."""
-        self.batch, self.whole = batch, whole
+        self.batch = batch
         self.open = len(batch.running)
         self._engine, self._journal, self._sandbox = engine, journal, sandbox
         self._asking = SharedDispatcher(engine, sandbox, self._take, clock)

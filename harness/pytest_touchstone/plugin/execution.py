@@ -111,7 +111,6 @@ class Execution:
         self._ahead: dict[str, RunningBatch] = {}
         self._unreported: dict[str, ItemEnd] = {}
         self._settled: set[str] = set()
-        self._ended: set[int] = set()
         self._limits: dict[tuple[str, str], TimeLimit] = {}
         self._batch_of: dict[pytest.Item, list[pytest.Item]] = {}
         self._leader_after: dict[int, pytest.Item] = {}
@@ -189,7 +188,7 @@ class Execution:
             finally:
                 if self._work.in_flight is not None:
                     self._work.in_flight.end()
-                self._settle_all(batch.outcomes, whole)
+                self._settle_all(batch.outcomes)
             self._meter.count(engine, info.name, to_plain(engine.usage))
         elif self._lanes is not None:
             self._lanes.look()
@@ -222,8 +221,7 @@ class Execution:
             self._shared.engine(engine, name, members),
             recorder,
             self._work.sandbox,
-            clock=clock,
-            whole=items,
+            clock,
         )
 
     def _may_run_any_time(self, item: pytest.Function) -> bool:
@@ -235,30 +233,22 @@ class Execution:
         return not runs_alone(item)
 
     def _ended_beside(self, batch: BesideBatch, engine: Engine) -> None:
-        self._settle_all(batch.batch.outcomes, batch.whole, but=self._settled)
+        self._settle_all(
+            {item: one for item, one in batch.batch.outcomes.items() if item not in self._settled}
+        )
         self._journal.sync(every=SYNC_EVERY)
         self._meter.count(engine, engine.info.name, to_plain(engine.usage))
         if self._work.progress is not None:
             self._work.progress.ended(batch.batch)
 
-    def _settle_all(
-        self, outcomes: Mapping[str, ItemOutcome], batch: Sequence[pytest.Item], but: Container[str] = ()
-    ) -> None:
-        """Keep the ends of items of a batch until pytest reports them, ``but`` of those that a mark has settled."""
-        ends = (
-            (item, ItemEnd(one.record.scores, one.raised))
-            for item, one in outcomes.items()
-            if item not in but
-        )
+    def _settle_all(self, outcomes: Mapping[str, ItemOutcome]) -> None:
+        """Keep the ends of items until pytest reports them."""
+        ends = ((item, ItemEnd(one.record.scores, one.raised)) for item, one in outcomes.items())
         self._unreported |= dict(ends)
-        # Of a whole batch the batch alone is noted: a run has very many items.
-        if len(outcomes) == len(batch):
-            self._ended.add(id(batch))
-        else:
-            self._settled.update(outcomes)
+        self._settled.update(outcomes)
 
     def _has_ended(self, item: pytest.Item) -> bool:
-        return item.nodeid in self._settled or id(self._batch_of.get(item)) in self._ended
+        return item.nodeid in self._settled
 
     def _begin(self, info: CheckpointInfo, batch: RunningBatch, ahead: RunningBatch | None) -> None:
         """Write down what this process computes itself: what others compute does not kill it."""

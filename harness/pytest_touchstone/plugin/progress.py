@@ -249,6 +249,9 @@ def _doing(batch: BatchSoFar) -> str:
     return "programs" if waiting else "answering"
 
 
+# The sizes of what is asked
+
+
 STARTED: Final = 8
 """Items of a part that are started."""
 

@@ -357,6 +357,9 @@ class Calls:
             reporter.write_line(line, yellow=True)
 
 
+# Trackers
+
+
 TRACKER_SECONDS: Final = 60.0
 """The time that a run waits for a tracker."""
 

@@ -167,6 +167,9 @@ def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))[:MOST_NAMES]
 
 
+# What a file of --eval-config enables
+
+
 def faults_of(file: EvalConfig, known: Sequence[Known]) -> list[str]:
     """Return a line for each name of the file that nothing has, with the nearest that there is; ``known`` are the
     benchmarks that were collected, and the shipped ones are known too."""

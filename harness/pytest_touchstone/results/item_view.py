@@ -6,14 +6,19 @@ that follow one another are the choices of one question. Of long questions the j
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, takewhile
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from pytest_touchstone.core.data_files import CANONICAL, read_lines
+from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.grade import flat
 from pytest_touchstone.metrics.multiple_choice import preferred
 from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.summary import Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,3 +229,22 @@ def _common(texts: Sequence[tuple[str, str]]) -> str:
     whole = [context + continuation for context, continuation in texts]
     start = "".join(first for first, *_ in takewhile(lambda at: len(set(at)) == 1, zip(*whole, strict=False)))
     return start[: max(start.rfind(" "), start.rfind("\n")) + 1]
+
+
+def data_rows(summary: Summary, benchmark: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the hash and the fields of each row of a benchmark; it ends where the data cannot be read any more."""
+    root = Path(summary.manifest.get("rootdir", "."))
+    places = [Path(one.dataset.path) for one in summary.declarations if one.name == benchmark]
+    try:
+        for path in (place if place.exists() else root / place for place in places if str(place) != "."):
+            for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path] if path.is_file() else []:
+                for line in read_lines(file):
+                    yield _digest(line.data), line.data
+    except HarnessError:  # the data has changed since; items are shown without it
+        return
+
+
+def _digest(row: Mapping[str, Any]) -> str:
+    """The hash of a row, as in records."""
+    canonical = CANONICAL.encode(row).encode("utf-8", "backslashreplace")
+    return hashlib.sha256(canonical).hexdigest()[:16]

@@ -262,6 +262,9 @@ class _Stored:
             return None
 
 
+# Items in flight
+
+
 PATTERN: Final = "in-flight-*.json"
 
 ALONE_AFTER: Final = 2

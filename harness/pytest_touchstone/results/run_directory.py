@@ -109,10 +109,6 @@ class RunDirectory:
         self.manifest = path / "run.json"
         self.collected = path / "collected.json"
 
-    def exists(self) -> bool:
-        """Return whether anything was written: a run without benchmarks leaves no folder."""
-        return self.path.is_dir()
-
     def used(self) -> bool:
         """Return whether an earlier run wrote here."""
         return self.path.is_dir() and any(self.path.iterdir())

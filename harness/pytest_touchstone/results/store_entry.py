@@ -6,17 +6,20 @@ It is made from a run's summary and records.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core.aggregation import Aggregation, aggregation_of
 from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
 from pytest_touchstone.core.conditions import known_conditions, of_settings
-from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import SCHEMA, check_kind, typed
 from pytest_touchstone.core.marks import asked
+from pytest_touchstone.results.journal import RecordPlace, journal_files, placed_heads, read_at
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Declaration, Metric, Summary, wholes
 
@@ -302,3 +305,69 @@ def items_of(records: Iterable[Record]) -> ItemScores:
         clusters=[record.cluster for record in ordered],
         scores={name: [record.scores.get(name) for record in ordered] for name in names},
     )
+
+
+# From a run's journal
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The places of the records of a result's items."""
+
+    examples: Sequence[str]
+    places: Sequence[RecordPlace]
+
+    def of(self, examples: Container[str]) -> Iterator[Record]:
+        """Yield the records of these items. Raises ``JournalError`` where one is there no more."""
+        pairs = zip(self.examples, self.places, strict=True)
+        return (_read(example, place) for example, place in pairs if example in examples)
+
+    def each(self) -> Iterator[Record]:
+        """Yield all records, each read when it is asked for. Raises ``JournalError`` where one is there no more."""
+        return map(_read, self.examples, self.places)
+
+
+def _read(example: str, place: RecordPlace) -> Record:
+    record = read_at(place)
+    if record.example != example:
+        raise JournalError(f"{place.path}, line {place.line}: not the record of {example} any more")
+    return record
+
+
+class ScoredItems(NamedTuple):
+    """The scored items of a checkpoint on a benchmark, and their lines."""
+
+    items: ItemScores
+    lines: Lines
+
+
+def read_scores(directory: Path) -> dict[tuple[str, str], ScoredItems]:
+    """Return the scored items by checkpoint and benchmark, one record each as ``journal.latest`` chooses.
+
+    Raises ``JournalError`` naming file and line for what is no record.
+    """
+    kept: dict[str, tuple[dict[str, Any], RecordPlace]] = {}
+    for path in journal_files(directory):
+        for head, place in placed_heads(path):
+            item = head["item"]
+            if head["status"] != "lost" or item not in kept or kept[item][0]["status"] != "scored":
+                kept[item] = head, place
+    results: dict[tuple[str, str], list[tuple[dict[str, Any], RecordPlace]]] = {}
+    for head, place in kept.values():
+        if head["status"] == "scored":
+            results.setdefault((head["checkpoint"], head["benchmark"]), []).append((head, place))
+    return {key: _scored(pairs) for key, pairs in results.items()}
+
+
+def _scored(pairs: list[tuple[dict[str, Any], RecordPlace]]) -> ScoredItems:
+    pairs.sort(key=lambda pair: pair[0]["example"])
+    heads = [head for head, _ in pairs]
+    names = dict.fromkeys(name for head in heads for name in head["scores"])
+    items = ItemScores(
+        examples=[sys.intern(head["example"]) for head in heads],  # other checkpoints have the same ones
+        rows=[sys.intern(head["row"]) for head in heads],
+        groups=[head["group"] for head in heads],
+        clusters=[head["cluster"] for head in heads],
+        scores={name: [head["scores"].get(name) for head in heads] for name in names},
+    )
+    return ScoredItems(items, Lines(items.examples, [place for _, place in pairs]))

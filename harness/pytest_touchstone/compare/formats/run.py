@@ -10,9 +10,15 @@ from typing import Any
 from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.formats.base import ResultTable
-from pytest_touchstone.results.item_scores import Lines, read_scores
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.store_entry import ItemScores, StoredResult, entries_of, saved_of
+from pytest_touchstone.results.store_entry import (
+    ItemScores,
+    Lines,
+    StoredResult,
+    entries_of,
+    read_scores,
+    saved_of,
+)
 from pytest_touchstone.results.summary import SUMMARY, Metric, Summary, load_summary
 
 

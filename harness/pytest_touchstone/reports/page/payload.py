@@ -17,7 +17,7 @@ from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports.comparison import pair_facts
 from pytest_touchstone.reports.page.items import DataRows, Kind, PagePart, Tell, ranks_of
 from pytest_touchstone.reports.page.security import Redaction
-from pytest_touchstone.results.data_rows import data_rows
+from pytest_touchstone.results.item_view import data_rows
 from pytest_touchstone.results.journal import each_record, latest
 from pytest_touchstone.results.records import STATUSES, Record
 from pytest_touchstone.results.run_directory import RunDirectory
