@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_touchstone.checkpoints.info import CheckpointInfo
     from pytest_touchstone.core.aggregation import Aggregation, mean, perplexity
-    from pytest_touchstone.core.benchmark import Dataset, HubData, LmEval, benchmark
+    from pytest_touchstone.core.benchmark import Dataset, LmEval, benchmark
     from pytest_touchstone.core.composite import composite
     from pytest_touchstone.core.errors import HarnessError
     from pytest_touchstone.core.few_shot import ChatForm, FewShot, Sampling, Shot
@@ -62,7 +62,6 @@ __all__ = [
     "Generated",
     "Graded",
     "HarnessError",
-    "HubData",
     "InputOutputTests",
     "LmEval",
     "Loglikelihood",
@@ -90,7 +89,7 @@ _MODULES = {
     "plugin.api.finished_run": ("FinishedRun", "load"),
     "checkpoints.info": ("CheckpointInfo",),
     "core.aggregation": ("Aggregation", "mean", "perplexity"),
-    "core.benchmark": ("Dataset", "HubData", "LmEval", "benchmark"),
+    "core.benchmark": ("Dataset", "LmEval", "benchmark"),
     "core.composite": ("composite",),
     "core.errors": ("HarnessError",),
     "core.few_shot": ("ChatForm", "FewShot", "Sampling", "Shot"),

@@ -1,4 +1,4 @@
-"""What ``@benchmark`` takes: one dataset by its name, rows of its own, and the former arguments."""
+"""What ``@benchmark`` takes: one dataset by its name, or rows of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import typing_extensions
 
 import pytest_touchstone
-from pytest_touchstone import Dataset, FewShot, HubData, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Loglikelihood, Scores, benchmark
 from pytest_touchstone.core.benchmark import Benchmark, declared
 from pytest_touchstone.core.dataset import load_dataset, load_shots
 from pytest_touchstone.core.errors import BenchmarkError, DataError
@@ -61,18 +61,7 @@ def test_names_in_a_folder_follow_from_the_split_unless_given(
     assert (given.shots.name if given.shots else None) == shots
 
 
-def test_the_former_arguments_mean_the_same_data_set() -> None:
-    former = made(
-        name="x",
-        data="gsm8k/test",
-        shots_from="gsm8k/train",
-        hub=HubData("openai/gsm8k", "test", "main"),
-        hub_shots=HubData("openai/gsm8k", "train", "main"),
-    )
-    now = made(data=GSM8K)
-    assert (former.data.path, former.data.config, former.data.split) == ("openai/gsm8k", "main", "test")
-    assert former.data.name == now.data.name
-    assert former.data.shots == now.data.shots
+def test_a_name_alone_is_that_of_a_file_in_a_folder_of_data() -> None:
     assert made(data="sums/test").data == Dataset(local="sums/test")
     assert made(data="sums").data.name == "sums"
 
@@ -82,8 +71,6 @@ def test_the_former_arguments_mean_the_same_data_set() -> None:
     [
         ({}, "benchmark 'x': no rows; give data='NAME/FILE', data=Dataset"),
         ({"data": "a/b", "rows": []}, "benchmark 'x': data and rows: give one of them"),
-        ({"data": GSM8K, "hub": HubData("a/b", "test")}, "hub is a part of data=Dataset"),
-        ({"data": GSM8K, "shots_from": "a/b"}, "shots_from is a part of data=Dataset"),
         ({"data": GSM8K, "tests": 1}, "unknown field 'tests'"),
         ({"dta": GSM8K}, "unknown field 'dta'"),
         ({"data": GSM8K, "metrics": "acc"}, "metrics='acc'; give the names of its scores in a tuple"),

@@ -177,13 +177,6 @@ def test_the_step_is_what_the_trainer_or_the_table_says(row: dict[str, Any], ste
     assert step_of_row(row) == step
 
 
-def test_a_setting_with_another_name_now_is_known_by_the_one_before() -> None:
-    now = recorded(batch_items="3")
-    before = {("unit" if name == "batch_items" else name): value for name, value in now.items()}
-    assert same_answers(now, before)
-    assert not differing(of_settings(now), of_settings(before))
-
-
 def test_a_run_on_a_cpu_and_one_on_an_accelerator_are_asked_alike_but_share_no_answers() -> None:
     cpu, gpu = recorded(device="cpu"), recorded(device="cuda")
     assert not differing(of_settings(cpu), of_settings(gpu))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.core.conditions import condition_names, differing, of_settings, same_answers
 from pytest_touchstone.core.errors import OptionError
-from pytest_touchstone.core.settings import FILE, PARSERS, TITLES, former_names, options_page, settings_table
+from pytest_touchstone.core.settings import FILE, PARSERS, TITLES, options_page, settings_table
 from pytest_touchstone.engines.sandbox.settings import SandboxSettings
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import pytest_addoption
@@ -40,7 +40,7 @@ def registered(*taken: str) -> dict[str, dict[str, Any]]:
 
 def test_every_row_is_an_option_by_its_names() -> None:
     expected = {row.long_flag for row in TABLE.values() if row.option}
-    expected |= {flag for row in TABLE.values() for flag in (row.short, *row.formerly) if flag}
+    expected |= {row.short for row in TABLE.values() if row.short}
     assert set(registered()) == expected
 
 
@@ -142,17 +142,6 @@ def test_what_a_run_writes_down_is_plain() -> None:
     assert found["steps"] == "300:"
     assert found["checkpoint"] == ("a", "b")
     assert found["limit"] == 0.2
-
-
-def test_a_former_name_sets_the_setting_and_is_noted() -> None:
-    found = settings_given(eval_unit="7", eval_fresh=True)
-    assert (found.batch_items, found.no_cache) == (7, True)
-    assert [note.partition(";")[0] for note in found.notes] == [
-        "note: --eval-fresh is now --eval-no-cache",
-        "note: --eval-unit is now --eval-batch-items",
-    ]
-    assert settings_given(eval_batch_items="7").notes == ()
-    assert former_names()["unit"] == "batch_items"
 
 
 def test_sizes_in_the_help_are_those_of_the_code() -> None:

@@ -60,8 +60,10 @@ def test_the_environment_names_a_folder_as_the_option_does(
 
 
 def test_few_shot_rows_that_the_folder_lacks_are_not_shipped_ones(project: Project) -> None:
-    more = 'shots_from="gsm8k/train", num_fewshot=2, shot=lambda row: row["question"]'
-    of_shipped_rows(project, "grade", "gsm8k/test", more)
+    of_shipped_rows(project, "grade", "gsm8k/test", 'num_fewshot=2, shot=lambda row: row["question"]')
+    path = project.path / "test_grade.py"
+    data = 'pytest_touchstone.Dataset(local="gsm8k/test", fewshot="train")'
+    path.write_text("import pytest_touchstone\n" + path.read_text().replace('"gsm8k/test"', data))
     (project.path / "data" / "gsm8k").mkdir()
     (project.path / "data" / "gsm8k" / "test.jsonl").write_text('{"question": "1+1", "answer": "2"}\n')
     refused(project.run("-k", "grade"), "data/gsm8k/train.jsonl", "--eval-shots 0 asks without")

@@ -74,21 +74,6 @@ def test_a_path_after_gate_is_a_path(skilled: Project) -> None:
         assert gate_of(skilled.path, f"strict{place}")["mode"] == "strict"
 
 
-@pytest.mark.parametrize(
-    "words", [["--gate=strict"], ["--gate", "strict"], ["test_skills.py", "--gate", "strict"]]
-)
-def test_the_mode_after_gate_is_taken_for_a_version_more_with_a_note(
-    skilled: Project, words: list[str]
-) -> None:
-    score(skilled, 150, "first")
-    result = score(skilled, 148, "strict", "-q", *words)
-    assert result.ret == 8
-    assert gate_of(skilled.path, "strict")["mode"] == "strict"
-    result.stdout.fnmatch_lines(
-        ["note: --gate=strict is now --eval-gate-mode strict; it goes in the next version"]
-    )
-
-
 def test_a_trial_run_makes_no_later_gate_fail_and_the_same_command_again_passes_too(skilled: Project) -> None:
     score(skilled, 150, "trial", "--eval-limit", "2")
     first = score(skilled, 150, "first", "--gate")

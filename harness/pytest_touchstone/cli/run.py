@@ -49,7 +49,7 @@ def _joined(words: Sequence[str]) -> list[str]:
         flag
         for row in settings_table().values()
         if row.option and row.action != "switch"
-        for flag in (row.flag, row.long_flag, *row.formerly)
+        for flag in (row.flag, row.long_flag)
     }
     found: list[str] = []
     rest = list(words)

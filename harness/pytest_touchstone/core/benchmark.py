@@ -19,7 +19,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
@@ -37,9 +37,6 @@ ATTRIBUTE: Final = "__touchstone_benchmark__"
 CHECKPOINT_FIXTURE: Final = "touchstone_checkpoint"
 """The parameter with an item's checkpoint, which the fixtures ``checkpoint`` and ``model_engine`` pass on."""
 
-FORMER: Final = ("shots_from", "hub", "hub_shots")
-"""Fields that ``Dataset`` has replaced; they work for one more version."""
-
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 
@@ -47,15 +44,6 @@ _TAG: Final = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
 
 MOST_UNUSABLE: Final = 0.1
 """The largest share of outputs without an answer, or ending at the limit, with which a result is valid."""
-
-
-@dataclass(frozen=True, slots=True)
-class HubData:
-    """A part of ``Dataset`` by its former name: ``datasets.load_dataset(path, config, split=split)``."""
-
-    path: str
-    split: str
-    config: str | None = None
 
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]] | str
@@ -249,7 +237,7 @@ def benchmark(
     _check(name, kinds, primary, more)
     if rows is not None and data is not None:
         raise BenchmarkError(f"benchmark {name!r}: data and rows: give one of them")
-    given = _dataset(name, data if rows is None else Dataset(rows=rows), more)
+    given = _dataset(name, data if rows is None else Dataset(rows=rows))
     more["source"] = "; ".join(filter(None, (paper, more.get("source"))))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -280,7 +268,7 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
             raise BenchmarkError(f"{where}: asks={kind!r} is no kind of request; use {known}")
     if "/" in name or "[" in name or not name:
         raise BenchmarkError(f"benchmark name {name!r}: use letters, digits, '_' and '-'")
-    if unknown := sorted(set(more) - {*Benchmark.__dataclass_fields__, *FORMER}):
+    if unknown := sorted(set(more) - set(Benchmark.__dataclass_fields__)):
         near = did_you_mean(unknown[0], Benchmark.__dataclass_fields__)
         raise BenchmarkError(f"{where}: unknown field {unknown[0]!r}; {near}".rstrip("; "))
     metrics = more.get("metrics", ())
@@ -305,29 +293,15 @@ def _folder(function: Callable[..., Any]) -> Path:
     return Path() if code is None else Path(code.co_filename).absolute().parent
 
 
-def _dataset(name: str, data: Dataset | Path | str | None, more: dict[str, Any]) -> Dataset:
-    """The dataset, also from the former fields, which are taken out of ``more``."""
-    where = f"benchmark {name!r}"
-    former = {field: more.pop(field) for field in FORMER if field in more}
+def _dataset(name: str, data: Dataset | Path | str | None) -> Dataset:
+    """The dataset that ``data`` names."""
     if data is None:
-        raise BenchmarkError(f"{where}: no rows; give data='NAME/FILE', data=Dataset(...) or rows=[...]")
+        raise BenchmarkError(
+            f"benchmark {name!r}: no rows; give data='NAME/FILE', data=Dataset(...) or rows=[...]"
+        )
     if isinstance(data, Dataset):
-        if former:
-            raise BenchmarkError(
-                f"{where}: {next(iter(former))} is a part of data=Dataset(...); leave it out"
-            )
         return data
-    if isinstance(data, Path):
-        data = f"{data}/" if data.is_dir() else str(data)
-    shots = former.get("shots_from")
-    fewshot = None if shots is None else _on_hub(former.get("hub_shots"), shots)
-    return replace(_on_hub(former.get("hub"), data), fewshot=fewshot)
-
-
-def _on_hub(hub: HubData | None, local: str) -> Dataset:
-    if hub is None:
-        return Dataset(local=local)
-    return Dataset(hub.path, hub.config, split=hub.split, local=local)
+    return Dataset(local=f"{data}/" if isinstance(data, Path) and data.is_dir() else str(data))
 
 
 def declared(function: object) -> Benchmark | None:

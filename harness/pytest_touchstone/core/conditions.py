@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from pytest_touchstone.core.settings import Affects, former_names, settings_table
+from pytest_touchstone.core.settings import Affects, settings_table
 
 OF_RESULTS: Final = ("version", "data", "shots", "few_shot", "template")
 """The conditions that are known from a benchmark and its results; the others are settings of the run."""
@@ -25,7 +25,7 @@ _TOLD: Final = ("shots", "fewshot", "chat")
 @functools.lru_cache(maxsize=1024)
 def affects(name: str) -> Affects:
     """Return the area that a setting affects; an unknown one, of a later release, may affect answers."""
-    row = settings_table().get(former_names().get(name, name))
+    row = settings_table().get(name)
     return row.affects if row is not None else "answers"
 
 
@@ -104,9 +104,8 @@ def unlike(
 
 
 def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a manifest by today's names, with the default of those that it does not name."""
-    defaults = {name: row.default for name, row in settings_table().items()}
-    return defaults | {former_names().get(name, name): value for name, value in settings.items()}
+    """Return the settings of a manifest, with the default of those that it does not name."""
+    return {name: row.default for name, row in settings_table().items()} | dict(settings)
 
 
 def _of_settings(name: str) -> bool:

@@ -53,7 +53,6 @@ class Setting:
     metavar: str | None = None
     default: Any = None
     short: str | None = None
-    formerly: tuple[str, ...] = ()
     parse: str = "text"
     choices: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -106,17 +105,6 @@ def settings_table() -> Mapping[str, Setting]:
             fields.setdefault("default", UNSET.get(fields.get("action")))
             rows[name] = Setting(name=name, section=section, **fields)
     return MappingProxyType(rows)
-
-
-@functools.cache
-def former_names() -> Mapping[str, str]:
-    """Return today's names of renamed settings, by the names in former manifests."""
-    return {
-        flag.removeprefix("--eval-").removeprefix("--").replace("-", "_"): row.name
-        for row in settings_table().values()
-        for flag in row.formerly
-        if "=" not in flag
-    }
 
 
 def _from_toml(value: Any) -> Any:
@@ -210,9 +198,8 @@ def options_page() -> str:
         lines += ["", f"## {title}", "", "| option | | affects |", "| --- | --- | --- |"]
         for row in (row for row in settings_table().values() if row.option and row.section == section):
             usage = f"`{row.flag}{f' {row.metavar}' if row.metavar else ''}`"
-            was = f" Formerly `{'`, `'.join(row.formerly)}`." if row.formerly else ""
             text = row.help[0].upper() + row.help[1:]
-            lines.append(f"| {usage} | {text.replace('|', chr(92) + '|')}.{was} | {row.affects} |")
+            lines.append(f"| {usage} | {text.replace('|', chr(92) + '|')}. | {row.affects} |")
     lines += ["", "## Exit codes", "", "| code | |", "| --- | --- |"]
     lines += [f"| {int(code)} | {code.sentence} |" for code in ExitCode]
     return "\n".join(lines) + "\n"

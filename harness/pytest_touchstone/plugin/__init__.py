@@ -15,7 +15,7 @@ import functools
 import os
 import time
 import tomllib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -36,8 +36,8 @@ _OURS: Final = "--eval-"
 MEETING: Final = pytest.StashKey[dict[str, Any]]()
 
 
-# Options: the long names are ours. Another plugin may have the short and former ones too: they are added when
-# all plugins and the first conftests have been loaded.
+# Options: the long names are ours. Another plugin may have a short one too, so these are added when all plugins and
+# the first conftests have been loaded.
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         kind |= {"metavar": row["metavar"]} if "metavar" in row else {}
         _group(parser).addoption(_long(name), dest=f"eval_{name}", help=row["help"], **kind)
     if any(name.endswith("conftest.py") for name, _ in pluginmanager.list_name_plugin()):
-        _add_other_names(parser)  # this plugin is loaded by a conftest, later than the next hook
+        _add_short_names(parser)  # this plugin is loaded by a conftest, later than the next hook
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -55,14 +55,14 @@ def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, object, object]:
     """Keep the values of names that are added only later from being taken for paths of tests."""
-    long = {other: _long(name) for name, row in _options().items() for other in _others(row)}
+    long = {row["short"]: _long(name) for name, row in _options().items() if "short" in row}
     if any(arg.partition("=")[0] in long for arg in args):
         told = [long.get(arg.partition("=")[0], arg) if "=" not in arg else arg for arg in args]
         known = parser.parse_known_args(told, namespace=copy.copy(early_config.option))
         known.confcutdir = early_config.known_args_namespace.confcutdir
         early_config.known_args_namespace = known
     found = yield
-    _add_other_names(parser)
+    _add_short_names(parser)
     _refuse_misspelt(parser, early_config, args)
     return found
 
@@ -113,26 +113,19 @@ def _long(name: str) -> str:
     return f"--eval-{name.replace('_', '-')}"
 
 
-def _others(row: dict[str, Any]) -> Sequence[str]:
-    """Return the short and the former names of an option."""
-    return [*([row["short"]] if "short" in row else []), *row.get("formerly", ())]
-
-
-def _add_other_names(parser: pytest.Parser) -> None:
-    """Add the short and former names that nobody else has; ``--help`` says which short ones somebody has."""
+def _add_short_names(parser: pytest.Parser) -> None:
+    """Add the short names that nobody else has; ``--help`` says which ones somebody has."""
     options = {option.dest: option for option in _group(parser).options}
     for name, row in _options().items():
-        action = {"action": ACTIONS[row.get("action", "value")], "default": None}
-        for other in _others(row):
-            short, word = other == row.get("short"), other.partition("=")[2]
-            kind = {"action": "store_const", "const": word, "default": None} if word else action
-            kind |= {"metavar": row["metavar"]} if "metavar" in row and not word else {}
-            text = f"short for {_long(name)}" if short else argparse.SUPPRESS
-            try:
-                _group(parser).addoption(other, dest=f"eval_{name}" if short else other, help=text, **kind)
-            except (ValueError, argparse.ArgumentError):
-                if short:
-                    options[f"eval_{name}"].attrs()["help"] += f" ({other} is another plugin's here)"
+        if "short" not in row:
+            continue
+        kind = {"action": ACTIONS[row.get("action", "value")], "default": None}
+        kind |= {"metavar": row["metavar"]} if "metavar" in row else {}
+        text = f"short for {_long(name)}"
+        try:
+            _group(parser).addoption(row["short"], dest=f"eval_{name}", help=text, **kind)
+        except (ValueError, argparse.ArgumentError):
+            options[f"eval_{name}"].attrs()["help"] += f" ({row['short']} is another plugin's here)"
 
 
 # Waking up
@@ -150,9 +143,7 @@ def _given(config: pytest.Config, word: str = "") -> bool:
 
     ``TOUCHSTONE_DATA`` does not count: it is set for a whole machine, and every process reads it for itself.
     """
-    given = [
-        name for name, value in vars(config.option).items() if value and name.startswith(("eval_", "--"))
-    ]
+    given = [name for name, value in vars(config.option).items() if value and name.startswith("eval_")]
     given += [name for name in _options() if name != "data" and os.environ.get(f"TOUCHSTONE_{name.upper()}")]
     return any(word in name for name in given)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class Settings:
     """The settings of a run: the plain value of every row of the table, and those that the plugin uses as fields.
 
-    ``origins`` says where each value is from. ``notes`` says which options have other names now. ``demonstration`` is
+    ``origins`` says where each value is from. ``notes`` are those of the file. ``demonstration`` is
     whether neither a checkpoint nor a limit nor a file of benchmarks was given, ``by_hand`` which rows of the table
     go before what a benchmark has for itself. ``file`` is what ``--eval-config`` names. ``groups`` are the known groups
     of benchmarks.
@@ -130,9 +130,8 @@ def settings_of(config: pytest.Config) -> Settings:
 
     Workers of xdist share out the CPU's threads.
     """
-    notes: list[str] = []
     try:
-        sources = _sources(config, notes)
+        sources = _sources(config)
         file = _file_of(sources)
         given = sources.values()
         values = _values(given)
@@ -154,7 +153,7 @@ def settings_of(config: pytest.Config) -> Settings:
     return Settings(
         values=values,
         origins={name: sources.origin(name) for name in values},
-        notes=(*notes, *(file.notes if file is not None else ())),
+        notes=file.notes if file is not None else (),
         by_hand=sources.above(FILE) if file is not None else frozenset(given),
         demonstration=not given.keys() & {"checkpoint", "limit", "config"},
         file=file,
@@ -183,13 +182,11 @@ MODEL_ROWS: Final = (
 """The rows that an engine is told."""
 
 
-def _sources(config: pytest.Config, notes: list[str]) -> Sources:
+def _sources(config: pytest.Config) -> Sources:
     """Return the values that anybody gives, but for a file of ``--eval-config``; raises ``OptionError``."""
     rows = settings_table()
     options = {
-        name: found
-        for name, row in rows.items()
-        if row.option and (found := _given(config, row, notes)) is not None
+        name: found for name, row in rows.items() if row.option and (found := _given(config, row)) is not None
     }
     found = Sources()
     found.add(PROJECT, *of_project(project_file(config)))
@@ -238,33 +235,14 @@ def sampling_values(samples: int, temperature: float | None, top_p: float | None
     return {"temperature": temperature, "top_p": (0.95 if temperature else 1.0) if top_p is None else top_p}
 
 
-def _given(config: pytest.Config, row: Setting, notes: list[str]) -> Any:
-    """Return the value that the command line gives, also by a former name; None where it gives none."""
-    found: list[Any] = [config.getoption(row.long_flag, None)]
-    for flag in row.formerly:
-        former = config.getoption(flag, None)
-        found.append(former)
-        if former:
-            now = f"{row.flag} {flag.partition('=')[2]}".rstrip()
-            notes.append(f"note: {flag} is now {now}; it goes in the next version")
+def _given(config: pytest.Config, row: Setting) -> Any:
+    """Return the value that the command line gives; None where it gives none."""
+    given = config.getoption(row.long_flag, None)
     if row.action == "switch":
-        return True if any(found) else None
+        return True if given else None
     if row.action == "append":
-        texts = [text for one in found for text in one or ()]
-        return tuple(row.read(text) for text in texts) if texts else None
-    text = next((one for one in found if one is not None), None)
-    return None if text is None else row.read(text)
-
-
-def take_former_gate_mode(config: pytest.Config) -> None:
-    """Take ``strict`` or ``plain`` after the switch ``--gate`` for its mode, as former versions did, if it is no
-    path."""
-    for word in settings_table()["gate_mode"].choices or ():
-        exists = (config.invocation_params.dir / word).exists()
-        if config.getoption("--eval-gate") and word in config.args and not exists:
-            config.args.remove(word)
-            setattr(config.option, f"--gate={word}", word)
-            config.args.extend([] if config.args else config.getini("testpaths") or ["."])
+        return tuple(row.read(text) for text in given) if given else None
+    return None if given is None else row.read(given)
 
 
 def check_device_map(values: Mapping[str, Any], workers: int) -> None:

@@ -35,7 +35,7 @@ from pytest_touchstone.plugin.declarations import collected_of, declarations_of,
 from pytest_touchstone.plugin.gate import GateSession
 from pytest_touchstone.plugin.interrupts import Interrupts
 from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
-from pytest_touchstone.plugin.options import settings_of, take_former_gate_mode
+from pytest_touchstone.plugin.options import settings_of
 from pytest_touchstone.plugin.selection import settle
 from pytest_touchstone.results.run_directory import RunDirectory, free_run_path
 
@@ -82,7 +82,6 @@ class EvalSession:
 
     def _create(self) -> None:
         """Set up the run; raise ``pytest.UsageError`` or ``CheckpointError`` for a mistake in the options."""
-        take_former_gate_mode(self.config)
         settings = self.settings = settings_of(self.config)
         self.shard = shard_of(settings.shard, {}) if settings.shard is not None else None
         self.directory = RunDirectory(self._run_path())

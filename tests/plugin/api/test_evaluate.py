@@ -90,10 +90,6 @@ def test_a_run_that_is_asked_to_print_streams_the_text_of_pytest(
             {"limt": 3},
             "evaluate() has no setting 'limt'; did you mean 'limit'? docs/options.md has all of them",
         ),
-        (
-            {"fresh": True},
-            "evaluate() has no setting 'fresh'; it is now 'no_cache'. docs/options.md has all of them",
-        ),
         ({"limit": 0}, "invalid limit '0': expected an item count (50), a fraction below 1 (0.2), or all"),
         (
             {"limit": True},

@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias
 from pytest_touchstone.core.errors import HarnessError, OptionError
 from pytest_touchstone.core.exit_codes import ExitCode
 from pytest_touchstone.core.resources import shipped_evals
-from pytest_touchstone.core.settings import Setting, former_names, settings_table
+from pytest_touchstone.core.settings import Setting, settings_table
 from pytest_touchstone.core.text import did_you_mean
 from pytest_touchstone.plugin.api import child
 from pytest_touchstone.plugin.api.finished_run import FinishedRun
@@ -120,8 +120,7 @@ def _option(name: str, value: object) -> list[str]:
     """Return the options that a keyword stands for; raise ``OptionError`` for a wrong name or value."""
     rows = {name: row for name, row in settings_table().items() if row.option}
     if name not in rows:
-        now = former_names().get(name)
-        near = f"it is now {now!r}. " if now else did_you_mean(name, (*rows, "benchmarks", "workers"))
+        near = did_you_mean(name, (*rows, "benchmarks", "workers"))
         raise OptionError(f"evaluate() has no setting {name!r}; {near}docs/options.md has all of them")
     if value is None:
         return []
