@@ -1,4 +1,4 @@
-"""What ``@benchmark`` takes: one dataset by its name, rows of its own, and the former arguments."""
+"""What ``@benchmark`` takes: one dataset by its name, or rows of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The action and the workflows of the documentation are well-formed, and their scripts do what they say."""
+"""The action and the workflows beside it are well-formed, and their scripts do what they say."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ ACTION: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "action" / "action.yml"
 STEPS: dict[str, Any] = {one["name"]: one for one in ACTION["runs"]["steps"]}
 SCRIPTS = ("install", "score and judge")
 GITHUB, SELF_HOSTED, GITLAB, GITLAB_ON_RUNNER = (
-    yaml.safe_load(block)
-    for block in re.findall(
-        r"```yaml\n(.*?)```", (ROOT / "docs" / "gate.md").read_text(encoding="utf-8"), re.DOTALL
-    )
+    yaml.safe_load((ROOT / "docs" / "action" / f"{name}.yml").read_text(encoding="utf-8"))
+    for name in ("github", "github-self-hosted", "gitlab", "gitlab-self-hosted")
 )
 BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
 

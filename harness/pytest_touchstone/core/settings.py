@@ -196,13 +196,12 @@ def options_page() -> str:
     lines = [
         "# Options and exit codes",
         "",
-        "Made from `harness/pytest_touchstone/core/settings.toml` by",
-        "`python -m pytest_touchstone.core.settings > docs/options.md`. Each option can be given in",
-        "[five places](choosing.md#where-settings-come-from), and `run.json` records all. Short names have a long",
-        "form: `--gate` is also `--eval-gate`.",
+        "Each option can be given in [several places](choosing.md#where-settings-come-from), and `run.json` records",
+        "all. Short names have a long form: `--gate` is also `--eval-gate`. The last column says what depends on an",
+        "option: results are compared, and cached answers taken, only where *answers* agree, and *items* too unless",
+        "they are known. Fingerprints tell *checkpoints* apart. No score depends on *speed* or *output*.",
         "",
-        "*answers*: results are compared, and cached answers taken, only where the option agrees. *items*: the same,",
-        "unless the items are known. *checkpoints*: fingerprints tell. *speed*, *output*: no score depends on it.",
+        "This page is printed by `python -m pytest_touchstone.core.settings`.",
     ]
     for section, title in TITLES.items():
         lines += ["", f"## {title}", "", "| option | | affects |", "| --- | --- | --- |"]
