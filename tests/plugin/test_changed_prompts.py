@@ -12,6 +12,7 @@ from tests.support.tiny import tiny_causal
 
 
 def edited(project: Project, before: str, after: str) -> None:
+    assert before in BENCHMARK
     text = BENCHMARK.format(extra="pass").replace(before, after)
     (project.path / "test_sums.py").write_text(text, encoding="utf-8")
 
@@ -36,7 +37,7 @@ def test_the_gate_refuses_a_baseline_with_other_prompts_and_a_comparison_says_so
 
 def test_other_prompts_are_compared_where_that_is_allowed(project: Project) -> None:
     project.run("--eval-run-id", "a")
-    edited(project, 'shots + example["q"]', 'shots + "Say: " + example["q"]')
+    edited(project, 'fewshot.text + example["q"]', 'fewshot.text + "Say: " + example["q"]')
     done = project.run("--gate", "--eval-baseline-allow", "prompts", "--eval-run-id", "b")
     told = " ".join(done.stdout.str().split())
     assert "sums: other prompts than the baseline's in 20 of 20 items" in told
@@ -47,7 +48,7 @@ def test_other_prompts_are_compared_where_that_is_allowed(project: Project) -> N
 def test_of_several_baselines_those_with_other_prompts_are_left_out(project: Project, tmp_path: Path) -> None:
     llama = tiny_causal(tmp_path / "tiny")
     project.run("--eval-run-id", "a", checkpoint=str(llama))
-    edited(project, 'shots + example["q"]', 'shots + "Say: " + example["q"]')
+    edited(project, 'fewshot.text + example["q"]', 'fewshot.text + "Say: " + example["q"]')
     project.run("--eval-run-id", "b")
     done = project.run("--gate", "--eval-run-id", "c")
     told = " ".join(done.stdout.str().split())

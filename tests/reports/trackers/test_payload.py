@@ -14,7 +14,7 @@ from pytest_touchstone.compare.mlflow import tracker_name
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.reports.trackers.payload import (
     ResultFiles,
-    ResultPlace,
+    TrackedPlace,
     TrackedRun,
     identity,
     tracked_runs,
@@ -55,7 +55,7 @@ def test_every_number_of_the_run_is_sent_once_with_its_interval() -> None:
 
 def test_a_result_has_the_parameters_of_its_checkpoint_and_how_texts_were_asked_for() -> None:
     run = series_of(1, val_loss=1.25)
-    place = ResultPlace("checkpoint-100", "winogrande")
+    place = TrackedPlace("checkpoint-100", "winogrande")
     asked = {"num_samples": 20, "temperature": 0.2, "max_new_tokens": 512}
     params = by_name(tracked_runs(run, {}, {place: ResultFiles({}, asked)}))[
         "eval_winogrande_checkpoint-100"
@@ -72,7 +72,7 @@ def test_a_result_has_the_parameters_of_its_checkpoint_and_how_texts_were_asked_
 def test_the_limit_of_new_tokens_is_the_one_that_was_used() -> None:
     run = series_of(1)
     run.manifest.setdefault("settings", {})["max_new_tokens"] = 64
-    place = ResultPlace("checkpoint-100", "winogrande")
+    place = TrackedPlace("checkpoint-100", "winogrande")
     asked = {"num_samples": 1, "temperature": 0.0, "max_new_tokens": 512}
     found = by_name(tracked_runs(run, {}, {place: ResultFiles({}, asked)}))[
         "eval_winogrande_checkpoint-100"
@@ -82,7 +82,7 @@ def test_the_limit_of_new_tokens_is_the_one_that_was_used() -> None:
 
 def test_where_no_text_was_asked_for_nothing_is_said_of_samples() -> None:
     run = series_of(1)
-    place = ResultPlace("checkpoint-100", "winogrande")
+    place = TrackedPlace("checkpoint-100", "winogrande")
     params = by_name(tracked_runs(run, {}, {place: ResultFiles({}, {})}))[
         "eval_winogrande_checkpoint-100"
     ].params

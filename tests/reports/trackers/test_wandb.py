@@ -17,7 +17,7 @@ from pytest_touchstone.compare.mlflow import TrackerError
 from pytest_touchstone.reports.trackers.payload import (
     MetricPoint,
     ResultFiles,
-    ResultPlace,
+    TrackedPlace,
     tracked_runs,
 )
 from pytest_touchstone.reports.trackers.wandb import WandB, artifact_name, steps_of
@@ -84,7 +84,7 @@ def send(tmp_path: Path, **settings: str) -> Any:
     """Send a run of a series of two checkpoints, with a file and a picture."""
     for name in ("tasks.csv", "summary.json", "curve.png"):
         (tmp_path / name).write_text(name)
-    place = ResultPlace("checkpoint-100", "winogrande")
+    place = TrackedPlace("checkpoint-100", "winogrande")
     found = {place: ResultFiles({"tasks.csv": tmp_path / "tasks.csv"})}
     runs = tracked_runs(series_of(2), {"summary.json": tmp_path / "summary.json"}, found)
     return WandB().send("r@1.000", runs, settings, lambda: {"curve.png": tmp_path / "curve.png"})

@@ -63,7 +63,7 @@ class TrackedRun:
         return {**self.tags, "valid": str(self.why_not is None).lower(), **why}
 
 
-class ResultPlace(NamedTuple):
+class TrackedPlace(NamedTuple):
     """A checkpoint and a benchmark, or a composite."""
 
     checkpoint: str
@@ -87,7 +87,7 @@ def identity(summary: Summary) -> str:
 
 
 def tracked_runs(
-    summary: Summary, files: Mapping[str, Path], found: Mapping[ResultPlace, ResultFiles]
+    summary: Summary, files: Mapping[str, Path], found: Mapping[TrackedPlace, ResultFiles]
 ) -> list[TrackedRun]:
     """Return what is sent of a run, the parent first; ``files`` are the run's own, ``found`` those of its results."""
     steps = Steps(summary)
@@ -153,14 +153,14 @@ def _parent(summary: Summary, files: Mapping[str, Path]) -> TrackedRun:
 
 
 def _results(
-    summary: Summary, steps: Steps, found: Mapping[ResultPlace, ResultFiles]
+    summary: Summary, steps: Steps, found: Mapping[TrackedPlace, ResultFiles]
 ) -> Iterator[TrackedRun]:
     rows = {str(row.get("name")): row for row in summary.checkpoints}
-    groups: dict[ResultPlace, list[Result]] = {}
+    groups: dict[TrackedPlace, list[Result]] = {}
     for result in summary.results:
-        groups.setdefault(ResultPlace(result.checkpoint, result.benchmark), []).append(result)
+        groups.setdefault(TrackedPlace(result.checkpoint, result.benchmark), []).append(result)
     for saved, _ in saved_of(summary, ()):
-        place = ResultPlace(saved.checkpoint, saved.benchmark)
+        place = TrackedPlace(saved.checkpoint, saved.benchmark)
         of_place = groups[place]
         (whole,) = (one for one in of_place if one.group is None)
         more = found.get(place, ResultFiles({}))

@@ -28,8 +28,8 @@ from pytest_touchstone.reports.plots import study_pictures
 from pytest_touchstone.reports.trackers.mlflow import MLflow
 from pytest_touchstone.reports.trackers.payload import (
     ResultFiles,
-    ResultPlace,
     Sent,
+    TrackedPlace,
     TrackedRun,
     Tracker,
     identity,
@@ -84,14 +84,14 @@ class Artifacts:
         drawn = {f"{one.name}.png": png.png(one) for one in study_pictures(study)}
         return {name: self._written(f"plots/{name}", data) for name, data in drawn.items()}
 
-    def of_results(self) -> dict[ResultPlace, ResultFiles]:
+    def of_results(self) -> dict[TrackedPlace, ResultFiles]:
         """Return the files of each result, by name, with what its first records tell.
 
         Raises ``OSError``, and ``HarnessError`` where the journal cannot be read.
         """
-        records: dict[ResultPlace, list[Record]] = {}
+        records: dict[TrackedPlace, list[Record]] = {}
         for record in latest(read_journal(self._folder, exchanges=False)).values():
-            records.setdefault(ResultPlace(record.checkpoint, record.benchmark), []).append(record)
+            records.setdefault(TrackedPlace(record.checkpoint, record.benchmark), []).append(record)
         lines = places(self._folder)
         several = len({result.checkpoint for result in wholes(self._summary)}) > 1
         found = {}
