@@ -19,7 +19,8 @@ import numpy as np
 
 from pytest_touchstone.engines.replicas.schedule import Unit
 from pytest_touchstone.engines.replicas.series import UNKNOWN, Held, LoadOrder, ReplicaSeries, UnitOrder
-from pytest_touchstone.plugin.beside import LOOK_EVERY, NEXT_AT
+from pytest_touchstone.plugin.driver import LOOK_EVERY
+from pytest_touchstone.plugin.lanes import NEXT_AT
 from simulations.scaling import Costs, Played, Replicas, unit_sizes
 
 

@@ -59,8 +59,14 @@ def test_texts_of_the_batch_ahead_are_asked_for_and_nobody_waits_for_them(
     later = [replace(job, item=f"ahead::{job.item}") for job in ahead.jobs]
     with Journal(tmp_path, "main") as journal:
         two = RunningBatch(later, engine)
-        found = run_batch(RunningBatch(batch.jobs, engine), engine, journal, None, two)
-        assert {item: one.record.message for item, one in found.items()} == {"t::0": None, "t::1": None}
+        one = RunningBatch(batch.jobs, engine)
+        one.begin(engine, journal)
+        two.begin(engine, journal, early=True)
+        while one.open:
+            one.step()
+        one.close()
+        found = one.outcomes
+        assert {item: end.record.message for item, end in found.items()} == {"t::0": None, "t::1": None}
         assert set(two.outcomes) == ({"ahead::t::0"} if continues else set())
         assert len(run_batch(two, engine, journal)) == 2
     assert len(read_journal(tmp_path)) == 4

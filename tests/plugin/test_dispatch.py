@@ -31,7 +31,13 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.engines.fake import FakeEngine
-from pytest_touchstone.plugin.dispatch import ProgramRunner, Remembered, Remembering
+from pytest_touchstone.plugin.dispatch import (
+    Answered,
+    ProgramRunner,
+    RequestDispatcher,
+    SharedAnswers,
+    SharedClock,
+)
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.results.journal import Journal, journalled, read_journal
 from pytest_touchstone.results.records import Record
@@ -505,24 +511,44 @@ def test_only_sound_log_probabilities_are_remembered() -> None:
 
         def answer(self, requests: Sequence[Request], done: Any = None) -> Any:
             self.asked += requests
-            found = [
+            return [
                 LoglikelihoodAnswer(float("nan") if "nan" in str(one) else -1.0, True, 1) for one in requests
             ]
-            done(0, found[0])
-            return found
 
-    odd = Odd()
-    engine = Remembering(odd, Remembered())
+    odd, shared, told = Odd(), SharedAnswers(), list[tuple[int, Answered]]()
     requests: list[Request] = [
         Loglikelihood("a", "b"),
         Loglikelihood("a", "nan"),
         Generate("a", max_new_tokens=1),
     ]
-    told: list[int] = []
-    for _ in range(2):
-        answers = engine.answer(requests, lambda number, _: told.append(number))
-        assert [round(one.logprob) for one in answers[::2]] == [-1, -1]  # type: ignore[union-attr]
+    dispatcher = RequestDispatcher[int](
+        odd, None, lambda _, number, answer, __: told.append((number, answer)), SharedClock(), shared
+    )
+
+    def ask(*some: Request) -> None:
+        dispatcher.ask(0, some)
+        dispatcher.collect()
+        while dispatcher.asks:
+            odd.collect(wait=True)
+
+    ask(*requests)
+    ask(*requests)
     assert odd.asked == [*requests, *requests[1:]]
-    assert told == [0, 0, 1]
-    assert engine.answer([Loglikelihood("ab", "")], lambda *_: None)
+    assert [number for number, _ in told] == [0, 1, 2, 0, 1, 2]
+    assert [type(answer) for _, answer in told] == [LoglikelihoodAnswer, Refusal, LoglikelihoodAnswer] * 2
+    ask(Loglikelihood("ab", ""))
     assert odd.asked[-1] == Loglikelihood("ab", "")
+
+
+def test_a_question_that_two_wait_for_is_asked_again_when_the_first_withdraws() -> None:
+    engine, shared, told = Scripted(), SharedAnswers(), list[int]()
+    engine.script = lambda texts, tell: [tell(number) for number in range(len(texts))] and None
+    dispatcher = RequestDispatcher[int](
+        engine, None, lambda owner, *_: told.append(owner), SharedClock(), shared
+    )
+    dispatcher.ask(1, [score("b")])
+    dispatcher.ask(2, [score("b")])
+    dispatcher.withdraw(1)
+    while dispatcher.asks:
+        engine.collect(wait=True)
+    assert (told, engine.asked) == ([2], [["b"]])

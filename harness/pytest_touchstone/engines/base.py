@@ -5,19 +5,24 @@ instance of one. A factory with targets of its own (``dict:answers.json``) is a 
 says what it can answer and which options it takes. Any other opens the checkpoints whose format names it.
 
 An engine has to have ``info`` and ``answer``. All other methods have defaults, and are there for engines that can do
-more. ``answer`` is called by the driver (``plugin.dispatch``) with the requests of many items at once;
-``plugin.execution`` calls ``prepare`` with those of the next batch.
+more. The driver (``plugin.driver``) submits the requests of many items, and collects the answers; by default a queue
+asks ``answer`` for all that wait. ``plugin.lanes`` calls ``prepare`` with the requests of the next batch.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.core.requests import Answer, Refusal, Request
+from pytest_touchstone.core.errors import ServerError
+from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request
 from pytest_touchstone.engines.settings import ModelSettings
 
 SLOW_WAYS: Final = {
@@ -120,8 +125,46 @@ class Engine(ABC):
         del count
         return self.answer(requests, done)
 
-    # Engines that share the processes that compute with those of other checkpoints: all are asked side by side, and
-    # whoever waits for one of them also takes what comes for the others.
+    # How the driver asks: it submits requests at any time, and collects answers, in one thread.
+
+    @functools.cached_property
+    def _queue(self) -> RequestQueue:
+        return RequestQueue(self)
+
+    def submit(self, requests: Sequence[Request], receiver: Receiver, *, later: bool = False) -> None:
+        """Take requests; ``receiver`` is called with each answer, or the error in its place, by whoever collects.
+
+        Nobody waits for those that may be answered ``later``: they fill rows that are free.
+        """
+        self._queue.submit(requests, receiver, later=later)
+
+    def collect(self, *, wait: bool) -> None:
+        """Hand on answers: those that are there, or, with ``wait``, what comes of some more work.
+
+        Raises what receivers raise, and exceptions meant to stop everything, such as ``ServerError``.
+        """
+        if wait:
+            self._queue.answer()
+
+    def withdraw(self, receiver: Receiver) -> None:
+        """Forget the requests of a receiver that have no answer yet; it is not called again."""
+        self._queue.withdraw(receiver)
+
+    def receiver(self, number: int) -> Receiver | None:
+        """Return whose request has a number in ``EngineProgress.growing``; may be called by another thread."""
+        return self._queue.receiver(number)
+
+    def takes_early(self, request: Request) -> bool:
+        """Return whether a request of the next batch may be submitted while the former one has not ended."""
+        return self.continues and isinstance(request, Generate)
+
+    # Engines that share the processes that compute with those of other checkpoints: whoever collects the answers of one
+    # of them also takes what comes for the others.
+
+    @property
+    def shared(self) -> bool:
+        """Return whether this is such an engine."""
+        return False
 
     @property
     def places(self) -> int:
@@ -141,19 +184,125 @@ class Engine(ABC):
     def load(self) -> None:  # noqa: B027
         """Return when it is loaded. Raises ``CheckpointError`` where it cannot be."""
 
-    def ask(self, requests: Sequence[Request], done: Done) -> None:
-        """Take requests; ``done`` is called with each answer, now or while somebody waits."""
-        for number, answer in enumerate(self.answer(requests)):
-            done(number, answer)
-
     def expect(self, items: int, to_come: int) -> None:  # noqa: B027
         """Take note that so many items have asked, and how many are yet to ask, by which processes are shared out."""
 
-    def wait(self) -> None:  # noqa: B027
-        """Take what happens next to any of these engines. Raises ``ServerError`` where this one answers no more."""
 
-    def look(self) -> None:  # noqa: B027
-        """Take what has happened to any of these engines, and wait for nothing."""
+Receiver: TypeAlias = Callable[[int, Answer | Refusal | Exception], None]
+"""Called with the number of a request among those submitted with it, and its answer, or the error in its place."""
+
+AGAIN: Final = 8
+"""An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""
+
+
+class _LeftError(Exception):
+    """Raised for an engine to leave what it is asked."""
+
+
+class _Submitted(NamedTuple):
+    """A request without an answer: who takes that, the request's number there, and the request."""
+
+    receiver: Receiver
+    number: int
+    request: Request
+
+
+class RequestQueue:
+    """The requests that an engine has taken, to be asked all at once of ``Engine.answer``.
+
+    An engine that keeps its texts at work is left when all requests are answered for which somebody waits, or when many
+    have come meanwhile, and asked for all of it at once.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._waiting: list[_Submitted] = []
+        self._later: list[_Submitted] = []
+        self._asked: Sequence[_Submitted] = ()
+        self._left: dict[int, _Submitted] = {}
+        self._withdrawn = False
+
+    def submit(self, requests: Sequence[Request], receiver: Receiver, *, later: bool = False) -> None:
+        """Take requests; see ``Engine.submit``."""
+        queue = self._later if later else self._waiting
+        queue.extend(_Submitted(receiver, number, request) for number, request in enumerate(requests))
+
+    def withdraw(self, receiver: Receiver) -> None:
+        """Forget the requests of a receiver; the engine is left if it is asked any of them now."""
+        self._waiting = [one for one in self._waiting if one.receiver is not receiver]
+        self._later = [one for one in self._later if one.receiver is not receiver]
+        for number in [number for number, one in self._left.items() if one.receiver is receiver]:
+            del self._left[number]
+            self._withdrawn = True
+
+    def receiver(self, number: int) -> Receiver | None:
+        """Return whose request the engine is asked now under a number."""
+        asked = self._asked
+        return asked[number].receiver if number < len(asked) else None
+
+    def answer(self) -> None:
+        """Ask the engine for all that waits, until that is answered or the engine is left."""
+        now, self._waiting = self._waiting, []
+        later, self._later = self._later, []
+        self._ask([*now, *later], len(now))
+
+    def _ask(self, asked: Sequence[_Submitted], due: int) -> None:
+        """Hand on one answer per request; somebody waits for the first ``due``. What has no answer when the engine is
+        left is asked the next time.
+
+        If the engine breaks, the requests without an answer are asked in halves, so that in the end only those at
+        fault fail.
+        """
+        left = self._left = dict(enumerate(asked))
+        count, self._asked, self._withdrawn = due, asked, False
+        raised: list[BaseException] = []
+
+        def done(number: int, answer: Answer | Refusal | Exception) -> None:
+            nonlocal due
+            if (one := left.pop(number, None)) is None:
+                return
+            due -= number < count
+            try:
+                one.receiver(one.number, answer)
+                if left and (self._withdrawn or self._leaves(due)):
+                    raise _LeftError
+            except BaseException as error:  # not the engine's exception: it must get out unchanged
+                raised.append(error)
+                raise
+
+        requests = [one.request for one in asked]
+        answers: Sequence[Answer | Refusal] = []
+        failure: Exception | None = None
+        try:
+            if count < len(asked):
+                answers = self._engine.answer_first(count, requests, done)
+            else:
+                answers = self._engine.answer(requests, done)
+            if len(answers) != len(asked):
+                raise RuntimeError(f"the engine gave {len(answers)} answers to {len(asked)} requests")
+        except (ServerError, pytest.exit.Exception):
+            raise
+        except Exception as error:
+            failure = error.with_traceback(None)  # otherwise it would hold the memory of its batch
+        if not raised and (failure is None or len(asked) == 1):
+            with contextlib.suppress(_LeftError):
+                for number in list(left):
+                    done(number, answers[number] if failure is None else failure)
+        elif not raised:
+            rest = list(left.values())
+            half = len(rest) // 2
+            for part in (rest[:half], rest[half:]):
+                if part:
+                    self._ask(part, len(part))
+            return
+        if raised and not isinstance(raised[0], _LeftError):
+            raise raised[0]
+        self._waiting = [*(one for number, one in left.items() if number < count), *self._waiting]
+        self._later = [*(one for number, one in left.items() if number >= count), *self._later]
+
+    def _leaves(self, due: int) -> bool:
+        """Return whether to leave an engine that has so many requests to answer for which somebody waits."""
+        return self._engine.continues and (not due or AGAIN * len(self._waiting) > due)
 
 
 class EngineFactory(ABC):

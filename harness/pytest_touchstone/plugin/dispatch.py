@@ -1,11 +1,7 @@
 """Passes requests to the engine and the sandbox, and hands every answer on as soon as it is there.
 
-Requests to the model wait until they can be asked all at once. Programs go to the sandbox the moment they are asked
-for, and run while the model computes. The receiver of an answer may ask again: the model in the next batch. When the
-model has nothing more to do, the programs still running are waited for.
-
-Some requests may be asked for later: they fill rows that are free, and nobody waits for them. An engine that keeps its
-texts at work is left when all others are answered, or when many have asked again, and asked for all of it at once.
+Requests to the model are submitted to its engine. Programs go to the sandbox the moment they are asked for, and run
+while the model computes. The receiver of an answer may ask again.
 
 Questions of several benchmarks about one row, such as those of ``mmlu`` and ``mmlu_stem``, are asked once
 (``SharedRows``).
@@ -13,16 +9,16 @@ Questions of several benchmarks about one row, such as those of ``mmlu`` and ``m
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import pytest
 
@@ -36,7 +32,7 @@ from pytest_touchstone.core.requests import (
     RunProgram,
     RunProgramAnswer,
 )
-from pytest_touchstone.engines.base import Done, Engine
+from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.plugin.collection import checkpoint_of, given_items, result_of
 
 STOPPING: Final = (KeyboardInterrupt, SystemExit, pytest.exit.Exception, ServerError)
@@ -50,13 +46,6 @@ ProgramFuture: TypeAlias = Future[RunProgramAnswer] | Future[RunProgramAnswer | 
 
 Owner = TypeVar("Owner")
 
-AGAIN: Final = 8
-"""An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""
-
-
-class _EnoughError(Exception):
-    """Raised for the engine to leave the texts that are at work."""
-
 
 class ProgramRunner(Protocol):
     """Runs programs: the sandbox."""
@@ -68,176 +57,31 @@ class ProgramRunner(Protocol):
         """
 
 
-class _Open(NamedTuple, Generic[Owner]):
-    """A request without an answer: who asked it, its number among the owner's, the request, and the seconds that it
-    has taken."""
+@dataclass(slots=True, eq=False)
+class _Asked(Generic[Owner]):
+    """What an owner has asked the model at once; called with the answers.
 
+    ``requests`` are those that the engine has got, each with its number among the owner's. ``begun`` is what the clock
+    needs, None where nobody waits; ``open`` counts the requests without an answer. Answers that come once it is
+    ``forgotten`` are of no use.
+    """
+
+    dispatcher: RequestDispatcher[Owner]
     owner: Owner
-    number: int
-    request: Request
-    spent: float = 0.0
+    begun: float | None
+    open: int
+    requests: Sequence[tuple[int, Request]] = ()
+    forgotten: bool = False
+
+    def __call__(self, place: int, answer: Answered) -> None:
+        if not self.forgotten:
+            self.dispatcher.answered(self, place, answer)
 
 
 class RequestDispatcher(Generic[Owner]):
-    """The requests that have no answer yet, each with an ``Owner``, whoever asked it."""
+    """The requests that have no answer yet, each with an ``Owner``, whoever asked it.
 
-    def __init__(
-        self,
-        engine: Engine,
-        sandbox: ProgramRunner | None,
-        take: Callable[[Owner, int, Answered, float], None],
-    ) -> None:
-        """``take`` is called with the owner of a request, its number, its answer and the seconds it took.
-
-        It is always called in the thread that called ``run``.
-        """
-        self._engine, self._sandbox, self._take = engine, sandbox, take
-        self._waiting: list[_Open[Owner]] = []
-        self._later: list[_Open[Owner]] = []
-        self._under_way: Sequence[_Open[Owner]] = ()
-        self._programs = 0
-        self._futures: list[ProgramFuture] = []
-        self._ended: SimpleQueue[tuple[_Open[Owner], ProgramFuture]] = SimpleQueue()
-
-    def ask(self, owner: Owner, requests: Sequence[Request]) -> None:
-        """Begin what can begin at once; ``run`` brings the answers. Programs need a sandbox."""
-        for number, request in enumerate(requests):
-            one = _Open(owner, number, request)
-            if isinstance(request, RunProgram):
-                self._submit(one, request)
-            else:
-                self._waiting.append(one)
-
-    def ask_later(self, owner: Owner, requests: Sequence[Request]) -> None:
-        """Let the model answer requests where others leave room, if it can be left; ``run`` does not wait for them."""
-        if self._engine.continues:
-            self._later += [_Open(owner, number, request) for number, request in enumerate(requests)]
-
-    def run(self) -> None:
-        """Return when everything has been answered, including what is asked in the meantime, but not for later.
-
-        Lets through what ``take`` raises, and exceptions meant to stop everything.
-        """
-        while self._waiting or self._programs:
-            if self._waiting:
-                asked, self._waiting = self._waiting, []
-                later, self._later = self._later, []
-                self._ask_model(asked, SharedClock(len(asked)), later)
-            self._collect(wait=not self._waiting)
-
-    def owner(self, number: int) -> Owner | None:
-        """Return the owner of a request that the model is asked now; called by another thread."""
-        asked = self._under_way
-        return asked[number].owner if number < len(asked) else None
-
-    def close(self) -> None:
-        """Withdraw programs that have not begun to run."""
-        for future in self._futures:
-            future.cancel()
-
-    def _ask_model(
-        self, now: Sequence[_Open[Owner]], clock: SharedClock, later: Sequence[_Open[Owner]] = ()
-    ) -> None:
-        """Hand on one answer per request; those for later that have none yet are asked the next time.
-
-        If the engine breaks, the requests without an answer are asked in halves, so that in the end only those at
-        fault fail. Time counts for those that are waited for.
-        """
-        asked = [*now, *later]
-        left = dict(enumerate(asked))
-        due = len(now)
-        self._under_way = asked
-        raised: list[BaseException] = []
-
-        def done(number: int, answer: Answered) -> None:
-            nonlocal due
-            if (one := left.pop(number, None)) is None:
-                return
-            waited_for = number < len(now)
-            due -= waited_for
-            try:
-                seconds = one.spent + (clock.end(0.0) if waited_for else 0.0)
-                self._take(one.owner, one.number, _sound(answer), seconds)
-                self._collect(wait=False)
-                if left and self._leaves(due):
-                    raise _EnoughError
-            except BaseException as error:  # not the engine's exception: it must get out unchanged
-                raised.append(error)
-                raise
-            finally:
-                clock.go_on()
-
-        answers: Sequence[Answered] = []
-        failure: Exception | None = None
-        try:
-            answers = self._answers([one.request for one in asked], len(now), done)
-            if len(answers) != len(asked):
-                raise RuntimeError(f"the engine gave {len(answers)} answers to {len(asked)} requests")
-        except STOPPING:
-            raise
-        except Exception as error:
-            failure = error.with_traceback(None)  # otherwise it would hold the memory of its batch
-        if raised and isinstance(raised[0], _EnoughError):
-            spent = clock.each
-            again = [
-                one._replace(spent=one.spent + spent) for number, one in left.items() if number < len(now)
-            ]
-            self._waiting = [*again, *self._waiting]
-            self._later = [*(one for number, one in left.items() if number >= len(now)), *self._later]
-            return
-        if raised:
-            raise raised[0]
-        if failure is None or len(asked) == 1:
-            for number in list(left):
-                done(number, answers[number] if failure is None else failure)
-            return
-        rest = list(left.values())
-        half = len(rest) // 2
-        for part in (rest[:half], rest[half:]):
-            if part:
-                self._ask_model(part, clock)
-
-    def _answers(self, requests: Sequence[Request], now: int, done: Done) -> Sequence[Answered]:
-        if now < len(requests):
-            return self._engine.answer_first(now, requests, done)
-        return self._engine.answer(requests, done)
-
-    def _leaves(self, due: int) -> bool:
-        """Return whether to leave an engine that has so many requests to answer for which somebody waits."""
-        if not self._engine.continues:
-            return False
-        return not due or AGAIN * len(self._waiting) > due
-
-    def _submit(self, one: _Open[Owner], request: RunProgram) -> None:
-        assert self._sandbox is not None, "programs need a sandbox"
-        try:
-            future = self._sandbox.submit(request)
-        except Exception as error:  # of this program alone, like an exception that its future holds
-            future = Future()
-            future.set_exception(error)
-        self._programs += 1
-        self._futures.append(future)
-        future.add_done_callback(lambda ended: self._ended.put((one, ended)))  # called in any thread
-
-    def _collect(self, *, wait: bool) -> None:
-        """Hand on the answers of the programs that have ended, or, with ``wait``, of all."""
-        while self._programs:
-            try:
-                one, future = self._ended.get(block=wait)
-            except Empty:
-                return
-            self._take_ended(one, future)
-
-    def _take_ended(self, one: _Open[Owner], future: ProgramFuture) -> None:
-        self._programs -= 1
-        answer = _outcome(future)
-        self._take(one.owner, one.number, answer, getattr(answer, "seconds", 0.0))
-
-
-class SharedDispatcher(RequestDispatcher[Owner]):
-    """The same beside others, with an engine that others ask too: it waits for nothing itself.
-
-    ``collect`` asks what waits; the answers come whenever somebody waits for such an engine.
+    The model's answers come when somebody collects them from the engine.
     """
 
     def __init__(
@@ -246,64 +90,178 @@ class SharedDispatcher(RequestDispatcher[Owner]):
         sandbox: ProgramRunner | None,
         take: Callable[[Owner, int, Answered, float], None],
         clock: SharedClock,
+        shared: SharedAnswers | None = None,
     ) -> None:
-        """``take`` is called as ``RequestDispatcher`` calls it, in the thread that waits or looks."""
-        super().__init__(engine, sandbox, take)
-        self._clock = clock
-        self._open = 0
+        """``take`` is called with the owner of a request, its number, its answer and the seconds it took, in the
+        thread that collects. ``shared`` has the answers about rows of several benchmarks."""
+        self._engine, self._sandbox, self._take, self._clock = engine, sandbox, take, clock
+        self._shared = shared
+        self._asked: dict[Owner, _Asked[Owner]] = {}
+        self._open = self._programs = 0
+        self._futures: list[ProgramFuture] = []
+        self._known: deque[tuple[_Asked[Owner], int, Answer]] = deque()
+        self._ended: SimpleQueue[tuple[Owner, int, ProgramFuture]] = SimpleQueue()
 
     @property
     def asks(self) -> bool:
-        """Return whether the model is asked something that it has not answered."""
+        """Return whether somebody waits for an answer of the model."""
         return self._open > 0
 
+    def ask(self, owner: Owner, requests: Sequence[Request], *, later: bool = False) -> None:
+        """Ask what an owner needs next; programs need a sandbox. With ``later``, nobody waits for the answers."""
+        model: list[tuple[int, Request]] = []
+        for number, request in enumerate(requests):
+            if isinstance(request, RunProgram):
+                self._run(owner, number, request)
+            else:
+                model.append((number, request))
+        if not model:
+            return
+        asked = _Asked(self, owner, None if later else self._clock.begin(len(model)), len(model))
+        self._open += 0 if later else len(model)
+        self._asked[owner] = asked
+        asked.requests = model if self._shared is None else self._unknown(asked, model, self._shared)
+        if asked.requests:
+            self._engine.submit([request for _, request in asked.requests], asked, later=later)
+
+    def answered(self, asked: _Asked[Owner], place: int, answer: Answered) -> None:
+        """Hand on an answer of the model, and what has ended meanwhile."""
+        number, request = asked.requests[place]
+        try:
+            self._hand_on(asked, number, answer)
+            if self._shared is not None and isinstance(request, Loglikelihood):
+                for other, its in self._shared.answered(request, answer):
+                    other.dispatcher._hand_on(other, its, answer)
+            self._hand_on_ended()
+        finally:
+            self._clock.go_on()
+
     def collect(self, *, seconds: float = 0.0) -> None:
-        """Hand on the answers of programs that have ended, then ask what waits; wait so long for one at most."""
+        """Hand on the answers of programs that have ended; wait so long for one at most."""
         if seconds and self._programs:
             with suppress(Empty):
-                self._take_ended(*self._ended.get(timeout=seconds))
-        self._collect(wait=False)
-        while self._waiting:
-            asked, self._waiting = self._waiting, []
-            self._open += len(asked)
-            done = functools.partial(self._answered, asked, self._clock.begin(len(asked)))
-            self._engine.ask([one.request for one in asked], done)
+                self._take_program(*self._ended.get(timeout=seconds))
+        self._hand_on_ended()
 
-    def _answered(self, asked: Sequence[_Open[Owner]], begun: float, number: int, answer: Answered) -> None:
-        one = asked[number]
-        self._open -= 1
-        self._take(one.owner, one.number, _sound(answer), self._clock.end(begun))
+    def withdraw(self, owner: Owner) -> None:
+        """Forget what an owner has asked the model."""
+        if (asked := self._asked.pop(owner, None)) is None:
+            return
+        asked.forgotten = True
+        if asked.begun is not None:
+            self._open -= asked.open
+            self._clock.forget(asked.open)
+        self._engine.withdraw(asked)
+        for _, request in asked.requests if self._shared is not None else ():
+            if isinstance(request, Loglikelihood):
+                assert self._shared is not None
+                for other, number in self._shared.given_up(request):
+                    other.dispatcher._ask_again(other, number, request)
+
+    def _ask_again(self, asked: _Asked[Owner], number: int, request: Request) -> None:
+        """Ask the model what somebody else was to ask it."""
+        if not asked.forgotten:
+            self._engine.submit([request], lambda _, answer: self._hand_on(asked, number, answer))
+
+    def owner(self, receiver: object) -> Owner | None:
+        """Return the owner of requests by the receiver of their answers; may be called by another thread."""
+        return receiver.owner if isinstance(receiver, _Asked) and receiver.dispatcher is self else None
+
+    def close(self) -> None:
+        """Withdraw what has no answer, and programs that have not begun to run."""
+        for owner in list(self._asked):
+            self.withdraw(owner)
+        for future in self._futures:
+            future.cancel()
+
+    def _unknown(
+        self, asked: _Asked[Owner], model: Sequence[tuple[int, Request]], shared: SharedAnswers
+    ) -> list[tuple[int, Request]]:
+        """Return the requests that nobody has asked yet."""
+        unknown: list[tuple[int, Request]] = []
+        for number, request in model:
+            if not isinstance(request, Loglikelihood):
+                unknown.append((number, request))
+            elif (known := shared.known(request)) is not None:
+                self._known.append((asked, number, known))
+            elif not shared.waits(request, asked, number):
+                unknown.append((number, request))
+        return unknown
+
+    def _hand_on(self, asked: _Asked[Owner], number: int, answer: Answered) -> None:
+        if asked.forgotten:
+            return
+        asked.open -= 1
+        if not asked.open:
+            self._asked.pop(asked.owner, None)
+        seconds = 0.0
+        if asked.begun is not None:
+            self._open -= 1
+            seconds = self._clock.end(asked.begun)
+        self._take(asked.owner, number, _sound(answer), seconds)
+
+    def _hand_on_ended(self) -> None:
+        """Hand on what is known, and the answers of the programs that have ended."""
+        while True:
+            while self._known:
+                self._hand_on(*self._known.popleft())
+            if not self._programs:
+                return
+            try:
+                ended = self._ended.get(block=False)
+            except Empty:
+                return
+            self._take_program(*ended)
+
+    def _run(self, owner: Owner, number: int, request: RunProgram) -> None:
+        assert self._sandbox is not None, "programs need a sandbox"
+        try:
+            future = self._sandbox.submit(request)
+        except Exception as error:  # of this program alone, like an exception that its future holds
+            future = Future()
+            future.set_exception(error)
+        self._programs += 1
+        self._futures.append(future)
+        future.add_done_callback(
+            lambda ended: self._ended.put((owner, number, ended))
+        )  # called in any thread
+
+    def _take_program(self, owner: Owner, number: int, future: ProgramFuture) -> None:
+        self._programs -= 1
+        answer = _outcome(future)
+        self._take(owner, number, answer, getattr(answer, "seconds", 0.0))
 
 
 class SharedClock:
-    """Splits the time of all who ask: every moment is divided equally among the requests that are open.
+    """Splits the time of all who ask: every moment is divided equally among the requests that are open."""
 
-    ``each`` has the seconds so far of a request that is open since the beginning.
-    """
-
-    def __init__(self, count: int = 0) -> None:
-        """``count`` requests are open at once."""
-        self._open, self.each, self._last = count, 0.0, time.perf_counter()
+    def __init__(self) -> None:
+        self._open, self._each, self._last = 0, 0.0, time.perf_counter()
 
     def begin(self, count: int) -> float:
         """Take note of requests; return what ``end`` needs to know of each."""
         self._tick()
         self._open += count
-        return self.each
+        return self._each
 
     def end(self, begun: float) -> float:
         """Take note of an answer; return the seconds that it has taken."""
         self._tick()
         self._open -= 1
-        return self.each - begun
+        return self._each - begun
 
     def go_on(self) -> None:
         """Let the clock run again: what has passed since anybody asked or answered was for something else."""
         self._last = time.perf_counter()
 
+    def forget(self, count: int) -> None:
+        """Take note of requests that nobody waits for any more."""
+        self._tick()
+        self._open -= count
+
     def _tick(self) -> None:
         now = time.perf_counter()
-        self.each += (now - self._last) / max(1, self._open)
+        self._each += (now - self._last) / max(1, self._open)
         self._last = now
 
 
@@ -327,7 +285,36 @@ def _sound(answer: Answered) -> Answered:
     return answer
 
 
-Later: TypeAlias = Callable[[Answer | Refusal], None]
+class SharedAnswers:
+    """The answers about a checkpoint's shared rows, and who waits for those that are under way."""
+
+    def __init__(self) -> None:
+        self._answers: dict[bytes, LoglikelihoodAnswer] = {}
+        self._waiting: dict[bytes, list[tuple[_Asked[Any], int]]] = {}
+
+    def known(self, request: Loglikelihood) -> LoglikelihoodAnswer | None:
+        """Return the answer to a request, None where there is none yet."""
+        return self._answers.get(_key(request))
+
+    def waits(self, request: Loglikelihood, asked: _Asked[Any], number: int) -> bool:
+        """Return whether somebody has asked the same: that answer is also for this one."""
+        key = _key(request)
+        if (waiting := self._waiting.get(key)) is None:
+            self._waiting[key] = []
+            return False
+        waiting.append((asked, number))
+        return True
+
+    def answered(self, request: Loglikelihood, answer: Answered) -> list[tuple[_Asked[Any], int]]:
+        """Remember an answer, if it is sound; return who else waits for it."""
+        key = _key(request)
+        if isinstance(answer, LoglikelihoodAnswer) and not math.isnan(answer.logprob):
+            self._answers[key] = answer
+        return self._waiting.pop(key, [])
+
+    def given_up(self, request: Loglikelihood) -> list[tuple[_Asked[Any], int]]:
+        """Return who waits for an answer that will not come."""
+        return self._waiting.pop(_key(request), [])
 
 
 class SharedRows:
@@ -346,102 +333,13 @@ class SharedRows:
             row, result = (checkpoint_of(item).name, given.example.sha256), result_of(item, given)
             if results.setdefault(row, result) != result:
                 self._shared.add(row)
-        self._answers: dict[str, Remembered] = {}
+        self._answers: dict[str, SharedAnswers] = {}
 
-    def engine(self, engine: Engine, checkpoint: str, items: Iterable[pytest.Item]) -> Engine:
-        """Return the engine for these items of a checkpoint: one that remembers answers where a row is shared."""
-        own = ((checkpoint, given.example.sha256) for _, given in given_items(items if self._shared else ()))
-        if not any(row in self._shared for row in own):
-            return engine
-        return Remembering(engine, self._answers.setdefault(checkpoint, Remembered()))
-
-
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """The answers about a checkpoint's shared rows, and who waits for those that are under way."""
-
-    answers: dict[bytes, LoglikelihoodAnswer] = field(default_factory=dict)
-    pending: dict[bytes, list[Later]] = field(default_factory=dict)
-
-
-class Remembering(Engine):
-    """An engine that is asked only what has no answer yet. It continues no texts, even where the other one does."""
-
-    def __init__(self, engine: Engine, remembered: Remembered) -> None:
-        self.info = engine.info
-        self._engine, self._answers, self._pending = engine, remembered.answers, remembered.pending
-
-    @property
-    def usage(self) -> dict[str, Any]:
-        """The cost of answering so far."""
-        return self._engine.usage
-
-    def close(self) -> None:
-        """Free the checkpoint's memory."""
-        self._engine.close()
-
-    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """Return one answer per request, in the order asked; known ones are passed to ``done`` first."""
-        known = self._known(requests)
-        for number, answer in known.items():
-            if done is not None:
-                done(number, answer)
-        rest = [number for number in range(len(requests)) if number not in known]
-        found: dict[int, Answer | Refusal] = {**known}
-
-        def take(place: int, answer: Answer | Refusal) -> None:
-            found[rest[place]] = answer
-            self._remember(requests[rest[place]], answer)
-            if done is not None:
-                done(rest[place], answer)
-
-        if rest:
-            asked = self._engine.answer([requests[number] for number in rest], take)
-            for number, said in zip(rest, asked, strict=True):
-                found[number] = said
-                self._remember(requests[number], said)
-        return [found[number] for number in range(len(requests))]
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        """Prepare for what has no answer yet."""
-        known = self._known(requests)
-        self._engine.prepare([one for number, one in enumerate(requests) if number not in known])
-
-    def _known(self, requests: Sequence[Request]) -> dict[int, LoglikelihoodAnswer]:
-        keys = ((number, _key(one)) for number, one in enumerate(requests) if isinstance(one, Loglikelihood))
-        return {number: self._answers[key] for number, key in keys if key in self._answers}
-
-    def _remember(self, request: Request, answer: Answer | Refusal) -> None:
-        if not isinstance(request, Loglikelihood) or not isinstance(answer, LoglikelihoodAnswer):
-            return
-        if not math.isnan(answer.logprob):
-            self._answers[_key(request)] = answer
-
-    def ask(self, requests: Sequence[Request], done: Done) -> None:
-        """Take requests; ``done`` is called with each answer, at once with those that are known."""
-        known = self._known(requests)
-        rest: list[int] = []
-        for number, one in enumerate(requests):
-            key = _key(one) if isinstance(one, Loglikelihood) and number not in known else None
-            if key is not None and key in self._pending:
-                self._pending[key].append(functools.partial(done, number))
-            elif number not in known:
-                rest.append(number)
-                if key is not None:
-                    self._pending[key] = []
-
-        def take(place: int, answer: Answer | Refusal) -> None:
-            request = requests[rest[place]]
-            self._remember(request, answer)
-            done(rest[place], answer)
-            if isinstance(request, Loglikelihood):
-                for later in self._pending.pop(_key(request), ()):
-                    later(answer)
-
-        if rest:
-            self._engine.ask([requests[number] for number in rest], take)
-        for number, answer in known.items():
-            done(number, answer)
+    def answers(self, checkpoint: str, rows: Iterable[str]) -> SharedAnswers | None:
+        """Return the answers about a checkpoint's rows, if one of these is shared; else None."""
+        if not self._shared or not any((checkpoint, row) in self._shared for row in rows):
+            return None
+        return self._answers.setdefault(checkpoint, SharedAnswers())
 
 
 def _key(request: Loglikelihood) -> bytes:

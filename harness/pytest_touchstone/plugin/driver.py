@@ -1,7 +1,7 @@
 """Advances the generators of a batch together.
 
-Their requests are collected and answered in as few calls as there are rounds. Each generator is sent its answers as
-soon as it has all of them, and asks again in the next round.
+Their requests are submitted to the engine, and each generator is sent its answers as soon as it has all of them, and
+asks again. Whoever waits for a batch calls ``RunningBatch.step`` until nothing of it is open.
 
 Each item is journalled when its generator ends, not when its batch ends or pytest reports it: that is what makes
 ``-x``, Ctrl-C and crashes cheap. A mistake in one item ends that item alone.
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol
 
 import pytest
 
@@ -37,14 +37,18 @@ from pytest_touchstone.core.requests import (
     to_plain,
 )
 from pytest_touchstone.engines.base import Engine
-from pytest_touchstone.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
+from pytest_touchstone.plugin.dispatch import (
+    CAUGHT,
+    STOPPING,
+    Answered,
+    ProgramRunner,
+    RequestDispatcher,
+    SharedAnswers,
+    SharedClock,
+)
 from pytest_touchstone.plugin.item_errors import hint, sentence
 from pytest_touchstone.results.journal import journalled
 from pytest_touchstone.results.records import GENERATED, Record, Status
-
-
-class TimeUp(BaseException):
-    """Raised through an engine when a benchmark is past its time; the driver catches it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +128,9 @@ def counted(past: RequestCounts, requests: Iterable[Request]) -> RequestCounts:
 MOST_YIELDS: Final = 1000
 """A generator that yields this many times is taken to be endless."""
 
+LOOK_EVERY: Final = 0.05
+"""Seconds from one look at what has come to the next, where nothing tells that something has."""
+
 SYNC_EVERY: Final = 1.0
 """The least number of seconds between two syncs: on a busy disk a sync takes longer than a batch of trivial items."""
 
@@ -153,7 +160,7 @@ class ItemOutcome:
     raised: BaseException | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Running:
     """A job on its way. ``answers`` has the answers to its present requests so far, by number; ``past`` counts its
     former requests, the first of which has ``length`` characters."""
@@ -192,21 +199,32 @@ class _Running:
         return [self.job.asking.request(request) for request in self.requests]
 
 
-ItemState: TypeAlias = _Running
-"""A job on its way, for those who drive batches."""
+class Recorder(Protocol):
+    """The receiver of records: the journal."""
+
+    def append(self, record: Record) -> None:
+        """Write a record."""
+
+    def sync(self, *, every: float = 0.0) -> None:
+        """Called when an item or a batch is done."""
 
 
 class RunningBatch:
-    """A batch whose generators have been started and have asked their first questions; nothing is answered or
-    journalled yet.
+    """A batch whose generators have been started and have asked their first questions.
 
+    Nothing is answered or journalled until it begins. ``open`` is the number of its items that have not ended.
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
     """
 
     def __init__(self, jobs: Sequence[Job], engine: Engine) -> None:
         self.running = [_Running(job) for job in jobs]
-        self.asking: RequestDispatcher[_Running] | None = None
-        self.advancing: str | None = None
+        self.open = len(self.running)
+        self._engine = engine
+        self._journal: Recorder | None = None
+        self._sandbox: ProgramRunner | None = None
+        self._asking: RequestDispatcher[_Running] | None = None
+        self._early = False
+        self._advancing: str | None = None
         try:
             for state in self.running:
                 _start(state, engine)
@@ -214,15 +232,92 @@ class RunningBatch:
             self.close()
             raise
 
+    @property
+    def begun(self) -> bool:
+        """Return whether all of its requests are asked, not only those that can be asked early."""
+        return self._asking is not None and not self._early
+
+    @property
+    def limited(self) -> bool:
+        """Return whether an item has a time limit."""
+        return any(state.job.time is not None for state in self.running)
+
+    def begin(
+        self,
+        engine: Engine,
+        journal: Recorder,
+        sandbox: ProgramRunner | None = None,
+        *,
+        clock: SharedClock | None = None,
+        shared: SharedAnswers | None = None,
+        early: bool = False,
+    ) -> None:
+        """Ask what there is to ask; outcomes go to the journal.
+
+        With ``early``, that is what the engine may be asked beside the former batch, and nobody waits for it; the batch
+        begins once more when it is its turn. An engine that is shared is asked all at once.
+        """
+        self.pause()
+        early = early and not engine.shared
+        self._engine, self._journal, self._sandbox, self._early = engine, journal, sandbox, early
+        self._asking = RequestDispatcher(engine, sandbox, self._take, clock or SharedClock(), shared)
+        if not early:
+            for limit in {state.job.time for state in self.running}:
+                if limit is not None:
+                    limit.begin()
+        for state in self.running:
+            if state.outcome is not None or (early and not self._asks_early(state)):
+                continue
+            if state.failure is not None:
+                fail(state, state.failure, journal)
+            elif _too_late(state):
+                _end_by_time(state, journal)
+            state.answers = {}
+            self._ask(state)
+
+    def step(self) -> None:
+        """Let something happen: the model answers, or a program ends.
+
+        Raises ``ServerError`` where the engine answers no more.
+        """
+        assert self._asking is not None
+        self._asking.collect()
+        if self._asking.asks:
+            self._engine.collect(wait=True)
+        elif self.open:
+            self._engine.collect(wait=False)
+            self._asking.collect(seconds=LOOK_EVERY)
+
+    def collect(self) -> None:
+        """Take the programs that have ended."""
+        if self._asking is not None:
+            self._asking.collect()
+
+    def pause(self) -> None:
+        """Withdraw what has no answer; the batch can begin again."""
+        if self._asking is not None:
+            self._asking.close()
+            self._asking = None
+
+    def close(self) -> None:
+        """Close the generators that have not ended; what they raise then no longer matters."""
+        self.pause()
+        for state in self.running:
+            if state.generator is not None:
+                with suppress(*CAUGHT):
+                    state.generator.close()
+        if self._journal is not None:
+            self._journal.sync(every=SYNC_EVERY)
+
     def so_far(self, growing: Iterable[tuple[int, int]] = ()) -> BatchSoFar:
         """Return the batch now; may be called by another thread. ``growing``: texts at work, as engines tell it."""
-        asking = self.asking
-        found = [(asking.owner(number), tokens) for number, tokens in growing] if asking is not None else []
-        own = {id(state) for state in self.running}
-        texts = [
-            (state.job.item, tokens) for state, tokens in found if state is not None and id(state) in own
-        ]
-        return BatchSoFar([state.so_far() for state in self.running], texts, self.advancing)
+        asking, engine = self._asking, self._engine
+        texts: list[tuple[str, int]] = []
+        for number, tokens in growing if asking is not None else ():
+            assert asking is not None
+            if (state := asking.owner(engine.receiver(number))) is not None:
+                texts.append((state.job.item, tokens))
+        return BatchSoFar([state.so_far() for state in self.running], texts, self._advancing)
 
     @property
     def items(self) -> set[str]:
@@ -244,22 +339,41 @@ class RunningBatch:
         """The outcomes so far, by item; each is in the journal."""
         return {state.job.item: state.outcome for state in self.running if state.outcome is not None}
 
-    def close(self) -> None:
-        """Close the generators that have not ended; what they raise then no longer matters."""
+    def _asks_early(self, state: _Running) -> bool:
+        return state.failure is None and all(self._engine.takes_early(request) for request in state.requests)
+
+    def _ask(self, state: _Running) -> None:
+        assert self._asking is not None
+        assert self._journal is not None
+        if state.outcome is not None or (self._sandbox is None and fail_for_programs(state, self._journal)):
+            self.open -= 1
+            self._journal.sync(every=SYNC_EVERY)
+        elif not self._early or self._asks_early(state):
+            self._asking.ask(state, state.asked, later=self._early)
+
+    def _take(self, state: _Running, number: int, answer: Answered, seconds: float) -> None:
+        assert self._journal is not None
+        state.seconds += seconds
+        if state.outcome is not None:
+            return  # it has ended by its time limit
+        state.answers[number] = answer
+        if _too_late(state):
+            self._end_too_late()
+        elif len(state.answers) == len(state.requests):
+            self._advancing = state.job.item
+            advance(state, self._engine, self._journal)
+            self._advancing = None
+            self._ask(state)
+
+    def _end_too_late(self) -> None:
+        """End the items whose benchmark is past its time limit; the engine leaves what they have asked."""
+        assert self._asking is not None
+        assert self._journal is not None
         for state in self.running:
-            if state.generator is not None:
-                with suppress(*CAUGHT):
-                    state.generator.close()
-
-
-class Recorder(Protocol):
-    """The receiver of records: the journal."""
-
-    def append(self, record: Record) -> None:
-        """Write a record."""
-
-    def sync(self, *, every: float = 0.0) -> None:
-        """Called when an item or a batch is done."""
+            if state.outcome is None and _too_late(state):
+                self._asking.withdraw(state)
+                _end_by_time(state, self._journal)
+                self.open -= 1
 
 
 def run_batch(
@@ -267,76 +381,18 @@ def run_batch(
     engine: Engine,
     journal: Recorder,
     sandbox: ProgramRunner | None = None,
-    ahead: RunningBatch | None = None,
 ) -> dict[str, ItemOutcome]:
     """Run the jobs; return every job's outcome by item, all of them in the journal.
 
-    Texts that the batch ``ahead`` asks for are generated where this one leaves room; some of its items may end.
-
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
     """
-
-    def take(state: _Running, number: int, answer: Answered, seconds: float) -> None:
-        state.answers[number] = answer
-        state.seconds += seconds
-        if _too_late(state):
-            raise TimeUp  # the engine leaves what else it is asked; the rest is asked again
-        if len(state.answers) == len(state.requests):
-            batch.advancing = state.job.item
-            advance(state, engine, journal)
-            batch.advancing = None
-            ask(state)
-
-    def ask(state: _Running) -> None:
-        if state.outcome is not None:
-            journal.sync(every=SYNC_EVERY)
-        elif sandbox is None and fail_for_programs(state, journal):
-            pass
-        elif id(state) in later and all(isinstance(request, Generate) for request in state.requests):
-            asking.ask_later(state, state.asked)
-        else:
-            asking.ask(state, state.asked)
-
-    later = {id(state) for state in _for_later(batch, ahead)}
-    for limit in {state.job.time for state in batch.running}:
-        if limit is not None:
-            limit.begin()
-    asking = batch.asking = RequestDispatcher(engine, sandbox, take)
     try:
-        for state in batch.running:
-            if state.failure is not None:
-                fail(state, state.failure, journal)
-        while True:
-            for state in batch.running:
-                if state.outcome is None and _too_late(state):
-                    _end_by_time(state, journal)
-                state.answers = {}
-                ask(state)
-            for state in ahead.running if ahead is not None else ():
-                if id(state) in later and state.outcome is None:
-                    ask(state)
-            try:
-                asking.run()
-                break
-            except TimeUp:
-                asking = batch.asking = RequestDispatcher(engine, sandbox, take)
+        batch.begin(engine, journal, sandbox)
+        while batch.open:
+            batch.step()
     finally:
-        batch.asking = batch.advancing = None
-        asking.close()
         batch.close()
-        journal.sync(every=SYNC_EVERY)
     return batch.outcomes
-
-
-def _for_later(batch: RunningBatch, ahead: RunningBatch | None) -> list[_Running]:
-    """Return those of the batch ahead whose texts may fill free rows; none beside a benchmark with a time limit."""
-    if ahead is None or any(state.job.time is not None for one in (batch, ahead) for state in one.running):
-        return []
-    return [
-        state
-        for state in ahead.running
-        if state.failure is None and len(state.requests) == 1 and isinstance(state.requests[0], Generate)
-    ]
 
 
 def _too_late(state: _Running) -> bool:

@@ -1,7 +1,7 @@
 """Runs benchmark items.
 
-The first item of a batch that pytest calls advances the whole batch; the others find their outcomes ready. While a
-batch computes, the engine prepares the requests of the next one, and continues its texts where rows are free.
+The first item of a batch that pytest calls advances the whole batch; the others find their outcomes ready.
+``plugin.lanes`` has the batches that are in work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from pytest_touchstone.plugin.batches import (
     runs_alone,
     stands_alone,
 )
-from pytest_touchstone.plugin.beside import BesideBatch, Lanes, LaneTools
 from pytest_touchstone.plugin.collection import (
     OWN_ARGUMENTS,
     Given,
@@ -40,13 +39,12 @@ from pytest_touchstone.plugin.collection import (
 from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedClock, SharedRows
 from pytest_touchstone.plugin.driver import (
     SYNC_EVERY,
-    ItemOutcome,
     Job,
     RunningBatch,
     TimeLimit,
     identity,
-    run_batch,
 )
+from pytest_touchstone.plugin.lanes import Lanes, LaneTools
 from pytest_touchstone.plugin.progress import PartOf, ProgressWriter, workload_of
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.results.journal import Journal
@@ -108,91 +106,121 @@ class Execution:
         self._meter = UsageMeter(work.journal.who, work.note_usage)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
         self._specs: dict[str, Benchmark] = {}
-        self._ahead: dict[str, RunningBatch] = {}
         self._unreported: dict[str, ItemEnd] = {}
         self._settled: set[str] = set()
         self._limits: dict[tuple[str, str], TimeLimit] = {}
         self._batch_of: dict[pytest.Item, list[pytest.Item]] = {}
-        self._leader_after: dict[int, pytest.Item] = {}
         self._asked: tuple[Engine, str] | None = None
         self._shared = SharedRows(work.items)
         self._kills = Kills(work.reuse) if work.reuse is not None and work.in_flight is not None else None
-        self._lanes: Lanes | None = None
-        self._plan(work.items)
-
-    def _plan(self, items: Sequence[pytest.Item]) -> None:
-        before: dict[str | None, list[pytest.Item]] = {}
-        last: str | None = None
-        for indices in batches_of(items, self._work.size, by_kind=self._work.by_kind):
-            batch = [items[index] for index in indices]
+        self._clock = SharedClock()
+        batches = [
+            [work.items[index] for index in indices]
+            for indices in batches_of(work.items, work.size, by_kind=work.by_kind)
+        ]
+        for batch in batches:
             self._batch_of |= dict.fromkeys(batch, batch)
-            leader = batch[0]
-            # Batches of checkpoints that share a model alternate: after a batch comes the next one of the
-            # same checkpoint, and between them fixtures that know the checkpoint are made anew.
-            whose = checkpoint_of(leader).name if given_of(leader) is not None else None
-            if whose == last or needs_no_fixture(leader):
-                self._leader_after[id(before.get(whose))] = leader
-            before[whose], last = batch, whose
-        if self._work.beside is not None and self._work.sequential is None and self._work.in_order:
-            batches = {id(one): one for one in self._batch_of.values() if not checkpoint_of(one[0]).served}
-            self._lanes = Lanes(
-                batches.values(),
-                LaneTools(
-                    open=self._work.beside,
-                    start=self._start_beside,
-                    ended=self._ended_beside,
-                    loading=self._loading,
-                    answering=self._answering,
-                ),
-            )
+        ahead = work.in_order and work.sequential is None
+        self._lanes = Lanes(
+            (batch for batch in batches if ahead and given_of(batch[0]) is not None),
+            LaneTools(
+                open=self._open,
+                start=self._start,
+                start_ahead=self._start_ahead,
+                begin=self._begin,
+                computing=self._computing,
+                ended=self._ended,
+                loading=self._loading,
+                answering=self._answering,
+            ),
+        )
 
     def call(self, item: pytest.Function) -> ItemEnd:
         """Return the end of an item, computed now together with its batch, unless another item or an earlier run
         has done so."""
-        whole = self._batch_of[item]
-        ended = item.nodeid in self._unreported
-        if not ended and (reused := self._reused(item)) is not None:
-            return reused
-        if not ended:
-            sequential = self._work.sequential
-            if sequential is not None and (reason := sequential.not_needed(item.nodeid)) is not None:
-                pytest.skip(reason)
-            if self._kills is not None and (why := self._kills.given_up(_key(item))) is not None:
-                raise RequestError(why)
-            info = checkpoint_of(item)
-            progress = self._work.progress
-            if progress is not None and not progress.planned:
-                progress.plan(*self.workload())
-            if self._asked is not None and self._asked[1] != info.name:
-                self.check()
-            if self._lanes is not None:
-                if self._lanes.finish(item, whole):
-                    return self._unreported.pop(item.nodeid)
-                self._lanes.keep(info.name)
-            with self._loading(info.name):
-                engine = self._work.engine(info)
-            self._asked = engine, info.name
-            batch = self._started(item, engine)
-            try:
-                self._start_next(item, batch, engine)
-            except BaseException:  # an interrupt: the batch will not run
-                batch.close()
-                raise
-            begin = functools.partial(self._meter.begin, engine, info.name)
-            try:
-                ahead = self._ahead.get(info.name) if self._work.sequential is None else None
-                self._begin(info, batch, ahead)
-                with self._answering(batch, engine):
-                    once = self._shared.engine(engine, info.name, whole)
-                    run_batch(batch, once, _Recorder(self._journal, begin), self._work.sandbox, ahead)
-            finally:
-                if self._work.in_flight is not None:
-                    self._work.in_flight.end()
-                self._settle_all(batch.outcomes)
-            self._meter.count(engine, info.name, to_plain(engine.usage))
-        elif self._lanes is not None:
+        if item.nodeid in self._unreported:
             self._lanes.look()
+            return self._unreported.pop(item.nodeid)
+        if (reused := self._reused(item)) is not None:
+            return reused
+        sequential = self._work.sequential
+        if sequential is not None and (reason := sequential.not_needed(item.nodeid)) is not None:
+            pytest.skip(reason)
+        if self._kills is not None and (why := self._kills.given_up(_key(item))) is not None:
+            raise RequestError(why)
+        progress = self._work.progress
+        if progress is not None and not progress.planned:
+            progress.plan(*self.workload())
+        if self._asked is not None and self._asked[1] != checkpoint_of(item).name:
+            self.check()
+        self._clock.go_on()
+        self._lanes.finish(item, self._batch_of[item])
         return self._unreported.pop(item.nodeid)
+
+    def _open(self, info: CheckpointInfo) -> Engine:
+        beside = self._work.beside(info) if self._work.beside is not None else None
+        return beside or self._work.engine(info)
+
+    def _start(self, item: pytest.Function, engine: Engine) -> RunningBatch:
+        """Return the batch of an item and those that can run under its fixtures."""
+        if not engine.shared:
+            self._asked = engine, engine.info.name
+        return self._started([self._job(member, item) for member in self._members(item)], engine)
+
+    def _start_ahead(self, items: Sequence[pytest.Item], engine: Engine) -> RunningBatch | None:
+        """Return a batch of those of the items that may run at any time and have not run yet."""
+        functions = [item for item in items if isinstance(item, pytest.Function)]
+        jobs = [self._job(item, item) for item in functions if self._may_run_any_time(item)]
+        return self._started(jobs, engine) if jobs else None
+
+    def _started(self, jobs: Sequence[Job], engine: Engine) -> RunningBatch:
+        batch = RunningBatch(jobs, engine)
+        engine.prepare(batch.requests)
+        return batch
+
+    def _begin(self, batch: RunningBatch, engine: Engine, early: bool) -> None:
+        """Ask what a batch has to ask."""
+        name = engine.info.name
+        rows = (state.job.example.sha256 for state in batch.running)
+        scored = functools.partial(self._meter.begin, engine, name)
+        batch.begin(
+            engine,
+            _Recorder(self._journal, scored, self._settled),
+            self._work.sandbox,
+            clock=self._clock,
+            shared=None if batch.limited else self._shared.answers(name, rows),
+            early=early,
+        )
+
+    def _computing(self, engine: Engine, batches: Sequence[RunningBatch]) -> None:
+        """Write down what this process computes itself: what others compute does not kill it."""
+        if self._work.in_flight is not None and not engine.info.served and not engine.shared:
+            jobs = [state.job for batch in batches for state in batch.running]
+            self._work.in_flight.begin(ItemKey(job.checkpoint, job.spec.name, job.example.id) for job in jobs)
+
+    def _ended(self, batch: RunningBatch, engine: Engine) -> None:
+        """Keep the ends of a batch's items until pytest reports them."""
+        if self._work.in_flight is not None and not engine.shared:
+            self._work.in_flight.end()
+        outcomes = {item: end for item, end in batch.outcomes.items() if item not in self._settled}
+        self._unreported |= {item: ItemEnd(end.record.scores, end.raised) for item, end in outcomes.items()}
+        self._settled.update(outcomes)
+        self._meter.count(engine, engine.info.name, to_plain(engine.usage))
+        if self._work.progress is not None:
+            self._work.progress.ended(batch)
+
+    def _may_run_any_time(self, item: pytest.Function) -> bool:
+        given = given_of(item)
+        if given is None or not stands_alone(item) or given.loaded.asking.seconds is not None:
+            return False
+        if (
+            self._has_ended(item)
+            or self._known(item)
+            or self._is_alone(item)
+            or self._lanes.runs(item.nodeid)
+        ):
+            return False
+        return not runs_alone(item)
 
     def _loading(self, checkpoint: str) -> AbstractContextManager[None]:
         progress = self._work.progress
@@ -204,58 +232,8 @@ class Execution:
             return nullcontext()
         return progress.answering(batch, engine, engine.info.name)
 
-    def _start_beside(
-        self, items: Sequence[pytest.Item], engine: Engine, clock: SharedClock
-    ) -> BesideBatch | None:
-        """Return a batch of those items that may run at any time and have not run yet."""
-        members = [
-            item for item in items if isinstance(item, pytest.Function) and self._may_run_any_time(item)
-        ]
-        if not members:
-            return None
-        name = engine.info.name
-        recorder = _Recorder(self._journal, functools.partial(self._meter.begin, engine, name), self._settled)
-        batch = RunningBatch([self._job(item, item) for item in members], engine)
-        return BesideBatch(
-            batch,
-            self._shared.engine(engine, name, members),
-            recorder,
-            self._work.sandbox,
-            clock,
-        )
-
-    def _may_run_any_time(self, item: pytest.Function) -> bool:
-        given = given_of(item)
-        if given is None or not stands_alone(item) or given.loaded.asking.seconds is not None:
-            return False
-        if self._has_ended(item) or self._known(item) or self._is_alone(item):
-            return False
-        return not runs_alone(item)
-
-    def _ended_beside(self, batch: BesideBatch, engine: Engine) -> None:
-        self._settle_all(
-            {item: one for item, one in batch.batch.outcomes.items() if item not in self._settled}
-        )
-        self._journal.sync(every=SYNC_EVERY)
-        self._meter.count(engine, engine.info.name, to_plain(engine.usage))
-        if self._work.progress is not None:
-            self._work.progress.ended(batch.batch)
-
-    def _settle_all(self, outcomes: Mapping[str, ItemOutcome]) -> None:
-        """Keep the ends of items until pytest reports them."""
-        ends = ((item, ItemEnd(one.record.scores, one.raised)) for item, one in outcomes.items())
-        self._unreported |= dict(ends)
-        self._settled.update(outcomes)
-
     def _has_ended(self, item: pytest.Item) -> bool:
         return item.nodeid in self._settled
-
-    def _begin(self, info: CheckpointInfo, batch: RunningBatch, ahead: RunningBatch | None) -> None:
-        """Write down what this process computes itself: what others compute does not kill it."""
-        if self._work.in_flight is not None and not info.served and self._work.settings.engine is None:
-            running = [*batch.running, *(ahead.running if ahead is not None else ())]
-            jobs = [one.job for one in running]
-            self._work.in_flight.begin(ItemKey(info.name, job.spec.name, job.example.id) for job in jobs)
 
     def check(self) -> None:
         """Let the engine that was asked last check that it answers as at the beginning, where it can."""
@@ -284,11 +262,7 @@ class Execution:
 
     def close(self) -> None:
         """Close generators that were started for a batch that never ran, and end the writing of progress."""
-        for batch in self._ahead.values():
-            batch.close()
-        self._ahead.clear()
-        if self._lanes is not None:
-            self._lanes.close()
+        self._lanes.close()
         self._batch_of.clear()
         if self._work.in_flight is not None:
             self._work.in_flight.close()
@@ -350,41 +324,6 @@ class Execution:
             return False
         return self._work.reuse.has(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
 
-    def _started(self, item: pytest.Function, engine: Engine) -> RunningBatch:
-        """Return the batch of an item with its generators started, now or ahead of time."""
-        ahead = self._ahead.pop(checkpoint_of(item).name, None)
-        if ahead is not None:
-            if item.nodeid in ahead.items and not ahead.items & self._settled:
-                return ahead
-            ahead.close()
-        batch = RunningBatch([self._job(member, item) for member in self._members(item)], engine)
-        self._shared.engine(engine, checkpoint_of(item).name, self._batch_of[item]).prepare(batch.requests)
-        return batch
-
-    def _start_next(self, item: pytest.Function, batch: RunningBatch, engine: Engine) -> None:
-        """Start the generators of the batch after the item's, if the two share all fixtures.
-
-        The engine can then prepare that batch's requests while it computes.
-        """
-        leader = self._leader_after.get(id(self._batch_of[item]))
-        if not self._work.in_order or not isinstance(leader, pytest.Function) or self._lanes is not None:
-            return
-        if self._is_alone(item) or self._is_alone(leader):
-            return
-        mine = batch.items
-        if self._work.sequential is not None and any(
-            one.nodeid not in mine and not self._has_ended(one) for one in self._batch_of[item]
-        ):
-            return  # the rest of this batch comes next, if it is needed
-        same = leader.parent is item.parent and leader.originalname == item.originalname
-        if (same or stands_alone(leader)) and alike(leader, item):
-            members = [one for one in self._members(leader) if not self._known(one)]
-            if members:
-                ahead = RunningBatch([self._job(one, item) for one in members], engine)
-                name = checkpoint_of(item).name
-                self._ahead[name] = ahead
-                self._shared.engine(engine, name, members).prepare(ahead.requests)
-
     def _members(self, leader: pytest.Function) -> list[pytest.Function]:
         """Return the batch's items that can run under the leader's fixtures and have not run yet, the leader first."""
         quarantined = self._work.quarantine.items()
@@ -394,9 +333,8 @@ class Execution:
         for item in self._batch_of.get(leader, ()):
             if item is leader or not isinstance(item, pytest.Function):
                 continue
-            fresh = not self._has_ended(item) and item.nodeid not in quarantined
-            if self._lanes is not None and self._lanes.runs(item.nodeid):
-                continue
+            ended = self._has_ended(item) or self._lanes.runs(item.nodeid)
+            fresh = not ended and item.nodeid not in quarantined
             apart = sequential is not None and not sequential.together(leader.nodeid, item.nodeid)
             if fresh and not apart and alike(item, leader) and not self._known(item):
                 members.append(item)

@@ -91,34 +91,28 @@ class Replay:
         info = _info(self._rows, record.checkpoint)
         engine = _StoredAnswers(info, record.exchanges if exchanges is None else exchanges)
         again = replace(job, start=start)
-        outcome = run_batch(RunningBatch([again], engine), engine, _Nowhere(), engine)[job.item]
+        outcome = run_batch(RunningBatch([again], engine), engine, _Nowhere(), engine.programs)[job.item]
         return Replayed(outcome.record, job.example.row, returned[0] if returned else None, engine.requests)
 
 
 class _StoredAnswers(Engine):
-    """An engine and a sandbox that give the stored answers, in order, to the same questions."""
+    """An engine that gives the stored answers, in order, to the same questions; ``programs`` is the sandbox."""
 
     def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
         self.info = info
         self.requests: list[dict[str, Any]] = []
         self._kept = bool(exchanges)
-        # Programs are asked for as soon as a generator yields them, everything else a round later.
-        self._programs = iter([one for one in exchanges if one["kind"] == RunProgram.__name__])
+        # Programs are asked for as soon as a generator yields them, everything else when the engine is waited for.
+        self.programs = _StoredPrograms(self, [one for one in exchanges if one["kind"] == RunProgram.__name__])
         self._others = iter([one for one in exchanges if one["kind"] != RunProgram.__name__])
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         del done  # all answers are there at once
         self.requests += [to_plain(request) for request in requests]
-        return [self._answer(request, self._others) for request in requests]
+        return [self.stored(request, self._others) for request in requests]
 
-    def submit(self, request: RunProgram) -> Future[RunProgramAnswer | Refusal]:
-        found: Future[RunProgramAnswer | Refusal] = Future()
-        answer = self._answer(request, self._programs)
-        assert isinstance(answer, (RunProgramAnswer, Refusal))
-        found.set_result(answer)
-        return found
-
-    def _answer(self, request: Request, left: Iterator[Mapping[str, Any]]) -> Answer | Refusal:
+    def stored(self, request: Request, left: Iterator[Mapping[str, Any]]) -> Answer | Refusal:
+        """Return the next stored answer, or a refusal where it belongs to another request."""
         stored = next(left, None)
         if stored is None and not self._kept:
             return Refusal("the run has kept no answers of it (log_samples is false)")
@@ -129,6 +123,21 @@ class _StoredAnswers(Engine):
                 "it asks something other than when the run was made; only the model could answer that"
             )
         return answer_from_plain(stored["kind"], stored["answer"])
+
+
+class _StoredPrograms:
+    """A sandbox that gives the stored answers of programs."""
+
+    def __init__(self, engine: _StoredAnswers, exchanges: Sequence[Mapping[str, Any]]) -> None:
+        self._engine, self._exchanges = engine, iter(exchanges)
+
+    def submit(self, request: RunProgram) -> Future[RunProgramAnswer | Refusal]:
+        """Return the stored answer."""
+        found: Future[RunProgramAnswer | Refusal] = Future()
+        answer = self._engine.stored(request, self._exchanges)
+        assert isinstance(answer, (RunProgramAnswer, Refusal))
+        found.set_result(answer)
+        return found
 
 
 class _Nowhere:

@@ -21,7 +21,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError, ServerError
 from pytest_touchstone.core.requests import Answer, Refusal, Request
 from pytest_touchstone.core.text import count
-from pytest_touchstone.engines.base import Done, Engine
+from pytest_touchstone.engines.base import Done, Engine, Receiver
 from pytest_touchstone.engines.registry import EnginePool, identity
 from pytest_touchstone.engines.replicas import ray_replicas
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
@@ -44,11 +44,12 @@ from pytest_touchstone.engines.settings import ModelSettings
 
 @dataclass(slots=True, eq=False)
 class AskedRequests:
-    """Requests that were asked together, numbered from ``first`` on, and who takes their answers."""
+    """Requests that were asked together, numbered from ``first`` on, and for each of them who takes the answer, under
+    which number; None where nobody does any more."""
 
     first: int
     requests: Sequence[Request]
-    done: Done
+    receivers: list[tuple[Receiver, int] | None]
     open: int
     sendings: list[int] = field(default_factory=list)
 
@@ -57,6 +58,7 @@ class AskedRequests:
 class CheckpointWork:
     """A checkpoint that is open: what is asked of it, and what that has cost.
 
+    ``gathered`` is what is yet to be planned, together.
     ``held_by`` are the replicas that have ever held it; ``fault`` says why it cannot be loaded. ``texts`` is the most
     that one of them continues together, as far as they have said.
     """
@@ -70,6 +72,7 @@ class CheckpointWork:
     deaths: int = 0
     units: int = 0
     cost: float = 0.0
+    gathered: list[tuple[Request, Receiver, int]] = field(default_factory=list)
     asked: dict[int, AskedRequests] = field(default_factory=dict)
     next: int = 0
     texts: int | None = None
@@ -136,11 +139,28 @@ class ReplicatedSeries:
         """Return whether no replica is left for a checkpoint."""
         return self._series.stuck(work.held)
 
-    def ask(self, work: CheckpointWork, requests: Sequence[Request], done: Done) -> AskedRequests:
-        """Take requests of a checkpoint; ``done`` gets each answer in ``step``."""
-        asked = AskedRequests(work.next, requests, done, len(requests))
-        if not requests:
-            return asked
+    def ask(self, work: CheckpointWork, requests: Sequence[Request], receiver: Receiver) -> None:
+        """Take requests of a checkpoint; the receiver gets each answer in ``step``."""
+        work.gathered.extend((request, receiver, number) for number, request in enumerate(requests))
+
+    def forget(self, work: CheckpointWork, receiver: Receiver) -> None:
+        """Let go of what a receiver has asked. What is computed together with others' requests goes on."""
+        work.gathered = [one for one in work.gathered if one[1] is not receiver]
+        for asked in {id(one): one for one in work.asked.values()}.values():
+            asked.receivers = [
+                None if one is not None and one[0] is receiver else one for one in asked.receivers
+            ]
+            if not any(asked.receivers):
+                self._leave(work, asked)
+
+    def _plan(self, work: CheckpointWork) -> None:
+        """Make units of what was asked since the last step."""
+        gathered, work.gathered = work.gathered, []
+        requests = [request for request, _, _ in gathered]
+        receivers: list[tuple[Receiver, int] | None] = [
+            (receiver, number) for _, receiver, number in gathered
+        ]
+        asked = AskedRequests(work.next, requests, receivers, len(requests))
         work.next += len(requests)
         work.asked |= dict.fromkeys(range(asked.first, work.next), asked)
         able = self.able if len(self._works) == 1 else max(1, len(work.held.holders))
@@ -148,9 +168,8 @@ class ReplicatedSeries:
         work.cost += sum(unit.cost for unit in units)
         moved = (unit._replace(requests=tuple(asked.first + n for n in unit.requests)) for unit in units)
         self._series.ask(work, moved)
-        return asked
 
-    def leave(self, work: CheckpointWork, asked: AskedRequests) -> None:
+    def _leave(self, work: CheckpointWork, asked: AskedRequests) -> None:
         """Let go of requests, answered or not; a unit of them that is still computed is known until it ends."""
         numbers = range(asked.first, asked.first + len(asked.requests))
         work.held.schedule.withdraw(numbers)
@@ -185,6 +204,9 @@ class ReplicatedSeries:
             self._send()
 
     def _send(self) -> None:
+        for work in self._works:
+            if work.gathered:
+                self._plan(work)
         for order in self._series.orders():
             match order:
                 case LoadOrder(replica, work):
@@ -257,9 +279,13 @@ class ReplicatedSeries:
         if (asked := work.asked.get(number)) is None:
             return
         asked.open -= 1
+        place = number - asked.first
+        taken, asked.receivers[place] = asked.receivers[place], None
         if not asked.open:
-            self.leave(work, asked)
-        asked.done(number - asked.first, answer)
+            self._leave(work, asked)
+        if taken is not None:
+            receiver, number = taken
+            receiver(number, answer)
 
 
 MOST_AT_ONCE: Final = ("batch_tokens",)
@@ -315,6 +341,11 @@ class ReplicatedEngine(Engine):
         self._series, self._work = series, work
 
     @property
+    def shared(self) -> bool:
+        """Return True: the replicas are those of other checkpoints too."""
+        return True
+
+    @property
     def places(self) -> int:
         """The number of checkpoints that can be held at once."""
         return max(1, self._series.able)
@@ -365,12 +396,13 @@ class ReplicatedEngine(Engine):
         """
         answers: dict[int, Answer | Refusal] = {}
 
-        def take(number: int, answer: Answer | Refusal) -> None:
+        def take(number: int, answer: Answer | Refusal | Exception) -> None:
+            assert not isinstance(answer, Exception)
             answers[number] = answer
             if done is not None:
                 done(number, answer)
 
-        asked = self._series.ask(self._work, requests, take)
+        self.submit(requests, take)
         try:
             with self._series.waiting_for(self._work):
                 while len(answers) < len(requests):
@@ -378,31 +410,35 @@ class ReplicatedEngine(Engine):
         except CheckpointError as error:
             raise _ended(error) from None
         finally:
-            self._series.leave(self._work, asked)
+            self.withdraw(take)
         return [answers[number] for number in range(len(requests))]
 
-    def ask(self, requests: Sequence[Request], done: Done) -> None:
-        """Take requests; ``done`` is called with each answer, by whoever waits."""
-        self._series.ask(self._work, requests, done)
+    def submit(self, requests: Sequence[Request], receiver: Receiver, *, later: bool = False) -> None:
+        """Take requests, which are shared out to the replicas together with what else is submitted until then."""
+        del later
+        self._series.ask(self._work, requests, receiver)
 
-    def expect(self, items: int, to_come: int) -> None:
-        """Take note that so many items have asked, and how many are yet to come."""
-        self._series.expect(self._work, items, to_come)
+    def withdraw(self, receiver: Receiver) -> None:
+        """Forget the requests of a receiver; its units that are at work are computed in vain."""
+        self._series.forget(self._work, receiver)
 
-    def wait(self) -> None:
-        """Take what happens next to any checkpoint that shares the replicas, and wait for it as for this one's.
+    def collect(self, *, wait: bool) -> None:
+        """Take what has happened to any checkpoint that shares the replicas; with ``wait``, wait for something.
 
         Raises ``ServerError`` where this one cannot be answered any more.
         """
+        if not wait:
+            self._series.step(block=False)
+            return
         try:
             with self._series.waiting_for(self._work):
                 self._step()
         except CheckpointError as error:
             raise _ended(error) from None
 
-    def look(self) -> None:
-        """Take what has happened to any of these checkpoints, and wait for nothing."""
-        self._series.step(block=False)
+    def expect(self, items: int, to_come: int) -> None:
+        """Take note that so many items have asked, and how many are yet to come."""
+        self._series.expect(self._work, items, to_come)
 
     def close(self) -> None:
         """Free the replicas for others; they end with the last checkpoint."""
