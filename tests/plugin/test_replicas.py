@@ -115,11 +115,9 @@ def by_item(folder: Path) -> dict[str, Any]:
 
 
 def ran(result: pytest.RunResult) -> list[str]:
-    return [
-        line.split()[0]
-        for line in result.outlines
-        if line.startswith(("test_sums.py::", "test_words.py::", "test_codes.py::"))
-    ]
+    """The items in the order of their reports; one that a line of progress follows stands there twice."""
+    files = ("test_sums.py::", "test_words.py::", "test_codes.py::")
+    return list(dict.fromkeys(line.split()[0] for line in result.outlines if line.startswith(files)))
 
 
 def check_as_in_one_process(project: Project, *arguments: str, ray: str = "ray:2") -> pytest.RunResult:

@@ -124,7 +124,7 @@ def test_two_actors_and_one_process_write_the_same_bytes(cluster: None, tmp_path
     transport = Noting()
     there = open_alone(info, transport, identity(info))
     while not all(one.ready for one in there._work.held.holders.values()):  # both are to compute
-        there.look()
+        there.collect(wait=False)
         time.sleep(0.05)
     found = records_by(there, tmp_path / "there")
     units = there.usage["units"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_touchstone.core.requests import Answer, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
-from pytest_touchstone.engines.base import Done
+from pytest_touchstone.engines.base import Receiver
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
@@ -61,8 +61,9 @@ def test_each_request_is_answered_once_by_its_own_checkpoint(
     found: dict[tuple[str, int], Answer | Refusal] = {}
     requests = {info.name: asked(random.Random(seed + n).randint(1, 900)) for n, info in enumerate(infos)}
 
-    def done_of(name: str, first: int) -> Done:
-        def done(number: int, answer: Answer | Refusal) -> None:
+    def done_of(name: str, first: int) -> Receiver:
+        def done(number: int, answer: Answer | Refusal | Exception) -> None:
+            assert not isinstance(answer, Exception)
             assert (name, first + number) not in found
             found[name, first + number] = answer
 
@@ -75,11 +76,12 @@ def test_each_request_is_answered_once_by_its_own_checkpoint(
             (0, mine[:half]),
             (half, mine[half:]),
         ):  # the second batch comes while the first is asked
-            engine.ask(part, done_of(engine.info.name, first))
+            engine.submit(part, done_of(engine.info.name, first))
+            engine.collect(wait=False)
         engine.expect(len(mine), 0)
     for engine in engines:
         while not all((engine.info.name, n) in found for n in range(len(requests[engine.info.name]))):
-            engine.wait()
+            engine.collect(wait=True)
     told = "\n".join([f"seed {seed}", *cluster.happened])
     for name, asked_of in requests.items():
         assert [found[name, n] for n in range(len(asked_of))] == [answer_of(name, one) for one in asked_of], (
