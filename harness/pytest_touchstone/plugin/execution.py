@@ -198,7 +198,7 @@ class Execution:
             jobs = [state.job for batch in batches for state in batch.running]
             self._work.in_flight.begin(ItemKey(job.checkpoint, job.spec.name, job.example.id) for job in jobs)
 
-    def _ended(self, batch: RunningBatch, engine: Engine) -> None:
+    def _ended(self, batch: RunningBatch, engine: Engine, waited_for: bool) -> None:
         """Keep the ends of a batch's items until pytest reports them."""
         if self._work.in_flight is not None and not engine.shared:
             self._work.in_flight.end()
@@ -206,7 +206,7 @@ class Execution:
         self._unreported |= {item: ItemEnd(end.record.scores, end.raised) for item, end in outcomes.items()}
         self._settled.update(outcomes)
         self._meter.count(engine, engine.info.name, to_plain(engine.usage))
-        if self._work.progress is not None:
+        if self._work.progress is not None and not waited_for:  # that one it has watched
             self._work.progress.ended(batch)
 
     def _may_run_any_time(self, item: pytest.Function) -> bool:

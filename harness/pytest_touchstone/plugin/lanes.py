@@ -38,9 +38,9 @@ class LaneTools:
 
     ``open`` returns a checkpoint, loaded or to be loaded beside others. ``start`` returns a batch of an item that
     pytest has come to and those that may run with it; ``start_ahead`` a batch of those of the items that may run at any
-    time, None where there are none. ``begin`` asks what a batch has to ask, early or all of it; ``computing`` is told
-    what is in work in this process, ``ended`` of a batch that runs no longer. ``loading`` and ``answering`` stand
-    around what the run waits for.
+    time, None where there are none. ``begin`` asks what a batch has to ask, early or all of it. ``computing`` is told
+    what is in work in this process, ``ended`` of a batch that runs no longer, and whether that was waited for.
+    ``loading`` and ``answering`` stand around what the run waits for.
     """
 
     open: Callable[[CheckpointInfo], Engine]
@@ -48,7 +48,7 @@ class LaneTools:
     start_ahead: Callable[[Sequence[pytest.Item], Engine], RunningBatch | None]
     begin: Callable[[RunningBatch, Engine, bool], None]
     computing: Callable[[Engine, Sequence[RunningBatch]], None]
-    ended: Callable[[RunningBatch, Engine], None]
+    ended: Callable[[RunningBatch, Engine, bool], None]
     loading: Callable[[str], AbstractContextManager[None]]
     answering: Callable[[RunningBatch, Engine], AbstractContextManager[None]]
 
@@ -122,9 +122,8 @@ class Lanes:
                 while own.open:
                     own.step()
                     self._go_on(lane)
-        except BaseException:
-            self._remove(lane, own)
-            raise
+        finally:
+            self._remove(lane, own, waited_for=True)
         self._end(lane)
 
     def look(self) -> None:
@@ -229,10 +228,10 @@ class Lanes:
         for batch in [one for one in lane.running if not one.open]:
             self._remove(lane, batch)
 
-    def _remove(self, lane: _Lane, batch: RunningBatch) -> None:
+    def _remove(self, lane: _Lane, batch: RunningBatch, *, waited_for: bool = False) -> None:
         assert lane.engine is not None
         lane.running.remove(batch)
         for item in batch.items:
             del self._in_work[item]
         batch.close()
-        self._tools.ended(batch, lane.engine)
+        self._tools.ended(batch, lane.engine, waited_for)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Generator, Iterable, Iterator, 
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -69,7 +69,6 @@ class ProgressWriter:
         self._state = ProcessProgress(who=who, at=time.time())
         self._part_of: PartOf | None = None
         self._ended: dict[int, PartProgress] = {}
-        self._counted: WeakSet[RunningBatch] = WeakSet()
         self._batch: RunningBatch | None = None
         self._engine: Engine | None = None
         self._known: WeakKeyDictionary[Engine, EngineProgress] = WeakKeyDictionary()
@@ -124,11 +123,8 @@ class ProgressWriter:
                 self.ended(batch)
 
     def ended(self, batch: RunningBatch) -> None:
-        """Take note of a batch that runs no longer, perhaps beside the one that was watched; once."""
+        """Take note of a batch that has ended, perhaps beside the one that was watched."""
         with self._lock:
-            if batch in self._counted:
-                return
-            self._counted.add(batch)
             self._ended = self._with(self._ended, batch.so_far())
             self._state.parts = self._ended
 

@@ -103,7 +103,9 @@ class _StoredAnswers(Engine):
         self.requests: list[dict[str, Any]] = []
         self._kept = bool(exchanges)
         # Programs are asked for as soon as a generator yields them, everything else when the engine is waited for.
-        self.programs = _StoredPrograms(self, [one for one in exchanges if one["kind"] == RunProgram.__name__])
+        self.programs = _StoredPrograms(
+            self, [one for one in exchanges if one["kind"] == RunProgram.__name__]
+        )
         self._others = iter([one for one in exchanges if one["kind"] != RunProgram.__name__])
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
