@@ -238,6 +238,11 @@ class RunningBatch:
         return self._asking is not None and not self._early
 
     @property
+    def at_work(self) -> bool:
+        """Return whether some of its requests are asked."""
+        return self._asking is not None
+
+    @property
     def limited(self) -> bool:
         """Return whether an item has a time limit."""
         return any(state.job.time is not None for state in self.running)

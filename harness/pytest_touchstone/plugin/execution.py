@@ -154,7 +154,7 @@ class Execution:
         if self._asked is not None and self._asked[1] != checkpoint_of(item).name:
             self.check()
         self._clock.go_on()
-        self._lanes.finish(item, self._batch_of[item])
+        self._lanes.finish(item, self._batch_of[item], alone=self._is_alone(item))
         return self._unreported.pop(item.nodeid)
 
     def _open(self, info: CheckpointInfo) -> Engine:
@@ -163,8 +163,6 @@ class Execution:
 
     def _start(self, item: pytest.Function, engine: Engine) -> RunningBatch:
         """Return the batch of an item and those that can run under its fixtures."""
-        if not engine.shared:
-            self._asked = engine, engine.info.name
         return self._started([self._job(member, item) for member in self._members(item)], engine)
 
     def _start_ahead(self, items: Sequence[pytest.Item], engine: Engine) -> RunningBatch | None:
@@ -181,6 +179,8 @@ class Execution:
     def _begin(self, batch: RunningBatch, engine: Engine, early: bool) -> None:
         """Ask what a batch has to ask."""
         name = engine.info.name
+        if not early and not engine.shared:
+            self._asked = engine, name
         rows = (state.job.example.sha256 for state in batch.running)
         scored = functools.partial(self._meter.begin, engine, name)
         batch.begin(

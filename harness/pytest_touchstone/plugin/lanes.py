@@ -92,6 +92,7 @@ class Lanes:
             lane.batches[id(batch)] = batch
             lane.to_come += len(batch)
         self._current: _Lane | None = None
+        self._alone = False
         self._in_work: dict[str, RunningBatch] = {}
         self._looked = 0.0
 
@@ -99,16 +100,17 @@ class Lanes:
         """Return whether an item is in work."""
         return item in self._in_work
 
-    def finish(self, item: pytest.Function, batch: Sequence[pytest.Item]) -> None:
-        """Return when an item of the batch has ended, together with others.
+    def finish(self, item: pytest.Function, batch: Sequence[pytest.Item], *, alone: bool) -> None:
+        """Return when an item of the batch has ended, together with others, or computed ``alone`` in this process.
 
         Raises ``CheckpointError`` where its checkpoint does not load, and ``ServerError`` where its engine answers no
         more.
         """
-        lane = self._come_to(checkpoint_of(item))
+        lane, self._alone = self._come_to(checkpoint_of(item)), alone
         engine = self._loaded(lane)
         own = self._in_work.get(item.nodeid)
         if own is None:
+            self._rest(lane)
             planned = lane.batches.pop(id(batch), None) is not None
             own = self._tools.start(item, engine)
             lane.held = engine.shared and not (planned and len(own.running) == len(batch))
@@ -117,7 +119,7 @@ class Lanes:
             if not own.begun:
                 self._tools.begin(own, engine, False)
             self._go_on(lane)
-            self._tools.computing(engine, lane.running)
+            self._tools.computing(engine, [one for one in lane.running if one.at_work])
             with self._tools.answering(own, engine):
                 while own.open:
                     own.step()
@@ -154,11 +156,15 @@ class Lanes:
         if former is not None and former is not lane:
             former.held = False
             self._expect(former)
-            if former.engine is not None and not former.engine.shared:
-                for batch in former.running:
-                    batch.pause()
+            self._rest(former)
         self._current = lane
         return lane
+
+    def _rest(self, lane: _Lane) -> None:
+        """Withdraw what the batches of a lane have asked early, where this process computes it."""
+        if lane.engine is not None and not lane.engine.shared:
+            for batch in lane.running:
+                batch.pause()
 
     def _loaded(self, lane: _Lane) -> Engine:
         """Return a lane's checkpoint when it is loaded; others load beside it."""
@@ -168,7 +174,8 @@ class Lanes:
             ):  # its memory may have been freed for another one
                 lane.engine = self._tools.open(lane.info)
                 self._expect(lane)
-            self._begin(lane)
+            if lane.engine.shared:
+                self._begin(lane)
             while not lane.engine.ready and not lane.engine.failed:
                 lane.engine.collect(wait=True)
                 self._go_on(lane)
@@ -199,7 +206,7 @@ class Lanes:
                     continue
                 self._expect(lane)
             places = lane.engine.places
-            while lane.hungry:
+            while lane.hungry and (lane.engine.shared or not self._alone):
                 self._start_next(lane, lane.engine)
 
     def _start_next(self, lane: _Lane, engine: Engine) -> None:
