@@ -125,7 +125,7 @@ def _stepping_class(plain: Any) -> type[Any]:
         from transformers.modeling_outputs import CausalLMOutputWithPast
 
         return CausalLMOutputWithPast(
-            logits=self.lm_head(_hidden(self.model, hidden, self.step_kernels, more[cache_name], more))
+            logits=self.lm_head(_hidden(self.model, self.step_kernels, hidden, more[cache_name], more))
         )
 
     return type(
@@ -151,8 +151,8 @@ def _has_hooks(model: Any) -> bool:
 
 def _hidden(
     model: Any,
-    embedded: torch.Tensor,
     kernels: cpu.StepKernels | None,
+    embedded: torch.Tensor,
     cache: SlotCache | SlotCaches,
     given: dict[str, Any],
 ) -> torch.Tensor:
