@@ -33,6 +33,7 @@ from pytest_touchstone.engines.transformers.agreement import (
 )
 from pytest_touchstone.engines.transformers.attention_masks import slot_mask
 from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.compat import cache_argument
 from pytest_touchstone.engines.transformers.generation import batch, step
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues
@@ -207,7 +208,7 @@ def of_several(change: Callable[[Any], Any]) -> Change:
         right = step.DecodeStep._computed
 
         def computed(self: Any, inputs: dict[str, Any], wanted: Any) -> Any:
-            several = inputs["input_ids"].shape[1] == 2 and inputs["past_key_values"].past
+            several = inputs["input_ids"].shape[1] == 2 and inputs[cache_argument(type(self._model))].past
             return right(self, change(dict(inputs)) if several else inputs, wanted)
 
         patch.setattr(step.DecodeStep, "_computed", computed)

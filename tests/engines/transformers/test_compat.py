@@ -191,6 +191,29 @@ def test_no_length_limit_keeps_a_tokenizer_from_warning(monkeypatch: pytest.Monk
     assert "longer than the specified maximum" in said[0]
 
 
+class OlderModel:
+    def forward(self, input_ids: Any, past_key_values: Any = None) -> None: ...
+
+
+class NewerModel:
+    def __call__(self, input_ids: Any, cache: Any = None) -> None: ...
+
+
+def test_cache_argument_is_the_name_by_which_a_model_takes_its_cache(tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, DynamicCache
+
+    assert (compat.cache_argument(OlderModel), compat.cache_argument(NewerModel)) == (
+        "past_key_values",
+        "cache",
+    )
+    with quiet():
+        model: Any = AutoModelForCausalLM.from_pretrained(tiny_causal(tmp_path / "c")).eval()
+    cache = DynamicCache()
+    model(torch.tensor([[1, 2, 3]]), use_cache=True, **{compat.cache_argument(type(model)): cache})
+    assert cache.get_seq_length() == 3  # and no warning of a name that is no longer used
+
+
 def test_plain_generation_takes_a_models_own_settings_away(tmp_path: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig

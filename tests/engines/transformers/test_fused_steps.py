@@ -46,9 +46,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     right = fused_steps._hidden
 
-    def hidden(model: Any, kernels: Any, embedded: torch.Tensor, given: dict[str, Any]) -> torch.Tensor:
+    def hidden(model: Any, kernels: Any, embedded: torch.Tensor, *more: Any) -> torch.Tensor:
         seen.append(len(embedded))
-        return right(model, kernels, embedded, given)
+        return right(model, kernels, embedded, *more)
 
     monkeypatch.setattr(fused_steps, "_hidden", hidden)
     return seen

@@ -11,6 +11,7 @@ when the library has changed what is patched, or does by itself what the workaro
     MISMATCHES            transformers 5.23     tensors of other shapes are printed, and the error does not name them
     no_length_limit       transformers 5.23     a text longer than the tokenizer's own limit causes a warning
     layer_values          transformers 5.23     a config whose layers differ refuses to be asked for the setting of all
+    cache_argument        transformers 5.24     models call the argument for keys and values by one of two names
     plain_generation      transformers 5.23     a model's own settings are added to those that ``generate`` is given
     check_gguf_packages   transformers 5.23     a missing package is reported late, and in more than one line
     check_sentencepiece   transformers 5.23     without sentencepiece its files are mistaken for tiktoken's
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 import logging as standard_logging
 import re
 import sys
@@ -238,6 +240,16 @@ def layer_values(config: Any, name: str) -> list[Any]:
         return [getattr(config, name, None)]
     except RuntimeError:
         return list(dict.fromkeys(getattr(layer, name, None) for layer in config.per_layer_config))
+
+
+@functools.cache
+def cache_argument(kind: type[Any]) -> str:
+    """Return the name by which a class of models or layers takes the cache of keys and values.
+
+    transformers 5.24 renamed it; a model with code of its own may have either name with any version.
+    """
+    taken = inspect.signature(getattr(kind, "forward", kind.__call__)).parameters
+    return "cache" if "cache" in taken else "past_key_values"
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers import cpu
+from pytest_touchstone.engines.transformers.compat import cache_argument
 
 if TYPE_CHECKING:
     import torch
@@ -284,6 +285,7 @@ def _fused_class(plain: Any) -> type[Any]:
     import torch
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+    cache_name = cache_argument(plain)
     eager = getattr(sys.modules[plain.__module__], "eager_attention_forward", None)
     silu = torch.nn.functional.silu
 
@@ -292,15 +294,15 @@ def _fused_class(plain: Any) -> type[Any]:
         hidden_states: torch.Tensor,
         *,
         attention_mask: torch.Tensor | None = None,
-        past_key_values: Any = None,
         position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
         **more: Any,
     ) -> torch.Tensor:
         """Return hidden states [rows, tokens, width]."""
         if hidden_states.dtype != self.own_type or position_embeddings is None or self.training:
-            more |= {"past_key_values": past_key_values, "position_embeddings": position_embeddings}
-            found: torch.Tensor = plain.forward(self, hidden_states, attention_mask=attention_mask, **more)
+            more |= {"attention_mask": attention_mask, "position_embeddings": position_embeddings}
+            found: torch.Tensor = plain.forward(self, hidden_states, **more)
             return found
+        cache = more.pop(cache_name, None)
         attention, by_kernels = self.self_attn, cpu.computes(hidden_states)
         rows, length, _ = hidden_states.shape
         hidden: torch.Tensor = norm_by(self.input_layernorm, hidden_states, by_kernels=by_kernels)
@@ -314,8 +316,8 @@ def _fused_class(plain: Any) -> type[Any]:
         else:
             both = turned(normed_heads(self.head_norms, heads, keys), *position_embeddings).transpose(1, 2)
         key, value = both[:, -keys:], heads[:, :, -keys:].transpose(1, 2)
-        if past_key_values is not None:
-            key, value = past_key_values.update(key, value, attention.layer_idx)
+        if cache is not None:
+            key, value = cache.update(key, value, attention.layer_idx)
         attended = None
         if by_kernels and attention.config._attn_implementation == "sdpa":
             attended = cpu.attend(both[:, :-keys], (key, value), attention_mask, attention.scaling)

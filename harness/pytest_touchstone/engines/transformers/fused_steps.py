@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers import cpu
+from pytest_touchstone.engines.transformers.compat import cache_argument
 from pytest_touchstone.engines.transformers.fused_layers import body_of, normed_heads, turned
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache, SlotCaches
 from pytest_touchstone.engines.transformers.split_attention import FEW, NAME, attended, beside
@@ -23,8 +24,8 @@ from pytest_touchstone.engines.transformers.split_attention import FEW, NAME, at
 if TYPE_CHECKING:
     import torch
 
-_GIVEN: Final = {"input_ids", "position_ids", "past_key_values", "use_cache", "attention_mask"}
-"""The arguments of a step."""
+_GIVEN: Final = {"input_ids", "position_ids", "use_cache", "attention_mask"}
+"""The arguments of a step, beside the cache."""
 
 _PARTS: Final = {"embed_tokens", "layers", "norm", "rotary_emb"}
 
@@ -113,16 +114,18 @@ def _known_codes() -> frozenset[tuple[str | None, str | None]]:
 @functools.cache
 def _stepping_class(plain: Any) -> type[Any]:
     """Return the class of models that compute steps this way, whose own code is ``plain``."""
+    cache_name = cache_argument(plain)
+    arguments = {*_GIVEN, cache_name}
 
     @functools.wraps(plain.forward)
     def forward(self: Any, *given: Any, **more: Any) -> Any:
-        if given or more.keys() != _GIVEN or not _is_step(self, more):
+        if given or more.keys() != arguments or not _is_step(self, more[cache_name], more):
             return plain.forward(self, *given, **more)
         hidden = self.model.embed_tokens(more["input_ids"])
         from transformers.modeling_outputs import CausalLMOutputWithPast
 
         return CausalLMOutputWithPast(
-            logits=self.lm_head(_hidden(self.model, self.step_kernels, hidden, more))
+            logits=self.lm_head(_hidden(self.model, self.step_kernels, hidden, more[cache_name], more))
         )
 
     return type(
@@ -130,10 +133,10 @@ def _stepping_class(plain: Any) -> type[Any]:
     )
 
 
-def _is_step(model: Any, given: dict[str, Any]) -> bool:
+def _is_step(model: Any, cache: Any, given: dict[str, Any]) -> bool:
     """Return whether a pass gives each row of slots few tokens, with nothing else to do on the way."""
     return (
-        type(given["past_key_values"]) in (SlotCache, SlotCaches)
+        type(cache) in (SlotCache, SlotCaches)
         and given["input_ids"].shape[1] <= FEW
         and model.config._attn_implementation == NAME
         and not model.training
@@ -147,7 +150,11 @@ def _has_hooks(model: Any) -> bool:
 
 
 def _hidden(
-    model: Any, kernels: cpu.StepKernels | None, embedded: torch.Tensor, given: dict[str, Any]
+    model: Any,
+    kernels: cpu.StepKernels | None,
+    embedded: torch.Tensor,
+    cache: SlotCache | SlotCaches,
+    given: dict[str, Any],
 ) -> torch.Tensor:
     """Return the last hidden states [rows, tokens, width] of a step from embedded tokens [rows, tokens, width]."""
     import torch
@@ -156,7 +163,7 @@ def _hidden(
     rows, length, width = embedded.shape
     turn = model.rotary_emb(embedded, position_ids=given["position_ids"])
     hidden = embedded.view(rows * length, width)
-    attend = _Attention(given["past_key_values"], given["attention_mask"])
+    attend = _Attention(cache, given["attention_mask"])
     kinds = getattr(model.config, "layer_types", None) or [None] * len(model.layers)
     norm = model.norm
     if kernels is not None and kernels.compute(embedded, turn, *attend.parts(kinds)):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.attention_masks import Attention, additive_mask
-from pytest_touchstone.engines.transformers.compat import is_out_of_memory
+from pytest_touchstone.engines.transformers.compat import cache_argument, is_out_of_memory
 from pytest_touchstone.engines.transformers.devices import moved, to_device
 from pytest_touchstone.engines.transformers.independence import ANY, Company
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues, PrefixCache, SharedPast
@@ -434,7 +434,7 @@ class PrefixTreeScorer:
         inputs = {
             "input_ids": to_device(layout.ids, device),
             "position_ids": positions,
-            "past_key_values": cache,
+            cache_argument(type(self._model)): cache,
             "use_cache": True,
         }
         if past or layout.branches:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_touchstone.engines.transformers.attention_masks import Attention, slot_mask
+from pytest_touchstone.engines.transformers.compat import cache_argument
 from pytest_touchstone.engines.transformers.devices import to_device
 from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence, choose
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache, SlotCaches
@@ -174,7 +175,7 @@ class DecodeStep:
         return {
             "input_ids": ids,
             "position_ids": torch.cat([own + slots.past for slots, own in zip(caches, columns, strict=True)]),
-            "past_key_values": SlotCaches(caches),
+            cache_argument(type(self._model)): SlotCaches(caches),
             "use_cache": True,
             "attention_mask": self._attention.masks(masks),
         }
@@ -187,7 +188,7 @@ class DecodeStep:
         return {
             "input_ids": ids,
             "position_ids": columns + slots.past,
-            "past_key_values": slots,
+            cache_argument(type(self._model)): slots,
             "use_cache": True,
             "attention_mask": self._attention.masks(lambda window: slot_mask(window, own=columns, **where)),
         }

@@ -282,7 +282,7 @@ class MtpModel:
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
-        past_key_values: Any = None,
+        cache: Any = None,
         use_cache: bool = False,
     ) -> MtpOutput:
         """Return the logits of head 0.
@@ -293,7 +293,6 @@ class MtpModel:
         import torch
 
         del use_cache  # with a cache it is used
-        cache = past_key_values
         past = 0 if cache is None else cache.get_seq_length()
         if position_ids is None:
             position_ids = past + torch.arange(input_ids.shape[1], device=self.device)[None]
@@ -351,7 +350,7 @@ class MtpModel:
         cache, fed = DynamicCache(), ids
         with torch.inference_mode():
             for _step in range(generation_config.max_new_tokens):
-                logits = self(input_ids=fed, past_key_values=cache).logits[:, -1]
+                logits = self(input_ids=fed, cache=cache).logits[:, -1]
                 fed = logits_processor(ids, logits).argmax(dim=-1, keepdim=True)
                 ids = torch.cat((ids, fed), dim=1)
                 if bool(stopping_criteria(ids, logits).all()):
