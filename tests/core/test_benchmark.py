@@ -165,7 +165,7 @@ def test_every_public_name_is_there_and_others_are_not() -> None:
     ("given", "said"),
     [
         ({"asks": Loglikelihood, "primary": "acc"}, "benchmark 'x': no version; write version=1"),
-        ({"version": 1}, 'benchmark .x.: no asks, primary; write asks=Loglikelihood, primary="acc"'),
+        ({}, "benchmark .x.: no version, asks; write version=1, asks=Loglikelihood"),
     ],
 )
 def test_what_a_declaration_lacks_is_said_with_what_to_write(given: dict[str, Any], said: str) -> None:

@@ -28,7 +28,7 @@ import pytest
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.few_shot import Shot
-from pytest_touchstone.core.grade import Grader
+from pytest_touchstone.core.grade import PASSED, Grader
 from pytest_touchstone.core.requests import REQUEST_KINDS, Request
 from pytest_touchstone.core.text import did_you_mean
 
@@ -214,12 +214,7 @@ class OptionalFields(TypedDict, total=False):
     folder: Path
 
 
-EXAMPLES: Final = {
-    "name": '"NAME"',
-    "version": "version=1",
-    "asks": "asks=Loglikelihood",
-    "primary": 'primary="acc"',
-}
+EXAMPLES: Final = {"name": '"NAME"', "version": "version=1", "asks": "asks=Loglikelihood"}
 """The arguments that every declaration has, as one writes them."""
 
 
@@ -252,7 +247,7 @@ def benchmark(
     *,
     version: int,
     asks: type[Request] | Iterable[type[Request]],
-    primary: str,
+    primary: str = PASSED,
     data: Dataset | Path | str | None = None,
     rows: Rows | None = None,
     paper: str = "",
@@ -261,7 +256,9 @@ def benchmark(
     """Declare the decorated generator function as a benchmark; the arguments are the fields of ``Benchmark``.
 
     ``rows=[...]`` stands for ``data=Dataset(rows=[...])``; a path is that of a file or folder of rows. ``paper`` goes
-    before ``source``. Raises ``BenchmarkError`` when a field is unknown or wrong.
+    before ``source``. Without ``primary`` the function asserts.
+
+    Raises ``BenchmarkError`` when a field is unknown or wrong.
     """
     several = isinstance(asks, Iterable) and not isinstance(asks, (str, type))
     kinds: tuple[Any, ...] = tuple(cast(Iterable[Any], asks)) if several else (asks,)

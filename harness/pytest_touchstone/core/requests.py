@@ -430,6 +430,10 @@ def plain_scores(value: object, who: str) -> dict[str, float]:
 
     Raises ``WireError`` when it is no dict, a name is no text, or a value is not a finite number.
     """
+    if value is None:
+        raise WireError(
+            f"{who} returned nothing; return a dict of scores, such as {{'acc': 1.0}}, or assert, with primary='passed'"
+        )
     if not isinstance(value, Mapping):
         raise WireError(
             f"{who} returned {_shown(value)} of type {_type_name(value)}; return a dict of scores, "
@@ -441,6 +445,11 @@ def plain_scores(value: object, who: str) -> dict[str, float]:
     for name, score in value.items():
         if not isinstance(name, str) or not name:
             raise WireError(f"{who} returned a score named {_shown(name)}; names are text")
+        if score is None:
+            raise WireError(
+                f"{who} returned score {name!r} = None; return a number, 0 where nothing is right, or leave the item "
+                "out by pytest.skip('why')"
+            )
         number = float(score) if isinstance(score, (bool, int, float)) else plain_number(score)
         if number is None:
             raise WireError(

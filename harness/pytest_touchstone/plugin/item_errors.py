@@ -29,6 +29,9 @@ FAULTY: Final = ("failed", "error")
 LETTERS: Final = 10
 """The items with the same error that have a letter on pytest's line of progress."""
 
+LONGEST: Final = 4000
+"""The characters that are kept of what an assertion explains."""
+
 _UNPACKED: Final = re.compile(r"(unpack|not iterable|not subscriptable|has no len).*Answer|Answer.* is not")
 
 WHOLE: Final = 2
@@ -45,12 +48,22 @@ def hint(error: BaseException, row: Mapping[str, Any]) -> str:
         return _there(f"a {type(error.obj).__name__} has", str(error.name), names)
     if isinstance(error, TypeError) and _UNPACKED.search(str(error)):
         return "a single request has a single answer; yield a list to be sent a list"
+    if isinstance(error, AssertionError):
+        return "only assertions about answers are scores, and only of a benchmark without another primary"
     return ""
 
 
 def _there(what: str, name: str, names: Iterable[str]) -> str:
     near = did_you_mean(name, names).strip()
     return f"{what} {listed(names)}" + (f"; {near}" if near else "")
+
+
+def explanation(error: BaseException) -> str:
+    """Return why an assertion failed: in pytest's words, else the line of code."""
+    text = masked(plain_text(str(error)).strip())
+    for frame in traceback.extract_tb(error.__traceback__)[-1:] if not text else ():
+        text = frame.line or ""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def sentence(error: BaseException) -> str:

@@ -21,6 +21,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.skipping import (
+    xfailed_key,
+)  # private: nothing public tells whether a mark expects an item to fail
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import Lasting
@@ -34,7 +37,12 @@ from pytest_touchstone.plugin import collection as collecting
 from pytest_touchstone.plugin.batches import batch_size, most_items
 from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
 from pytest_touchstone.plugin.controller import TOLD, Controller, FailedCheckpoints
-from pytest_touchstone.plugin.declarations import collected_of, declarations_of, wrong_composite
+from pytest_touchstone.plugin.declarations import (
+    collected_of,
+    declarations_of,
+    wrong_composite,
+    wrong_primary,
+)
 from pytest_touchstone.plugin.gate import GateSession
 from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import settings_of
@@ -49,6 +57,7 @@ if TYPE_CHECKING:
     from pytest_touchstone.plugin.gate import Sequential
     from pytest_touchstone.reports.dry_run import DryRun
     from pytest_touchstone.results.merging import ShardShare
+    from pytest_touchstone.results.records import Status
 
 
 class EvalSession:
@@ -177,6 +186,7 @@ class EvalSession:
             found = (
                 collecting.wrong_fixture(items),
                 wrong_composite(items),
+                wrong_primary(items),
                 collecting.name_results(items, count),
             )
             self.fault = self.collection.fault or next((one for one in found if one is not None), None)
@@ -364,7 +374,7 @@ class EvalSession:
         item.user_properties.extend(sorted(ended.scores.items()))
         if primary is not None:
             item.user_properties.append(("touchstone_primary", primary))
-        if ended.raised is not None:
+        if ended.raised is not None and (not ended.scores or item.stash.get(xfailed_key, None)):
             raise ended.raised
         return True
 
@@ -380,8 +390,11 @@ class EvalSession:
         if isinstance(error, ServerError):
             setattr(report, TOLD, {"stop": str(error)})
         elif self._execution is not None and report.when != "teardown" and not report.passed:
+            expected = hasattr(report, "wasxfail")
+            status: Status = "xfailed" if expected else "skipped" if report.skipped else "error"
+            marked = expected and not isinstance(error, pytest.xfail.Exception)
             try:
-                self._execution.settle(item, "skipped" if report.skipped else "error", whole_sentence(error))
+                self._execution.settle(item, status, whole_sentence(error), anew=marked)
             except JournalError as fault:
                 setattr(report, TOLD, {"fatal": str(fault)})
         if isinstance(error, CheckpointError) and own:

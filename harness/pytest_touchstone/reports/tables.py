@@ -137,8 +137,8 @@ def _marks(result: Result, best: bool, own: bool) -> Iterator[tuple[str, str]]:
         yield "UNSANDBOXED", LOUD
     if best:
         yield "best", "bold"
-    if result.skipped:
-        yield f"{result.skipped} skipped", ""
+    for text in formatting.not_counted(result.skipped, result.xfailed):
+        yield text, ""
     if own:
         yield formatting.OWN, "dim"
     elif formatting.is_sample(result.mark):
