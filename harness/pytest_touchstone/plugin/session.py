@@ -33,6 +33,7 @@ from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.settings import OPTION
 from pytest_touchstone.core.shard import shard_of
 from pytest_touchstone.core.text import listed
+from pytest_touchstone.plugin import NO_CHECKPOINT
 from pytest_touchstone.plugin import collection as collecting
 from pytest_touchstone.plugin.batches import batch_size, most_items
 from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
@@ -426,7 +427,8 @@ class EvalSession:
     def for_controller(self) -> dict[str, Any]:
         """Return what a worker that ends tells its controller, which collects nothing itself."""
         nothing = None if self.fault else self.collection.nothing
-        return {"nothing": nothing, "fault": self.fault, "damaged": self._damaged()}
+        unasked = [] if self.fault else self.collection.unasked
+        return {"nothing": nothing, "fault": self.fault, "damaged": self._damaged(), "unasked": unasked}
 
     def _prepare(self, own: list[pytest.Item]) -> None:
         """Write what the other processes of the run, and its end, need to know."""
@@ -449,6 +451,7 @@ class EvalSession:
             self._controller.tell_damaged(told["damaged"])
         self.raise_fault()
         self.collection.nothing = self.collection.nothing or told["nothing"]
+        self.collection.unasked += told["unasked"]
 
     def ends(self) -> None:
         """From now on nothing is asked any more: Ctrl-C ends the reporting alone."""
@@ -485,6 +488,8 @@ class EvalSession:
             width = reporter.config.get_terminal_writer().fullwidth
             reporter.write_sep("=", "dry run")
             reporter.write_line(render(self._dry_run, width=width, color=reporter.hasmarkup))
+        if self.fault is None and (names := dict.fromkeys(self.collection.unasked)):
+            reporter.write_line(f"skipped {listed(names)}: {NO_CHECKPOINT}")
         if self.fault is None and self._controller is not None:
             self._controller.show(reporter, status)
 
