@@ -11,7 +11,7 @@ from pytest_touchstone.core.requests import Generate, LoglikelihoodAnswer, Turn
 from pytest_touchstone.plugin.item_errors import hint, place_of
 
 BENCHMARK = """
-from pytest_touchstone import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, Shots, benchmark
 import pytest
 
 ROWS = [{{"question": f"q{{n}}", "answer": f"a{{n}}"}} for n in range(30)]
@@ -128,7 +128,7 @@ def test_the_place_of_an_error_is_the_last_in_the_projects_files() -> None:
 
 def test_an_error_of_shot_says_of_which_row_and_what_fields_that_has(pytester: pytest.Pytester) -> None:
     text = BENCHMARK.format(body="pass", arguments=", fewshot")
-    text = text.replace('primary="acc"', "primary='acc', shot=lambda row: row['anser'], num_fewshot=1")
+    text = text.replace('primary="acc"', "primary='acc', shots=Shots(1, lambda row: row['anser'])")
     pytester.makepyfile(test_b=text)
     done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider", "--eval-limit", "2")
     assert done.ret == 9
