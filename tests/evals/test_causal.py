@@ -85,7 +85,7 @@ def preferring(place: int, count: int) -> list[LoglikelihoodAnswer]:
 
 def prefix(name: str, shots: Sequence[Any]) -> str:
     """Few-shot examples as the harness joins them."""
-    render = declaration(name).shot
+    render = declaration(name).shots.shot
     assert render is not None
     return "".join(f"{render(row)}\n\n" for row in shots)
 
@@ -344,7 +344,7 @@ def test_mmlu_leaves_out_rows_of_other_subjects(name: str, kept: list[bool]) -> 
 
 def published(name: str) -> dict[str, int]:
     """The rows of each subject as published."""
-    found = declaration(name).published_rows
+    found = declaration(name).published.rows
     assert isinstance(found, dict)
     return found
 

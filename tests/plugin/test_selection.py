@@ -67,7 +67,7 @@ def strange(project: Project, fault: str) -> str:
     (project.path / "test_fine.py").write_text(FINE)
     name = "fine" if fault == "a name that another has" else "strange"
     (project.path / "test_strange.py").write_text(
-        "import pytest\nfrom pytest_touchstone import FillMask, Loglikelihood, benchmark\n\n"
+        "import pytest\nfrom pytest_touchstone import FillMask, Loglikelihood, Shots, benchmark\n\n"
         "@pytest.fixture\ndef one():\n    return 1\n\n"
         f'@pytest.mark.odd\n@benchmark(name="{name}", version=1, primary="acc", {declared})\n'
         f'def test_strange({arguments}):\n    yield Loglikelihood("a", " b")\n    return {{"acc": 1.0}}\n'
