@@ -15,7 +15,6 @@ follows in further blocks. Between series there is an empty row. Values have sig
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -76,8 +75,8 @@ def tables_by_benchmark(summary: Summary, width: int, *, details: bool) -> Itera
     if not details and has_one_benchmark(summary):
         yield _of_one_benchmark(summary, width)
         return
-    groups = Counter((one.checkpoint, one.benchmark) for one in summary.results if one.group is not None)
-    room = sum(min(number, MOST_GROUPS + 1) for number in groups.values()) <= GROUP_LINES
+    shown = [len(_groups(summary, one, details)) for one in wholes(summary)]
+    room = sum(min(number, MOST_GROUPS + 1) for number in shown) <= GROUP_LINES
     most = len(summary.results) if details else MOST_GROUPS if room else 0
     found = {
         name: list(_benchmark_rows(summary, name, details, most)) for name in formatting.checkpoints(summary)
@@ -120,7 +119,7 @@ def _benchmark_rows(summary: Summary, checkpoint: str, details: bool, most: int)
     own = formatting.own_rows(summary)
     mine = [one for one in summary.results if one.checkpoint == checkpoint]
     for whole in (one for one in mine if one.group is None):
-        groups = [one for one in mine if one.benchmark == whole.benchmark and one.group is not None]
+        groups = _groups(summary, whole, details)
         row = _primary(whole, whole.benchmark in best, whole.benchmark in own)
         untold = count(len(groups), "group") if groups and not most else ""
         yield row._replace(marks=(*row.marks, (untold, "dim"))) if untold else row
@@ -131,6 +130,13 @@ def _benchmark_rows(summary: Summary, checkpoint: str, details: bool, most: int)
             yield TableRow((f"    and {more} more", "", "", "", ""), primary=False)
     for one in (one for one in summary.composites if one["checkpoint"] == checkpoint):
         yield _composite_row(one, one["name"] in best)
+
+
+def _groups(summary: Summary, whole: Result, details: bool) -> list[Result]:
+    """Return the results of a benchmark's groups; without details none where each group is a single item."""
+    name = (whole.checkpoint, whole.benchmark)
+    found = [one for one in summary.results if (one.checkpoint, one.benchmark) == name and one is not whole]
+    return found if details or any(one.collected > 1 for one in found) else []
 
 
 def _primary(result: Result, best: bool, own: bool, name: str = "") -> TableRow:
