@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Published, Scores, benchmark
 from pytest_touchstone.metrics.code import APPS_STOPS, STDIO, STDIO_TASKS, StdioRow, apps_row
 
 
@@ -11,8 +11,10 @@ from pytest_touchstone.metrics.code import APPS_STOPS, STDIO, STDIO_TASKS, Stdio
     data=Dataset("codeparrot/apps", local="apps_stdin/selected"),
     prepare=apps_row,
     missing="give --eval-data DIR with apps_stdin/selected.jsonl, rows of APPS without starter code",
-    paper="Hendrycks et al. 2021, arXiv 2105.09938",
-    source="prompt and stops of bigcode-evaluation-harness, task apps",
+    published=Published(
+        paper="Hendrycks et al. 2021, arXiv 2105.09938",
+        source="prompt and stops of bigcode-evaluation-harness, task apps",
+    ),
     **STDIO_TASKS,
 )
 def test_apps_stdin(example: StdioRow, fewshot: FewShot) -> Scores:

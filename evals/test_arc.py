@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, LmEval, Scores, benchmark
-from pytest_touchstone.metrics.arc import ARC, ArcRow, arc_answers
+from pytest_touchstone import Dataset, FewShot, LmEval, Published, Scores, Shots, benchmark
+from pytest_touchstone.metrics.arc import ARC, ARC_PAPER, ArcRow, arc_answers, arc_shot
 
 
 @benchmark(
     "arc_easy",
     data=Dataset("allenai/ai2_arc", "ARC-Easy", fewshot="train", local="arc_easy/test"),
-    published_rows=2376,
-    lm_eval=LmEval(2251),
+    published=Published(2376, paper=ARC_PAPER, source="lm-evaluation-harness 0.4.13, task arc_easy"),
+    shots=Shots(shot=arc_shot, lm_eval=LmEval(2251)),
     primary="acc",
-    source="lm-evaluation-harness 0.4.13, task arc_easy",
     **ARC,
 )
 def test_arc_easy(example: ArcRow, fewshot: FewShot) -> Scores:
@@ -35,10 +34,9 @@ def test_arc_easy(example: ArcRow, fewshot: FewShot) -> Scores:
 @benchmark(
     "arc_challenge",
     data=Dataset("allenai/ai2_arc", "ARC-Challenge", fewshot="train", local="arc_challenge/test"),
-    published_rows=1172,
-    lm_eval=LmEval(1119),
+    published=Published(1172, paper=ARC_PAPER, source="lm-evaluation-harness 0.4.13, task arc_challenge"),
+    shots=Shots(shot=arc_shot, lm_eval=LmEval(1119)),
     primary="acc_norm",
-    source="lm-evaluation-harness 0.4.13, task arc_challenge",
     **ARC,
 )
 def test_arc_challenge(example: ArcRow, fewshot: FewShot) -> Scores:

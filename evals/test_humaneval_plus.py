@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Published, Scores, benchmark
 from pytest_touchstone.metrics.code import PLUS_FUNCTION_STOPS, PLUS_TASKS, PlusRow, ask_plus
+from pytest_touchstone.metrics.code.plus import PLUS_PAPER
 
 
 @benchmark(
     "humaneval_plus",
     data=Dataset(local="humaneval_plus/HumanEvalPlus"),
     missing="the set on the Hub has no inputs; give --eval-data DIR with EvalPlus's HumanEvalPlus.jsonl.gz",
-    published_rows=164,
-    source="EvalPlus 0.3.1; data HumanEvalPlus 0.1.10",
+    published=Published(164, paper=PLUS_PAPER, source="EvalPlus 0.3.1; data HumanEvalPlus 0.1.10"),
     **PLUS_TASKS,
 )
 def test_humaneval_plus(example: PlusRow, fewshot: FewShot) -> Scores:

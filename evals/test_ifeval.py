@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, Generate, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Generate, Published, Scores, benchmark
 from pytest_touchstone.metrics.ifeval import IFEVAL_METRICS, IFEVAL_POOLED, grade_ifeval
 
 
@@ -23,15 +23,17 @@ class Row(TypedDict):
     "ifeval",
     version=1,
     data=Dataset("google/IFEval", split="train", local="ifeval/input_data"),
-    published_rows=541,
+    published=Published(
+        541,
+        paper="Zhou et al. 2023, arXiv 2311.07911",
+        source="the authors' instruction_following_eval; lm-evaluation-harness 0.4.13, task ifeval (version 4)",
+    ),
     row=Row,
     asks=Generate,
     primary="prompt_level_strict_acc",
     metrics=IFEVAL_METRICS,
     aggregate=IFEVAL_POOLED,
     needs=dict.fromkeys(("langdetect", "nltk", "punkt"), "pip install 'pytest-touchstone[ifeval]'"),
-    paper="Zhou et al. 2023, arXiv 2311.07911",
-    source="the authors' instruction_following_eval; lm-evaluation-harness 0.4.13, task ifeval (version 4)",
 )
 def test_ifeval(example: Row, fewshot: FewShot) -> Scores:
     """IFEval (Zhou et al. 2023), 541 prompts with 834 instructions of 25 kinds, 0-shot, greedy, 1280 new tokens.

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import ask_choices
 
 LETTERS: Final = "ABCD"
@@ -107,7 +107,11 @@ def kmmlu_scores(row: KmmluRow) -> tuple[str, ...]:
     version=1,
     data=Dataset("HAERAE-HUB/KMMLU", KMMLU_SUBJECTS, fewshot="dev", local="kmmlu/test"),
     missing="its licence (CC BY-ND 4.0) lets no part of it be shipped in another form; give --eval-data hub",
-    published_rows=35_030,
+    published=Published(
+        35_030,
+        paper="Son et al. 2024, arXiv 2402.11548",
+        source="lm-evaluation-harness 0.4.13, tasks kmmlu_SUBJECT (version 2)",
+    ),
     row=KmmluRow,
     prepare=kmmlu_row,
     asks=Loglikelihood,
@@ -115,11 +119,7 @@ def kmmlu_scores(row: KmmluRow) -> tuple[str, ...]:
     metrics=("acc", *(f"acc_{group}" for group in KMMLU_GROUPS)),
     tags=("korean",),
     group="file",
-    num_fewshot=5,
-    lm_eval=LmEval(5),
-    shot=lambda row: f"{kmmlu_prompt(row)} {LETTERS[row['answer'] - 1]}",
-    paper="Son et al. 2024, arXiv 2402.11548",
-    source="lm-evaluation-harness 0.4.13, tasks kmmlu_SUBJECT (version 2)",
+    shots=Shots(5, lambda row: f"{kmmlu_prompt(row)} {LETTERS[row['answer'] - 1]}", lm_eval=LmEval(5)),
 )
 def test_kmmlu(example: KmmluRow, fewshot: FewShot) -> Scores:
     """KMMLU (Son et al. 2024), 45 subjects, test split (35,030 questions), 5-shot, by letters.

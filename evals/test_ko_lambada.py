@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import CheckpointInfo, Dataset, Scores, benchmark, composite
+from pytest_touchstone import CheckpointInfo, Dataset, Published, Scores, benchmark, composite
 from pytest_touchstone.metrics.korean.cloze import KO_LAMBADA, KoLambadaRow, ask_noun
 
 composite("score", {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3, "ko_lambada:lambada@1": 0.3})
@@ -12,12 +12,11 @@ composite("score", {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3, "ko_lamb
 @benchmark(
     "ko_lambada",
     data=Dataset("thunder-research-group/SNU_Ko-LAMBADA", local="ko_lambada/test"),
-    published_rows=2255,
+    published=Published(2255, source="thunder-research-group/SNU_Ko-LAMBADA"),
     missing="Ko-LAMBADA is on the Hugging Face Hub for people who have accepted its conditions there "
     "(thunder-research-group/SNU_Ko-LAMBADA, CC BY-NC-SA 4.0), so no rows of it are shipped. Accept them, "
     "log in and use --eval-data hub, or put its rows into ko_lambada/test.jsonl of your --eval-data folder. "
     "ko_lambada_wiki asks the same question of Korean Wikipedia.",
-    source="thunder-research-group/SNU_Ko-LAMBADA",
     **KO_LAMBADA,
 )
 def test_ko_lambada(example: KoLambadaRow, touchstone_checkpoint: CheckpointInfo) -> Scores:

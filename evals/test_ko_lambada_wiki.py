@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import CheckpointInfo, Scores, benchmark, composite
+from pytest_touchstone import CheckpointInfo, Published, Scores, benchmark, composite
 from pytest_touchstone.metrics.korean.cloze import KO_LAMBADA, KoLambadaRow, ask_noun
 
 composite(
@@ -14,7 +14,7 @@ composite(
 @benchmark(
     "ko_lambada_wiki",
     data="ko_lambada_wiki/wiki",
-    source="Paragraphs of Korean Wikipedia; rules in fixtures/build/korean_rules.py",
+    published=Published(source="Paragraphs of Korean Wikipedia; rules in fixtures/build/korean_rules.py"),
     **KO_LAMBADA,
 )
 def test_ko_lambada_wiki(example: KoLambadaRow, touchstone_checkpoint: CheckpointInfo) -> Scores:

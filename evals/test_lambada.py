@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark, perplexity
+from pytest_touchstone import (
+    Dataset,
+    FewShot,
+    LmEval,
+    Loglikelihood,
+    Published,
+    Scores,
+    Shots,
+    benchmark,
+    perplexity,
+)
 
 
 class Passage(TypedDict):
@@ -23,16 +33,18 @@ def context_and_word(passage: Passage) -> tuple[str, str]:
     "lambada",
     version=1,
     data=Dataset("EleutherAI/lambada_openai", "default"),
-    published_rows=5153,
+    published=Published(
+        5153,
+        paper="Paperno et al. 2016, arXiv 1606.06031",
+        source="data as in Radford et al. 2019 (GPT-2); lm-evaluation-harness 0.4.13, task lambada_openai",
+    ),
     row=Passage,
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc", "logprob"),
     aggregate={"perplexity": perplexity("logprob")},
-    lm_eval=LmEval(),
-    shot=lambda passage: "  ".join(context_and_word(passage)),  # the delimiter, and the target's own space
-    paper="Paperno et al. 2016, arXiv 1606.06031",
-    source="data as in Radford et al. 2019 (GPT-2); lm-evaluation-harness 0.4.13, task lambada_openai",
+    # between context and word stand the delimiter, and the target's own space
+    shots=Shots(shot=lambda passage: "  ".join(context_and_word(passage)), lm_eval=LmEval()),
 )
 def test_lambada(example: Passage, fewshot: FewShot) -> Scores:
     """LAMBADA (Paperno et al. 2016), OpenAI's version (5153 passages in its lambada_test.jsonl), 0-shot.

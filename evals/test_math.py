@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Scores, benchmark
-from pytest_touchstone.metrics.math.grade import MATH, MATH_SHOTS, MathRow, math_solution
+from pytest_touchstone import Dataset, FewShot, Published, Scores, benchmark
+from pytest_touchstone.metrics.math.grade import MATH, MATH_SHOTS, MATH_SOURCE, MathRow, math_solution
 
 PUBLISHED = {
     "Algebra": 124,
@@ -20,9 +20,12 @@ PUBLISHED = {
 @benchmark(
     "math",
     data=Dataset("HuggingFaceH4/MATH-500", local="math500/test", fewshot=MATH_SHOTS),
-    published_rows=PUBLISHED,
-    paper="Hendrycks et al. 2021, arXiv 2103.03874; 500 problems of Lightman et al. 2023, arXiv 2305.20050; "
-    "prompt of Lewkowycz et al. 2022 (Minerva), arXiv 2206.14858",
+    published=Published(
+        PUBLISHED,
+        paper="Hendrycks et al. 2021, arXiv 2103.03874; 500 problems of Lightman et al. 2023, arXiv 2305.20050; "
+        "prompt of Lewkowycz et al. 2022 (Minerva), arXiv 2206.14858",
+        source=MATH_SOURCE,
+    ),
     **MATH,
 )
 def test_math(example: MathRow, fewshot: FewShot) -> Scores:

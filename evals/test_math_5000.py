@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Scores, benchmark
-from pytest_touchstone.metrics.math.grade import MATH, MATH_SHOTS, MathRow, math_solution
+from pytest_touchstone import Dataset, FewShot, Published, Scores, benchmark
+from pytest_touchstone.metrics.math.grade import MATH, MATH_SHOTS, MATH_SOURCE, MathRow, math_solution
 
 WHOLE = {
     "Algebra": 1187,
@@ -20,8 +20,11 @@ WHOLE = {
 @benchmark(
     "math_5000",
     data=Dataset("DigitalLearningGmbH/MATH-lighteval", local="math/test", fewshot=MATH_SHOTS),
-    published_rows=WHOLE,
-    paper="Hendrycks et al. 2021, arXiv 2103.03874; prompt of Lewkowycz et al. 2022 (Minerva), arXiv 2206.14858",
+    published=Published(
+        WHOLE,
+        paper="Hendrycks et al. 2021, arXiv 2103.03874; prompt of Lewkowycz et al. 2022 (Minerva), arXiv 2206.14858",
+        source=MATH_SOURCE,
+    ),
     **MATH,
 )
 def test_math_5000(example: MathRow, fewshot: FewShot) -> Scores:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import FewShot, Scores, benchmark
+from pytest_touchstone import FewShot, Published, Scores, benchmark
 from pytest_touchstone.metrics.code import MbppRow
-from pytest_touchstone.metrics.code.mbpp import MBPP_FULL, MBPP_TASKS, MBPP_THREE_SHOT, ask_mbpp
+from pytest_touchstone.metrics.code.mbpp import MBPP_FULL, MBPP_PAPER, MBPP_TASKS, MBPP_THREE_SHOT, ask_mbpp
 
 
 @benchmark(
     "mbpp",
     data=MBPP_FULL,
-    published_rows=500,
-    source="lm-evaluation-harness 0.4.13, task mbpp (version 1)",
+    published=Published(500, paper=MBPP_PAPER, source="lm-evaluation-harness 0.4.13, task mbpp (version 1)"),
     **MBPP_TASKS,
     **MBPP_THREE_SHOT,
 )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Published, Scores, benchmark
 from pytest_touchstone.metrics.code import DOCSTRING_STOPS, MBPP, MBPP_STOPS, MbppRow, evalplus_chat
-from pytest_touchstone.metrics.code.mbpp import MBPP_HUB, MBPP_TASKS, docstring_prompt
+from pytest_touchstone.metrics.code.mbpp import MBPP_HUB, MBPP_PAPER, MBPP_TASKS, docstring_prompt
 
 
 @benchmark(
     "mbpp_docstring",
     data=Dataset(MBPP_HUB, "full"),
-    published_rows=500,
-    source="prompt of Fried et al. 2022 (InCoder), arXiv 2204.05999, as in bigcode-evaluation-harness, task mbpp",
+    published=Published(
+        500,
+        paper=MBPP_PAPER,
+        source="prompt of Fried et al. 2022 (InCoder), arXiv 2204.05999, as in bigcode-evaluation-harness, task mbpp",
+    ),
     **MBPP_TASKS,
 )
 def test_mbpp_docstring(example: MbppRow, fewshot: FewShot) -> Scores:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Published, Scores, benchmark
 from pytest_touchstone.metrics.code import PLUS_DOCSTRING_STOPS, PLUS_TASKS, PlusRow, ask_plus
+from pytest_touchstone.metrics.code.plus import PLUS_PAPER
 
 
 @benchmark(
     "mbpp_plus",
     data=Dataset(local="mbpp_plus/MbppPlus"),
     missing="the set on the Hub has no inputs; give --eval-data DIR with EvalPlus's MbppPlus.jsonl",
-    published_rows=378,
-    source="EvalPlus 0.3.1; data MbppPlus 0.2.0",
+    published=Published(378, paper=PLUS_PAPER, source="EvalPlus 0.3.1; data MbppPlus 0.2.0"),
     **PLUS_TASKS,
 )
 def test_mbpp_plus(example: PlusRow, fewshot: FewShot) -> Scores:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Published, Scores, benchmark
 from pytest_touchstone.metrics.code import MbppRow
-from pytest_touchstone.metrics.code.mbpp import MBPP_FULL, MBPP_HUB, MBPP_TASKS, MBPP_THREE_SHOT, ask_mbpp
+from pytest_touchstone.metrics.code.mbpp import (
+    MBPP_FULL,
+    MBPP_HUB,
+    MBPP_PAPER,
+    MBPP_TASKS,
+    MBPP_THREE_SHOT,
+    ask_mbpp,
+)
 
 
 @benchmark(
     "mbpp_sanitized",
     data=Dataset(MBPP_HUB, "sanitized", local="mbpp/sanitized_test", fewshot=MBPP_FULL.shots),
-    published_rows=257,
-    source="the tasks that its authors have verified by hand",
+    published=Published(257, paper=MBPP_PAPER, source="the tasks that its authors have verified by hand"),
     **MBPP_TASKS,
     **MBPP_THREE_SHOT,
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import FewShot, Scores, benchmark
+from pytest_touchstone import FewShot, Published, Scores, benchmark
 from pytest_touchstone.metrics.mmlu import (
     MMLU,
     MMLU_CATEGORIES,
+    MMLU_PAPER,
+    MMLU_SOURCE,
     MMLU_SUBJECTS,
     MmluRow,
     mmlu_category,
@@ -16,7 +18,7 @@ from pytest_touchstone.metrics.mmlu import (
 
 @benchmark(
     "mmlu",
-    published_rows=MMLU_SUBJECTS,
+    published=Published(MMLU_SUBJECTS, paper=MMLU_PAPER, source=MMLU_SOURCE),
     metrics=("acc", *(f"acc_{category}" for category in MMLU_CATEGORIES)),
     keep=rows_of(MMLU_SUBJECTS),
     **MMLU,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import FewShot, Scores, benchmark
+from pytest_touchstone import FewShot, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ChoiceScores, ask_answers
 from pytest_touchstone.metrics.mmlu import (
     MMLU,
     MMLU_CATEGORIES,
+    MMLU_PAPER,
     MMLU_SUBJECTS,
     MmluRow,
     mmlu_category,
@@ -18,15 +19,17 @@ from pytest_touchstone.metrics.mmlu import (
 
 @benchmark(
     "mmlu_continuation",
-    published_rows=MMLU_SUBJECTS,
+    published=Published(
+        MMLU_SUBJECTS,
+        paper=MMLU_PAPER,
+        source="lm-evaluation-harness 0.4.13, tasks mmlu_SUBJECT_continuation",
+    ),
     metrics=(*CHOICE_METRICS, BITS_PER_BYTE, *(f"acc_{category}" for category in MMLU_CATEGORIES)),
     aggregate=BITS,
     keep=rows_of(MMLU_SUBJECTS),
     **{
         **MMLU,
-        "num_fewshot": 0,
-        "shot": lambda row: f"{mmlu_cloze(row)} {row['choices'][row['answer']]}",
-        "source": "lm-evaluation-harness 0.4.13, tasks mmlu_SUBJECT_continuation",
+        "shots": Shots(shot=lambda row: f"{mmlu_cloze(row)} {row['choices'][row['answer']]}", pick="first"),
     },
 )
 def test_mmlu_continuation(example: MmluRow, fewshot: FewShot) -> Scores:

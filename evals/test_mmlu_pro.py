@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import FewShot, Generate, Graded, Scores, benchmark
+from pytest_touchstone import FewShot, Generate, Graded, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics.mmlu import (
     MMLU_PRO,
+    MMLU_PRO_CATEGORIES,
+    MMLU_PRO_PAPER,
     MmluProRow,
     answer_letter,
     thought_prompt,
@@ -17,8 +19,12 @@ from pytest_touchstone.metrics.mmlu import (
     asks=Generate,
     primary="exact_match",
     metrics=("exact_match",),
-    shot=thought_shot,
-    source="lm-evaluation-harness 0.4.13, tasks mmlu_pro_CATEGORY (version 3.1)",
+    shots=Shots(5, thought_shot, pick="first"),
+    published=Published(
+        MMLU_PRO_CATEGORIES,
+        paper=MMLU_PRO_PAPER,
+        source="lm-evaluation-harness 0.4.13, tasks mmlu_pro_CATEGORY (version 3.1)",
+    ),
     **MMLU_PRO,
 )
 def test_mmlu_pro(example: MmluProRow, fewshot: FewShot) -> Scores:

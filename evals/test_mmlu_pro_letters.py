@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from string import ascii_uppercase
 
-from pytest_touchstone import FewShot, Loglikelihood, Scores, benchmark
+from pytest_touchstone import FewShot, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import ask_choices, lettered
-from pytest_touchstone.metrics.mmlu import MMLU_PRO, MmluProRow
+from pytest_touchstone.metrics.mmlu import MMLU_PRO, MMLU_PRO_CATEGORIES, MMLU_PRO_PAPER, MmluProRow
 
 
 def letter_prompt(row: MmluProRow) -> str:
@@ -19,9 +19,12 @@ def letter_prompt(row: MmluProRow) -> str:
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc",),
-    shots_for_all=True,
-    shot=lambda row: f"{letter_prompt(row)} {row['answer']}",
-    source="lm-evaluation-harness 0.4.13, task leaderboard_mmlu_pro",
+    shots=Shots(5, lambda row: f"{letter_prompt(row)} {row['answer']}", pick="first", for_all=True),
+    published=Published(
+        MMLU_PRO_CATEGORIES,
+        paper=MMLU_PRO_PAPER,
+        source="lm-evaluation-harness 0.4.13, task leaderboard_mmlu_pro",
+    ),
     **MMLU_PRO,
 )
 def test_mmlu_pro_letters(example: MmluProRow, fewshot: FewShot) -> Scores:

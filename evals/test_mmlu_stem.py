@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import FewShot, Scores, benchmark
-from pytest_touchstone.metrics.mmlu import MMLU, MMLU_CATEGORIES, MmluRow, mmlu_letter, rows_of
+from pytest_touchstone import FewShot, Published, Scores, benchmark
+from pytest_touchstone.metrics.mmlu import (
+    MMLU,
+    MMLU_CATEGORIES,
+    MMLU_PAPER,
+    MMLU_SOURCE,
+    MmluRow,
+    mmlu_letter,
+    rows_of,
+)
 
 NOT_IN_STEM = ("astronomy", "computer_security", "conceptual_physics", "electrical_engineering")
 """The STEM subjects that ``mmlu_stem`` does not have."""
@@ -13,7 +21,7 @@ STEM = {subject: rows for subject, rows in MMLU_CATEGORIES["stem"].items() if su
 
 @benchmark(
     "mmlu_stem",
-    published_rows=STEM,
+    published=Published(STEM, paper=MMLU_PAPER, source=MMLU_SOURCE),
     metrics=("acc",),
     keep=rows_of(STEM),
     **MMLU,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, LabelledChoices, ask_answers
 
 
@@ -27,16 +27,19 @@ def gold(row: Row) -> int:
     data=Dataset("allenai/openbookqa", "main", fewshot="train"),
     missing="its rows are not shipped, as their licence is not clear: the authors' repository says Apache-2.0, the "
     "card of the data set unknown; give --eval-data hub, or --eval-data DIR",
-    published_rows=500,
+    published=Published(
+        500,
+        paper="Mihaylov et al. 2018, arXiv 1809.02789",
+        source="lm-evaluation-harness 0.4.13, task openbookqa",
+    ),
     row=Row,
     asks=Loglikelihood,
     primary="acc_norm",
     metrics=(*CHOICE_METRICS, BITS_PER_BYTE),
     aggregate=BITS,
-    lm_eval=LmEval(4957),
-    shot=lambda row: f"{row['question_stem']} {row['choices']['text'][gold(row)]}",
-    paper="Mihaylov et al. 2018, arXiv 1809.02789",
-    source="lm-evaluation-harness 0.4.13, task openbookqa",
+    shots=Shots(
+        shot=lambda row: f"{row['question_stem']} {row['choices']['text'][gold(row)]}", lm_eval=LmEval(4957)
+    ),
 )
 def test_openbookqa(example: Row, fewshot: FewShot) -> Scores:
     """OpenBookQA (Mihaylov et al. 2018), test split (500 questions), 0-shot, without the fact of the open book.

@@ -6,7 +6,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
 
 
@@ -33,16 +33,17 @@ def ways(row: Goal) -> tuple[str, str]:
     "piqa",
     version=1,
     data=Dataset("baber/piqa", split="validation", fewshot="train", local="piqa/validation"),
-    published_rows=1838,
+    published=Published(
+        1838, paper="Bisk et al. 2020, arXiv 1911.11641", source="lm-evaluation-harness 0.4.13, task piqa"
+    ),
     row=Goal,
     asks=Loglikelihood,
     primary="acc_norm",
     metrics=(*CHOICE_METRICS, BITS_PER_BYTE),
     aggregate=BITS,
-    lm_eval=LmEval(16_113, drops_own=True),
-    shot=lambda row: f"{prompt(row)} {ways(row)[row['label']]}",
-    paper="Bisk et al. 2020, arXiv 1911.11641",
-    source="lm-evaluation-harness 0.4.13, task piqa",
+    shots=Shots(
+        shot=lambda row: f"{prompt(row)} {ways(row)[row['label']]}", lm_eval=LmEval(16_113, drops_own=True)
+    ),
 )
 def test_piqa(example: Goal, fewshot: FewShot) -> Scores:
     """PIQA (Bisk et al. 2020), validation split (1838 rows; the labels of the test split are not published), 0-shot.

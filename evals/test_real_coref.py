@@ -6,7 +6,7 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import CheckpointInfo, FillMask, Scores, benchmark
+from pytest_touchstone import CheckpointInfo, FillMask, Published, Scores, benchmark
 from pytest_touchstone.metrics.korean import cloze
 from pytest_touchstone.metrics.korean.cloze import Korean
 
@@ -34,7 +34,7 @@ class Mention(TypedDict):
     cluster="text_id",
     subsets="source",
     needs={"kiwipiepy": "pip install 'pytest-touchstone[korean]'"},
-    source="Korean texts without pronouns; rules in fixtures/build/korean_rules.py",
+    published=Published(source="Korean texts without pronouns; rules in fixtures/build/korean_rules.py"),
 )
 def test_real_coref(example: Mention, touchstone_checkpoint: CheckpointInfo) -> Scores:
     """Real@k, coreference without pronouns: the model is to name a noun whose second mention is masked.

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Scores, benchmark
+from pytest_touchstone import Published, Scores, benchmark
 from pytest_touchstone.metrics import ChoiceScores, argmax
-from pytest_touchstone.metrics.truthfulqa import TRUTHFULQA, TruthfulRow, true_share, truthful_requests
+from pytest_touchstone.metrics.truthfulqa import (
+    TRUTHFULQA,
+    TRUTHFULQA_PAPER,
+    TruthfulRow,
+    true_share,
+    truthful_requests,
+)
 
 
 @benchmark(
-    "truthfulqa_mc1", source="lm-evaluation-harness 0.4.13, task truthfulqa_mc1 (version 2)", **TRUTHFULQA
+    "truthfulqa_mc1",
+    published=Published(
+        817, paper=TRUTHFULQA_PAPER, source="lm-evaluation-harness 0.4.13, task truthfulqa_mc1 (version 2)"
+    ),
+    **TRUTHFULQA,
 )
 def test_truthfulqa_mc1(example: TruthfulRow) -> Scores:
     """TruthfulQA MC1 (Lin et al. 2021), validation split (817 questions), after the authors' six questions and answers.
@@ -21,7 +31,11 @@ def test_truthfulqa_mc1(example: TruthfulRow) -> Scores:
 
 
 @benchmark(
-    "truthfulqa_mc2", source="lm-evaluation-harness 0.4.13, task truthfulqa_mc2 (version 3)", **TRUTHFULQA
+    "truthfulqa_mc2",
+    published=Published(
+        817, paper=TRUTHFULQA_PAPER, source="lm-evaluation-harness 0.4.13, task truthfulqa_mc2 (version 3)"
+    ),
+    **TRUTHFULQA,
 )
 def test_truthfulqa_mc2(example: TruthfulRow) -> Scores:
     """TruthfulQA MC2 (Lin et al. 2021): the same questions, each with several true and false answers.

@@ -6,7 +6,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, ChoiceScores, argmax, with_bits
 
 
@@ -37,16 +37,17 @@ def filled(row: WinograndeRow) -> str:
     data=Dataset(
         "allenai/winogrande", "winogrande_xl", split="validation", fewshot="train", local="winogrande/dev"
     ),
-    published_rows=1267,
+    published=Published(
+        1267,
+        paper="Sakaguchi et al. 2019, arXiv 1907.10641; partial scoring: Trinh and Le 2018, arXiv 1806.02847",
+        source="lm-evaluation-harness 0.4.13, task winogrande",
+    ),
     row=WinograndeRow,
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc", BITS_PER_BYTE),
     aggregate=BITS,
-    lm_eval=LmEval(40_398, drops_own=True),
-    shot=filled,
-    paper="Sakaguchi et al. 2019, arXiv 1907.10641; partial scoring: Trinh and Le 2018, arXiv 1806.02847",
-    source="lm-evaluation-harness 0.4.13, task winogrande",
+    shots=Shots(shot=filled, lm_eval=LmEval(40_398, drops_own=True)),
 )
 def test_winogrande(example: WinograndeRow, fewshot: FewShot) -> Scores:
     """WinoGrande (Sakaguchi et al. 2019), partial scoring, validation split (the 1267 rows

@@ -113,7 +113,7 @@ def write_task(folder: Path, data: str | None, limit: int) -> None:
     """Write a local task for lm-eval with our rendered prompts."""
     spec, _ = load_benchmark(GSM8K)
     dataset, source = load_dataset(spec, data), load_shots(spec, data)
-    drawn = draw_shots(spec, spec.num_fewshot, SEED, dataset, source)
+    drawn = draw_shots(spec, spec.shots.count, SEED, dataset, source)
     rows = folder / "rows.jsonl"
     with rows.open("w", encoding="utf-8") as file:
         for example in take_first(dataset.examples, limit):
@@ -193,7 +193,7 @@ def compare_texts(model: Path, options: argparse.Namespace) -> dict[str, Any]:
 
     spec, _ = load_benchmark(GSM8K)
     dataset, source = load_dataset(spec, options.data), load_shots(spec, options.data)
-    drawn = draw_shots(spec, spec.num_fewshot, SEED, dataset, source)
+    drawn = draw_shots(spec, spec.shots.count, SEED, dataset, source)
     examples = dataset.examples[: options.prompts]
     prompts = [
         (drawn.few_shot(spec, example).text if number % 2 else "")

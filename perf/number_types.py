@@ -159,7 +159,7 @@ def compare_texts(info: CheckpointInfo, options: argparse.Namespace) -> dict[str
     """Generate the same texts at once and one by one; where they part, look at the two best logits."""
     spec, _ = load_benchmark(GSM8K)
     dataset, source = load_dataset(spec, options.data), load_shots(spec, options.data)
-    drawn = draw_shots(spec, spec.num_fewshot, SEED, dataset, source)
+    drawn = draw_shots(spec, spec.shots.count, SEED, dataset, source)
     asked = [
         Generate(
             f"{drawn.few_shot(spec, example).text}Question: {example.row['question']}\nAnswer:",

@@ -60,7 +60,7 @@ def items_of(
     """Return the items that a run with these options asks about, in its order."""
     spec, start = load_benchmark(PLACES[benchmark])
     dataset = load_dataset(spec, data)
-    count = spec.num_fewshot if shots is None else shots
+    count = spec.shots.count if shots is None else shots
     source = load_shots(spec, data) if count else None
     drawn = draw_shots(spec, count, SEED, dataset, source)
     examples = take_first(dataset.examples, limit)
@@ -78,8 +78,8 @@ def asked_first(
     """Return what each item asks first, by its id, with the benchmark's own number of few-shot examples."""
     spec, start = load_benchmark(place)
     dataset = load_dataset(spec, data)
-    source = load_shots(spec, data) if spec.num_fewshot else None
-    drawn = draw_shots(spec, spec.num_fewshot, SEED, dataset, source)
+    source = load_shots(spec, data) if spec.shots.count else None
+    drawn = draw_shots(spec, spec.shots.count, SEED, dataset, source)
     return {
         one.id: next(start(example=one.row, fewshot=drawn.few_shot(spec, one, sampling)))
         for one in take_first(dataset.examples, limit)

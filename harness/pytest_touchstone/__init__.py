@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_touchstone.checkpoints.info import CheckpointInfo
     from pytest_touchstone.core.aggregation import Aggregation, mean, perplexity
-    from pytest_touchstone.core.benchmark import Dataset, LmEval, benchmark
+    from pytest_touchstone.core.benchmark import Dataset, LmEval, Published, ShotPick, Shots, benchmark
     from pytest_touchstone.core.composite import composite
     from pytest_touchstone.core.errors import HarnessError
     from pytest_touchstone.core.few_shot import ChatForm, FewShot, Sampling, Shot
@@ -67,6 +67,7 @@ __all__ = [
     "Loglikelihood",
     "LoglikelihoodAnswer",
     "PseudoLoglikelihood",
+    "Published",
     "RollingAnswer",
     "RollingLoglikelihood",
     "RunProgram",
@@ -74,6 +75,8 @@ __all__ = [
     "Sampling",
     "Scores",
     "Shot",
+    "ShotPick",
+    "Shots",
     "Turn",
     "benchmark",
     "composite",
@@ -89,7 +92,7 @@ _MODULES = {
     "plugin.api.finished_run": ("FinishedRun", "load"),
     "checkpoints.info": ("CheckpointInfo",),
     "core.aggregation": ("Aggregation", "mean", "perplexity"),
-    "core.benchmark": ("Dataset", "LmEval", "benchmark"),
+    "core.benchmark": ("Dataset", "LmEval", "Published", "ShotPick", "Shots", "benchmark"),
     "core.composite": ("composite",),
     "core.errors": ("HarnessError",),
     "core.few_shot": ("ChatForm", "FewShot", "Sampling", "Shot"),

@@ -44,7 +44,7 @@ def test_every_shipped_benchmark_is_listed_as_it_is_declared(tmp_path: Path) -> 
         row, spec = found[kit.spec.name], kit.spec
         assert (row["version"], row["shots"], row["rows"]) == (
             spec.version,
-            spec.num_fewshot,
+            spec.shots.count,
             len(kit.examples),
         )
         assert row["asks"] == [kind.__name__ for kind in spec.asks]

@@ -257,10 +257,11 @@ def test_a_file_with_nothing_to_import_is_a_mistake(
 # With pytest
 
 BENCHMARK = """
-from pytest_touchstone import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, Shots, benchmark
 
 
-@benchmark(name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row: row["q"])
+@benchmark(name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc",
+           shots=Shots(shot=lambda row: row["q"]))
 def test_sums(example, fewshot):
     '''Which of two sums is likelier.'''
     right, wrong = yield [Loglikelihood(fewshot.text + example["q"], " " + option) for option in example["options"]]

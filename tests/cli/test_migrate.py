@@ -97,7 +97,7 @@ def test_a_task_becomes_a_benchmark_that_pytest_collects(tmp_path: Path, text: s
         assert found.lines == ("no counterpart: should_decontaminate", "no counterpart: metric bleu")
         shot = load_module(path, path.stem).shot({"passage": "P.", "question": "q", "label": 1})
         assert shot == "P.\nQuestion: q?\nAnswer: yes"
-        assert (one.spec.num_fewshot, one.spec.data.path, one.spec.data.split) == (
+        assert (one.spec.shots.count, one.spec.data.path, one.spec.data.split) == (
             2,
             "super_glue",
             "validation",

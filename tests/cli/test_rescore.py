@@ -63,9 +63,10 @@ def test_a_benchmark_outside_the_root_folder_is_found_with_its_own_number_of_sho
     for folder in ("own", "root"):
         (tmp_path / folder).mkdir()
     (tmp_path / "own" / "test_mine.py").write_text(
-        "from pytest_touchstone import Loglikelihood, benchmark\n\n\n"
+        "from pytest_touchstone import Loglikelihood, Shots, benchmark\n\n\n"
         'ROWS = [{"q": "a"}, {"q": "b"}, {"q": "c"}]\n\n\n'
-        '@benchmark("mine", version=1, rows=ROWS, asks=Loglikelihood, primary="acc", shot=lambda row: row["q"])\n'
+        '@benchmark("mine", version=1, rows=ROWS, asks=Loglikelihood, primary="acc",\n'
+        '           shots=Shots(shot=lambda row: row["q"]))\n'
         "def test_mine(example, fewshot):\n"
         '    yield Loglikelihood(fewshot.text + example["q"], " b")\n'
         '    return {"acc": 1.0}\n'

@@ -263,12 +263,12 @@ def pin(kit: Kit) -> dict[str, Any]:
             RunProgramAnswer("passed" if hashlib.sha256(text).digest()[0] % 2 else "wrong") for text in texts
         ]
 
-    for count in sorted({0, kit.spec.num_fewshot}):
+    for count in sorted({0, kit.spec.shots.count}):
         loaded = kit.loaded(count)
         for example in kit.examples:
             _, asked, _ = kit.begin(example, loaded)
             prompts.update(json.dumps([to_plain(request) for request in asked]).encode())
-            if count == kit.spec.num_fewshot:
+            if count == kit.spec.shots.count:
                 found = kit.score(example, loaded, answer)
                 scores.update(
                     json.dumps({name: round(float(value), 9) for name, value in found.items()}).encode()

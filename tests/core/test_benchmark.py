@@ -12,7 +12,7 @@ import pytest
 import typing_extensions
 
 import pytest_touchstone
-from pytest_touchstone import Dataset, FewShot, Loglikelihood, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.core.benchmark import Benchmark, declared
 from pytest_touchstone.core.dataset import load_dataset, load_shots
 from pytest_touchstone.core.errors import BenchmarkError, DataError
@@ -86,9 +86,9 @@ def test_a_wrong_declaration_is_one_sentence(fields: dict[str, Any], said: str) 
 
 
 def test_the_paper_is_the_first_of_the_sources() -> None:
-    assert made(data=GSM8K, paper="arXiv 1", source="a harness").source == "arXiv 1; a harness"
-    assert made(data=GSM8K, paper="arXiv 1").source == "arXiv 1"
-    assert made(data=GSM8K).source == ""
+    assert Published(paper="arXiv 1", source="a harness").places == "arXiv 1; a harness"
+    assert made(data=GSM8K, published=Published(paper="arXiv 1")).published.places == "arXiv 1"
+    assert made(data=GSM8K).published.places == ""
 
 
 ROWS = [{"q": "1+1=", "a": 2}, {"q": "2+2=", "a": 4}]
@@ -165,7 +165,7 @@ def test_every_public_name_is_there_and_others_are_not() -> None:
     ("given", "said"),
     [
         ({"asks": Loglikelihood, "primary": "acc"}, "benchmark 'x': no version; write version=1"),
-        ({"version": 1}, 'benchmark .x.: no asks, primary; write asks=Loglikelihood, primary="acc"'),
+        ({}, "benchmark .x.: no version, asks; write version=1, asks=Loglikelihood"),
     ],
 )
 def test_what_a_declaration_lacks_is_said_with_what_to_write(given: dict[str, Any], said: str) -> None:
@@ -179,13 +179,22 @@ def test_what_a_declaration_lacks_is_said_with_what_to_write(given: dict[str, An
 
 def test_a_misspelt_argument_is_refused_with_the_nearest_one() -> None:
     # mypy refuses it too: without its error the comment on the call is one that it calls unused.
-    with pytest.raises(BenchmarkError, match="unknown field 'num_fewsht'; did you mean 'num_fewshot'"):
-        benchmark("x", version=1, data="a/b", asks=Loglikelihood, primary="acc", num_fewsht=3)  # type: ignore[call-arg]
+    with pytest.raises(BenchmarkError, match="unknown field 'shot_'; did you mean 'shots'"):
+        benchmark("x", version=1, data="a/b", asks=Loglikelihood, shot_=Shots())  # type: ignore[call-arg]
+    with pytest.raises(
+        BenchmarkError, match=r"unknown field 'num_fewshot'; write shots=Shots\(5, shot=..., pick=...\)"
+    ):
+        benchmark("x", version=1, data="a/b", asks=Loglikelihood, num_fewshot=3)  # type: ignore[call-arg]
+    with pytest.raises(BenchmarkError, match=r"shots=3; write shots=Shots\(...\)"):
+        benchmark("x", version=1, data="a/b", asks=Loglikelihood, shots=3)  # type: ignore[arg-type]
 
 
 if TYPE_CHECKING:  # what mypy alone refuses
-    benchmark("x", version=1, data="a/b", asks=Loglikelihood, primary="acc", num_fewshot="3")  # type: ignore[arg-type]
-    benchmark("x", version=1, data="a/b", asks=Loglikelihood, primary="acc", shots_pick="last")  # type: ignore[arg-type]
+    benchmark("x", version=1, data="a/b", asks=Loglikelihood, primary="acc", shots=Shots("3"))  # type: ignore[arg-type]
+    benchmark("x", version=1, data="a/b", asks=Loglikelihood, primary="acc", shots=Shots(pick="last"))  # type: ignore[arg-type]
     benchmark("x", version="1", data="a/b", asks=Loglikelihood, primary="acc")  # type: ignore[arg-type]
+    Shots(num_fewsht=3)  # type: ignore[call-arg]
     benchmark("x", data="a/b", asks=Loglikelihood, primary="acc")  # type: ignore[call-arg]
-    benchmark("x", version=1, data="a/b", asks=[Loglikelihood], primary="acc", num_fewshot=3, tags=("short",))
+    benchmark(
+        "x", version=1, data="a/b", asks=[Loglikelihood], primary="acc", shots=Shots(3), tags=("short",)
+    )

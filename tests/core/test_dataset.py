@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from pytest_touchstone.core.benchmark import Benchmark, Dataset
+from pytest_touchstone.core.benchmark import Benchmark, Dataset, Published, Shots
 from pytest_touchstone.core.data_files import DatasetInfo, data_files, nearest, read_lines
 from pytest_touchstone.core.dataset import (
     DatasetRows,
@@ -40,6 +40,10 @@ class Row(TypedDict):
 SHOTS = Dataset(local="sums/test", fewshot="shots")
 
 
+def rendered(row: Any) -> str:
+    return f"{row['question']}={row['answer']}"
+
+
 def spec(**more: Any) -> Benchmark:
     fields: dict[str, Any] = {
         "name": "x",
@@ -48,7 +52,7 @@ def spec(**more: Any) -> Benchmark:
         "asks": (Loglikelihood,),
         "primary": "acc",
         "row": Row,
-        "shot": lambda row: f"{row['question']}={row['answer']}",
+        "shots": Shots(shot=rendered),
     }
     return Benchmark(**{**fields, **more})
 
@@ -157,7 +161,9 @@ def test_neither_a_folder_nor_the_hub_is_helped_out_with_shipped_rows(tmp_path: 
 def test_a_prompt_that_is_part_of_the_benchmark_comes_with_it_and_says_so(tmp_path: Path) -> None:
     folder = write(tmp_path, "math500/test", row(0))
     prompt = spec(
-        data=Dataset(local="sums/test", fewshot=Dataset(local="minerva/shots")), shots_fixed=True, row=None
+        data=Dataset(local="sums/test", fewshot=Dataset(local="minerva/shots")),
+        shots=Shots(fixed=True),
+        row=None,
     )
     found = load_shots(prompt, folder)
     assert found is not None
@@ -361,7 +367,9 @@ def test_an_example_is_never_among_its_own_shots(count: int, seed: int) -> None:
 
 
 def test_first_means_file_order() -> None:
-    shots = draw_shots(spec(shots_pick="first"), 2, 7, dataset_of("x", 1), dataset_of("train", 5))
+    shots = draw_shots(
+        spec(shots=Shots(shot=rendered, pick="first")), 2, 7, dataset_of("x", 1), dataset_of("train", 5)
+    )
     assert shots.few_shot(spec(), dataset_of("x", 1).examples[0]).text == "train0=0\n\ntrain1=1\n\n"
     description = shots.description()
     assert len(description.pop("sha256")) == 64
@@ -369,7 +377,7 @@ def test_first_means_file_order() -> None:
 
 
 def test_examples_for_all_groups_leave_the_rows_in_one_folder_of_ids(tmp_path: Path) -> None:
-    grouped = spec(row=None, group="kind", data=SHOTS, shots_for_all=True, shots_pick="first")
+    grouped = spec(row=None, group="kind", data=SHOTS, shots=Shots(shot=rendered, pick="first", for_all=True))
     write(
         tmp_path,
         "sums/test",
@@ -383,7 +391,7 @@ def test_examples_for_all_groups_leave_the_rows_in_one_folder_of_ids(tmp_path: P
 
 
 def test_examples_in_two_parts_are_text_and_turns(tmp_path: Path) -> None:
-    chatty = spec(shot=lambda row: Shot(f"{row['question']}=", str(row["answer"])), data=SHOTS)
+    chatty = spec(shots=Shots(shot=lambda row: Shot(f"{row['question']}=", str(row["answer"]))), data=SHOTS)
     folder = write(tmp_path, "sums/test", row(1))
     write(tmp_path, "sums/shots", row(7))
     dataset, source = load_dataset(chatty, folder), load_shots(chatty, folder)
@@ -418,13 +426,13 @@ def test_shots_come_from_their_own_file(tmp_path: Path) -> None:
 def test_a_benchmark_knows_how_many_items_it_has_with_its_data(tmp_path: Path) -> None:
     rows = [json.dumps({"question": "q", "answer": index, "kind": "ab"[index % 2]}) for index in range(7)]
     folder = write(tmp_path, "sums/test", *rows)
-    grouped = spec(group="kind", row=None, published_rows={"a": 10, "b": 20})
+    grouped = spec(group="kind", row=None, published=Published({"a": 10, "b": 20}))
     assert extents_of(grouped, load_dataset(grouped, folder), 0) == {
         "a": Extent(of=4, rows=4, published=10),
         "b": Extent(of=3, rows=3, published=20),
         "": Extent(of=7, rows=7, published=30),
     }
-    own = spec(own_rows="rows of our own", published_rows=30)
+    own = spec(published=Published(30, own_rows="rows of our own"))
     of_the_project = load_dataset(own, folder)
     assert extents_of(own, of_the_project, 0)[""].published == 30
     shipped_rows = replace(of_the_project, info=replace(of_the_project.info, origin=SHIPPED))

@@ -82,7 +82,7 @@ def test_a_lone_surrogate_becomes_readable_text() -> None:
 @pytest.mark.parametrize(
     ("returned", "fault"),
     [
-        (None, "returned None"),
+        (None, "returned nothing"),
         ({}, "no score"),
         (3, "returned 3"),
         ({"acc": "yes"}, "'acc' = 'yes'"),

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.checkpoints.info import SERVES
-from pytest_touchstone.core.benchmark import Benchmark, declared
+from pytest_touchstone.core.benchmark import Benchmark, Published, declared
 from pytest_touchstone.core.errors import BenchmarkError, OptionError
 from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood, RunProgram
@@ -50,9 +50,9 @@ SUBJECTS = {"astronomy": 3, "machine_learning": 4}
 BENCHMARKS = (
     one("arc_easy"),
     one("arc_challenge"),
-    one("mmlu_stem", group="subject", published_rows=SUBJECTS),
+    one("mmlu_stem", group="subject", published=Published(SUBJECTS)),
     one("gsm8k", Generate, tags=("math", "mathematics")),
-    one("math", Generate, tags=("math", "mathematics"), group="subject", published_rows={"Algebra": 2}),
+    one("math", Generate, tags=("math", "mathematics"), group="subject", published=Published({"Algebra": 2})),
     one("mbpp", (Generate, RunProgram)),
     one("real_coref", FillMask, tags=("korean",)),
 )
@@ -107,7 +107,7 @@ def test_of_a_benchmark_only_the_named_groups_are_taken() -> None:
 
 
 def test_a_subject_of_mmlu_is_meant_by_its_name_as_a_task_too() -> None:
-    mmlu = one("mmlu", group="subject", published_rows={"virology": 2, "marketing": 3})
+    mmlu = one("mmlu", group="subject", published=Published({"virology": 2, "marketing": 3}))
     tasks = Tasks.of(["mmlu_virology"])
     assert tasks.unknown([(mmlu, ("virology", "marketing"))]) is None
     assert (tasks.chosen(mmlu), tasks.takes(mmlu, "virology"), tasks.takes(mmlu, "marketing")) == (

@@ -85,7 +85,7 @@ def preferring(place: int, count: int) -> list[LoglikelihoodAnswer]:
 
 def prefix(name: str, shots: Sequence[Any]) -> str:
     """Few-shot examples as the harness joins them."""
-    render = declaration(name).shot
+    render = declaration(name).shots.shot
     assert render is not None
     return "".join(f"{render(row)}\n\n" for row in shots)
 
@@ -106,18 +106,18 @@ def test_each_benchmark_declares_its_settings(
     name: str, data: str, primary: str, num_fewshot: int, hub: str
 ) -> None:
     spec = declaration(name)
-    assert (spec.data.name, spec.primary, spec.num_fewshot) == (data, primary, num_fewshot)
+    assert (spec.data.name, spec.primary, spec.shots.count) == (data, primary, num_fewshot)
     assert spec.asks == (Loglikelihood,)
     assert spec.data.path == hub
-    assert "arXiv" in spec.source
-    assert "lm-evaluation-harness 0.4.13" in spec.source
+    assert "arXiv" in spec.published.places
+    assert "lm-evaluation-harness 0.4.13" in spec.published.places
     assert primary in spec.rule
 
 
 @pytest.mark.parametrize("name", ASKED)
 def test_every_shipped_row_is_asked_and_rewards_only_its_right_answer(name: str) -> None:
     spec = declaration(name)
-    subjects = spec.published_rows if isinstance(spec.published_rows, dict) else {}
+    subjects = spec.published.rows if isinstance(spec.published.rows, dict) else {}
     places = [f"{spec.data.name}/{subject}" for subject in subjects] or [spec.data.name]
     shipped = [row for place in places for row in rows(name, place)]
     assert len(shipped) == (4 * len(subjects) or 32)
@@ -344,7 +344,7 @@ def test_mmlu_leaves_out_rows_of_other_subjects(name: str, kept: list[bool]) -> 
 
 def published(name: str) -> dict[str, int]:
     """The rows of each subject as published."""
-    found = declaration(name).published_rows
+    found = declaration(name).published.rows
     assert isinstance(found, dict)
     return found
 

@@ -10,7 +10,7 @@ from tests.support.mistakes import refused
 from tests.support.project import Project
 
 SHIPPED = """
-from pytest_touchstone import Dataset, Loglikelihood, benchmark
+from pytest_touchstone import Dataset, Loglikelihood, Shots, benchmark
 
 
 @benchmark("{name}", version=1, data=Dataset(local={data!r}, fewshot={fewshot!r}),
@@ -65,7 +65,7 @@ def test_the_environment_names_a_folder_as_the_option_does(
 
 
 def test_few_shot_rows_that_the_folder_lacks_are_not_shipped_ones(project: Project) -> None:
-    more = 'num_fewshot=2, shot=lambda row: row["question"]'
+    more = 'shots=Shots(2, lambda row: row["question"])'
     of_shipped_rows(project, "grade", "gsm8k/test", more, fewshot="train")
     (project.path / "data" / "gsm8k").mkdir()
     (project.path / "data" / "gsm8k" / "test.jsonl").write_text('{"question": "1+1", "answer": "2"}\n')

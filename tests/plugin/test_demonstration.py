@@ -153,3 +153,26 @@ def test_texts_of_two_benchmarks_are_asked_for_together(
     lines = (project.path / "results" / "apart" / "items-main.jsonl").read_text().splitlines()
     apart = {record["example"]: record["scores"]["length"] for record in map(json.loads, lines)}
     assert apart == together
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "2"), ("--eval-limit", "3")])
+def test_own_benchmarks_are_skipped_where_no_checkpoint_is_given(
+    project: Project, arguments: tuple[str, ...]
+) -> None:
+    (project.path / "test_plain.py").write_text("def test_plain():\n    assert True\n")
+    result = project.run(*arguments, checkpoint="")
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["skipped sums: no checkpoint; give --checkpoint PATH"])
+    assert not project.runs
+
+
+@pytest.mark.parametrize("option", ["--gate", "--eval-dry-run", "--gate-plan"])
+def test_what_needs_scores_is_a_mistake_without_a_checkpoint(project: Project, option: str) -> None:
+    result = project.run(option, checkpoint="")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: sums: no checkpoint; give --checkpoint PATH"])
+
+
+def test_an_item_by_its_id_is_skipped_too(project: Project) -> None:
+    project.run("test_sums.py::test_sums[sums/3]", checkpoint="").assert_outcomes(skipped=1)

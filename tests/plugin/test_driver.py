@@ -214,7 +214,7 @@ def fails_by_pytest(n: int) -> Any:
         (yields_nothing, "yielded []; yield a request"),
         (yields_mixed, "a list with 3 in it"),
         (yields_undeclared, "yielded a FillMask but declares asks=Loglikelihood"),
-        (returns_nothing, "returned None"),
+        (returns_nothing, "returned nothing"),
         (returns_object, "cannot travel between processes"),
         (returns_without_primary, "not its primary score 'acc'"),
         (returns_unknown, "returned 'em', which is not among its metrics: acc, f1"),

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EVALS, SHIPPED = ROOT / "evals", ROOT / "fixtures" / "data"
 
 CHOICE = """
-from pytest_touchstone import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, Shots, benchmark
 
 for name in ("first", "second", "third"):
 
@@ -31,7 +31,7 @@ for name in ("first", "second", "third"):
 
     made = benchmark(
         name, version=1, data="sums/test", asks=Loglikelihood, primary="acc", metrics=("acc", "shots"),
-        shot=lambda row: row["q"] + "\\n",
+        shots=Shots(shot=lambda row: row["q"] + "\\n"),
     )(asked)
     globals()[f"test_{name}"] = made
 """

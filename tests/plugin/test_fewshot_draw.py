@@ -16,7 +16,7 @@ def declared(project: Project) -> None:
     """Let the benchmark name the other harness's draw."""
     path = project.path / "test_sums.py"
     text = path.read_text(encoding="utf-8").replace("import Log", "import LmEval, Log")
-    path.write_text(text.replace('primary="acc",', 'primary="acc", lm_eval=LmEval(),'), encoding="utf-8")
+    path.write_text(text.replace('row["q"])', 'row["q"], lm_eval=LmEval())'), encoding="utf-8")
 
 
 def scores(project: Project, *arguments: str) -> dict[str, dict[str, float]]:

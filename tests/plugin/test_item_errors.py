@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.core.requests import LoglikelihoodAnswer
+from pytest_touchstone.core.requests import Generate, LoglikelihoodAnswer, Turn
 from pytest_touchstone.plugin.item_errors import hint, place_of
 
 BENCHMARK = """
-from pytest_touchstone import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, Shots, benchmark
 import pytest
 
 ROWS = [{{"question": f"q{{n}}", "answer": f"a{{n}}"}} for n in range(30)]
@@ -44,7 +44,7 @@ def test_the_same_error_of_many_items_is_one_block(pytester: pytest.Pytester, wo
     assert text.count("E       KeyError: 'anser'") == 1
     assert text.count("the row has the fields question, answer; did you mean 'answer'?") >= 1
     assert len(re.findall(r"^_+ test_b\[b/\d+ and 29 more\] _+$", text, re.MULTILINE)) == 1
-    assert len(re.findall(r"^FAILED test_b.py::test_b\[b/\d+ and 29 more\] - ", text, re.MULTILINE)) == 1
+    assert len(re.findall(r"^FAILED test_b.py::test_b\[b/\d+\] - 30 items: KeyErr", text, re.MULTILINE)) == 1
     assert "F" * 10 in text
     assert "F" * 11 not in text
     done.assert_outcomes(failed=30)
@@ -74,7 +74,7 @@ def test_twice_verbose_shows_every_error_whole(pytester: pytest.Pytester) -> Non
 def test_a_broken_contract_is_one_line_with_the_place_of_the_function(pytester: pytest.Pytester) -> None:
     done = run(pytester, "return 3", "--eval-limit", "2")
     done.stdout.fnmatch_lines(
-        ["test_b.py:12: benchmark b (b/0) returned 3 of type int; return a dict of scores*"]
+        ["2 items: test_b.py:12: benchmark b (b/0) returned 3 of type int; return a dict of scores*"]
     )
     done.stdout.fnmatch_lines(["error*2 items, first test_b.py::test_b?b/0?: benchmark b returned 3 of*"])
 
@@ -108,6 +108,9 @@ def unpack() -> None:
         (raised(lambda: ANSWER[0]), "a single request has a single answer"),  # type: ignore[index]
         (raised(lambda: list(ANSWER)), "a single request has a single answer"),  # type: ignore[call-overload]
         (TypeError("cannot unpack non-iterable int object"), ""),
+        (raised(lambda: Generate("", max_new_tokens=1, stops="")), "a Generate has prompt, stop, "),  # type: ignore[call-arg]
+        (raised(lambda: Generate("", max_new_tokens=1, tools=[])), "models are sent texts"),  # type: ignore[call-arg]
+        (raised(lambda: Turn("user", "", 3)), ""),  # type: ignore[call-arg]
         (ValueError("x"), ""),
     ],
 )
@@ -125,7 +128,7 @@ def test_the_place_of_an_error_is_the_last_in_the_projects_files() -> None:
 
 def test_an_error_of_shot_says_of_which_row_and_what_fields_that_has(pytester: pytest.Pytester) -> None:
     text = BENCHMARK.format(body="pass", arguments=", fewshot")
-    text = text.replace('primary="acc"', "primary='acc', shot=lambda row: row['anser'], num_fewshot=1")
+    text = text.replace('primary="acc"', "primary='acc', shots=Shots(1, lambda row: row['anser'])")
     pytester.makepyfile(test_b=text)
     done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider", "--eval-limit", "2")
     assert done.ret == 9

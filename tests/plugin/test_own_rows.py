@@ -12,7 +12,7 @@ from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.project import ALONE
 
 CAPITALS = """
-from pytest_touchstone import FewShot, Generate, Graded, Loglikelihood, Scores, Shot, benchmark
+from pytest_touchstone import FewShot, Generate, Graded, Loglikelihood, Scores, Shot, Shots, benchmark
 
 ROWS = [
     {"country": "France", "capital": "Paris", "other": "Lyon"},
@@ -30,8 +30,8 @@ def test_capitals(example) -> Scores:
     return {"acc": right.logprob > wrong.logprob}
 
 
-@benchmark("named", version=1, data="capitals.jsonl", asks=Generate, primary="right", num_fewshot=1,
-           shot=lambda row: Shot(f"{row['country']}:", row["capital"]))
+@benchmark("named", version=1, data="capitals.jsonl", asks=Generate, primary="right",
+           shots=Shots(1, lambda row: Shot(f"{row['country']}:", row["capital"])))
 def test_named(example, fewshot: FewShot) -> Scores:
     answer = yield fewshot.generate(f"{example['country']}:", stop=("\\n",), max_new_tokens=8)
     return Graded({"right": example["capital"] in answer.text}, no_answer=example["country"] == "Peru")
@@ -95,7 +95,7 @@ def test_rows_that_cannot_be_had_are_one_line(
 OTHER = """
 import pytest
 from pathlib import Path
-from pytest_touchstone import Dataset, Loglikelihood, benchmark
+from pytest_touchstone import Dataset, Loglikelihood, Shots, benchmark
 
 ROWS = [{{"n": n}} for n in range(3)]
 
@@ -177,13 +177,13 @@ SHOTS = "shot=lambda row: str(row['n'])"
             "rows=ROWS, metric='acc'",
             "test_b.py:31: benchmark 'b': unknown field 'metric'; did you mean 'metrics'?",
         ),
-        ("rows=ROWS, num_fewshot=1", "b: num_fewshot=1, but no shot=, which makes an example of a row; *"),
+        ("rows=ROWS, shots=Shots(1)", "b: 1 few-shot examples, but no shot=, which makes one of a row; *"),
         (
-            f"rows=ROWS, num_fewshot=3, {SHOTS}",
+            f"rows=ROWS, shots=Shots(3, {SHOTS})",
             "b: 3 few-shot *has 3 rows, one of which is the question; *to 2",
         ),
         (
-            f"data=Dataset(rows=ROWS, fewshot='train'), num_fewshot=1, {SHOTS}",
+            f"data=Dataset(rows=ROWS, fewshot='train'), shots=Shots(1, {SHOTS})",
             "b: fewshot='train' is no file *",
         ),
     ],

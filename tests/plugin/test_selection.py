@@ -10,10 +10,11 @@ from tests.support.mistakes import refused
 from tests.support.project import Project
 
 FINE = """
-from pytest_touchstone import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, Shots, benchmark
 
 
-@benchmark(name="fine", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row: row["q"])
+@benchmark(name="fine", version=1, data="sums/test", asks=Loglikelihood, primary="acc",
+           shots=Shots(shot=lambda row: row["q"]))
 def test_fine(example, fewshot):
     yield Loglikelihood(fewshot.text + example["q"], " 1")
     return {"acc": 1.0}
@@ -22,7 +23,7 @@ def test_fine(example, fewshot):
 STRANGE = {
     "a broken row": ('data="broken/test", asks=Loglikelihood', "example", "row 2: not valid JSON"),
     "too few rows for the shots": (
-        'data="few/test", asks=Loglikelihood, shot=lambda row: "", num_fewshot=9',
+        'data="few/test", asks=Loglikelihood, shots=Shots(9, lambda row: "")',
         "example",
         "9 few-shot examples asked for",
     ),
@@ -66,7 +67,7 @@ def strange(project: Project, fault: str) -> str:
     (project.path / "test_fine.py").write_text(FINE)
     name = "fine" if fault == "a name that another has" else "strange"
     (project.path / "test_strange.py").write_text(
-        "import pytest\nfrom pytest_touchstone import FillMask, Loglikelihood, benchmark\n\n"
+        "import pytest\nfrom pytest_touchstone import FillMask, Loglikelihood, Shots, benchmark\n\n"
         "@pytest.fixture\ndef one():\n    return 1\n\n"
         f'@pytest.mark.odd\n@benchmark(name="{name}", version=1, primary="acc", {declared})\n'
         f'def test_strange({arguments}):\n    yield Loglikelihood("a", " b")\n    return {{"acc": 1.0}}\n'

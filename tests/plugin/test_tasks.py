@@ -13,7 +13,7 @@ Project = Any
 FILE = '''
 from pathlib import Path
 
-from pytest_touchstone import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, Published, Shots, benchmark
 
 
 def noted(row):
@@ -86,7 +86,7 @@ def test_what_is_named_is_scored_and_no_other_row_is_read(
 def tag(folder: Project, file: str, own: str) -> None:
     """Give a benchmark that has a form of few-shot examples this tag."""
     path = folder.path / "mine" / file
-    shot = 'prepare=noted, shot=lambda row: row["q"],'
+    shot = 'prepare=noted, shots=Shots(shot=lambda row: row["q"]),'
     path.write_text(path.read_text().replace('"easy"', f'"{own}"').replace("prepare=noted,", shot))
 
 
@@ -110,7 +110,9 @@ def test_a_tag_that_is_known_too_late_for_the_name_of_a_benchmark_is_refused(
 
 def test_a_group_of_the_project_gives_its_benchmarks_shots_of_their_own(folder: Project) -> None:
     for path in (folder.path / "mine").glob("test_*.py"):
-        text = path.read_text().replace("prepare=noted,", 'prepare=noted, shot=lambda row: row["q"],')
+        text = path.read_text().replace(
+            "prepare=noted,", 'prepare=noted, shots=Shots(shot=lambda row: row["q"]),'
+        )
         path.write_text(text)
     table = '[tool.touchstone.groups]\nboard = "first 3-shot, second"\n'
     (folder.path / "pyproject.toml").write_text(table)
@@ -124,7 +126,9 @@ def test_a_group_of_the_project_gives_its_benchmarks_shots_of_their_own(folder: 
 
 def test_shots_by_hand_go_before_those_of_a_group(folder: Project) -> None:
     path = folder.path / "mine" / "test_one.py"
-    path.write_text(path.read_text().replace("prepare=noted,", 'prepare=noted, shot=lambda row: row["q"],'))
+    path.write_text(
+        path.read_text().replace("prepare=noted,", 'prepare=noted, shots=Shots(shot=lambda row: row["q"]),')
+    )
     folder.run("--eval-tasks", "first 3-shot", "--eval-shots", "1")
     assert [row["few_shot"]["num_fewshot"] for row in folder.summary["results"]] == [1]
 
@@ -191,7 +195,7 @@ def test_rows_of_benchmarks_that_a_keyword_cannot_mean_are_not_read(
 
 def test_rows_of_published_groups_are_read_where_a_keyword_can_mean_one_of_them(folder: Project) -> None:
     text = FILE.format(
-        name="third", file="three", more="group='answerKey', published_rows=dict.fromkeys('ABCD', 1)"
+        name="third", file="three", more="group='answerKey', published=Published(dict.fromkeys('ABCD', 1))"
     )
     path = folder.path / "mine" / "deeper" / "test_three.py"
     path.write_text(text.replace("sums/test", "arc_easy/test"))

@@ -71,9 +71,35 @@ def test_no_name_is_broken_at_80_columns():
     short, long = (render(sample(1), 80, False, details=details) for details in (False, True))
     for name in ("winogrande 5-shot", "lambada_openai", "ko_lambada_wiki"):
         assert name in short
-    for name in ("lambada@1_strict", "acc_norm_macro", "abstract algebra"):
+    for name in ("lambada@1_strict", "acc_norm_macro"):
         assert name not in short
         assert name in long
+
+
+def with_groups(number: int, benchmarks: int) -> str:
+    """The report of benchmarks that have so many groups each."""
+    [whole] = sample(1, benchmarks=["winogrande"], faults=False).results
+    results = [
+        replace(whole, benchmark=f"mine{one}", name=f"mine{one}", group=group)
+        for one in range(benchmarks)
+        for group in (None, *(f"topic_{place}" for place in range(number)))
+    ]
+    return render(replace(sample(1), results=results, leaders=[]), 80, False)
+
+
+@pytest.mark.parametrize(("groups", "shown", "rest"), [(3, 3, ""), (8, 8, ""), (11, 8, "    and 3 more")])
+def test_groups_stand_below_their_benchmark_up_to_a_bound(groups, shown, rest):
+    lines = with_groups(groups, 1).splitlines()
+    assert [line.split()[:2] for line in lines if "topic " in line] == [
+        ["topic", str(n)] for n in range(shown)
+    ]
+    assert rest in lines or not rest
+
+
+def test_where_all_groups_would_need_a_screen_each_row_says_how_many_there_are():
+    text = with_groups(7, 4)
+    assert "topic" not in text
+    assert len(re.findall(r"^  mine\d .* 7 groups$", text, re.MULTILINE)) == 4
 
 
 def test_a_name_that_does_not_fit_folds_between_its_words():
@@ -93,7 +119,7 @@ def row(text: str, name: str) -> str:
 
 
 def test_each_benchmark_has_one_row_with_value_interval_items_and_what_went_wrong():
-    line = row(render(sample(1), 100, False), "winogrande")
+    line = row(render(sample(1), 110, False), "winogrande")
     assert re.fullmatch(
         r"  winogrande 5-shot +acc +0\.\d{4} +\[0\.\d{4}, 0\.\d{4}\] +20 "
         "1 error, 1 timeout, 1 lost item, 1 skipped",
@@ -112,12 +138,11 @@ def test_items_are_counted_against_what_was_published():
     assert line.endswith(" 24/32 own rows")
 
 
-def test_a_short_report_leaves_data_groups_and_other_metrics_to_a_long_one():
+def test_a_short_report_leaves_data_and_other_metrics_to_a_long_one():
     short, long = (words(render(sample(1), 120, False, details=details)) for details in (False, True))
     for text in (
         "winogrande/validation, 32 rows, 15151515, shipped",
         "acc_macro",
-        "machine learning",
         "score_wiki = 0.4 real_coref:real@1 + 0.3 real_coref:real@5 + 0.3 ko_lambada_wiki:lambada@1",
         "lower is better for perplexity",
     ):

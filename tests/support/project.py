@@ -22,11 +22,11 @@ ALONE = (
 two handlers to each of transformers' many loggers three times per item."""
 
 BENCHMARK = """
-from pytest_touchstone import Loglikelihood, benchmark
+from pytest_touchstone import Loglikelihood, Shots, benchmark
 
 
 @benchmark(
-    name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row: row["q"]
+    name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shots=Shots(shot=lambda row: row["q"])
 )
 def test_sums(example, fewshot):
     '''Which of two sums is likelier.'''

@@ -94,7 +94,7 @@ def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[st
     spec = found.spec
     scores = spec.metrics or tuple(sorted(returned_names(generator_function(found.function)) or ()))
     here, origin, missing, groups = _here(found, data)
-    published = spec.published_rows
+    published = spec.published.rows
     source = spec.data
     hub = (
         None if source.path is None else {"path": source.path, "config": source.config, "split": source.split}
@@ -105,7 +105,7 @@ def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[st
         "asks": [kind.__name__ for kind in spec.asks],
         "tags": list(tags_of(spec)),
         "metrics": list(dict.fromkeys((spec.primary, *scores, *spec.aggregate))),
-        "shots": spec.num_fewshot if shots is None else shots,
+        "shots": spec.shots.count if shots is None else shots,
         "rows": here,
         "rows_from": origin,
         "missing": missing,
@@ -113,7 +113,7 @@ def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[st
         "groups": list(groups),
         "data": {"folder": source.name or None, "hub": hub},
         "needs": dict(spec.needs),
-        "source": spec.source,
+        "source": spec.published.places,
         "file": _shown(found.path),
     }
 
@@ -275,7 +275,7 @@ def _choice_row(choice: Choice, spec: Benchmark) -> dict[str, Any]:
         "benchmark": spec.name if "/" not in choice.term else choice.term,
         "entry": choice.entry,
         "named": choice.written,
-        "shots": spec.num_fewshot if asking.shots is None else asking.shots,
+        "shots": spec.shots.count if asking.shots is None else asking.shots,
         "limit": asking.limit or "all",
         "batch_size": choice.batch,
         "metrics": list(asking.metrics),

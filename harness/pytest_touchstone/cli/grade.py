@@ -375,9 +375,9 @@ def mark_of(graded: GradedFile, *, shipped: bool) -> str:
     judged = graded.tasks().keys() - set(graded.not_judged())
     known = len(graded.tasks().keys() | set(graded.missing))
     spec = gradable()[graded.benchmark]
-    published = spec.published_rows if isinstance(spec.published_rows, int) else None
+    published = spec.published.rows if isinstance(spec.published.rows, int) else None
     extent = Extent(of=known, rows=known, published=published)
-    return mark(len(judged), extent, origin=SHIPPED if shipped else "--data", own=spec.own_rows)
+    return mark(len(judged), extent, origin=SHIPPED if shipped else "--data", own=spec.published.own_rows)
 
 
 def result_rows(graded: GradedFile) -> Iterator[dict[str, Any]]:

@@ -302,7 +302,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from pytest_touchstone import Dataset, FewShot, {kind}, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, {kind}, Scores, Shots, benchmark
 {imports}
 RENDER = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
 
@@ -348,8 +348,7 @@ def shot(row: dict[str, Any]) -> str:
     asks=Loglikelihood,
     primary="acc",
     metrics=CHOICE_METRICS,
-    num_fewshot={shots},
-    shot=shot,
+    shots=Shots({shots}, shot),
 )
 def test_{function}(example: dict[str, Any], fewshot: FewShot) -> Scores:
     """The choice that is likeliest after the text."""
@@ -376,8 +375,7 @@ def shot(row: dict[str, Any]) -> str:
     asks=Generate,
     primary="exact_match",
     metrics=("exact_match",),
-    num_fewshot={shots},
-    shot=shot,
+    shots=Shots({shots}, shot),
 )
 def test_{function}(example: dict[str, Any], fewshot: FewShot) -> Scores:
     """A text that is exactly the target."""

@@ -1,6 +1,6 @@
 """``@benchmark``: declares a generator test as a benchmark.
 
-    @benchmark("gsm8k", version=1, asks=Generate, primary="right", num_fewshot=5, shot=lambda row: Shot(...),
+    @benchmark("gsm8k", version=1, asks=Generate, primary="right", shots=Shots(5, lambda row: Shot(...)),
                data=Dataset("openai/gsm8k", "main", split="test", fewshot="train"))
     def test_gsm8k(example: Row, fewshot: FewShot) -> Scores:
         '''GSM8K (Cobbe et al. 2021), ...'''
@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any, Final, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 import pytest
@@ -28,7 +29,7 @@ import pytest
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.few_shot import Shot
-from pytest_touchstone.core.grade import Grader
+from pytest_touchstone.core.grade import PASSED, Grader
 from pytest_touchstone.core.requests import REQUEST_KINDS, Request
 from pytest_touchstone.core.text import did_you_mean
 
@@ -110,6 +111,55 @@ class LmEval:
     drops_own: bool = False
 
 
+ShotPick: TypeAlias = Callable[[Sequence[Any], int, Any, Random], Sequence[Any]]
+"""A function that is called with the rows that few-shot examples may come from, how many are wanted, the row that they
+are for, and a generator of random numbers that is the row's own. It returns that many of these rows, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shots:
+    """The few-shot examples of a benchmark: how many there are, and what ``shot`` makes of a row, a text or a ``Shot``.
+
+    They come from ``data.fewshot`` (same group as the example, or any with ``for_all``) or, without it, from the
+    evaluation rows themselves, never the example itself. ``pick`` is "first" (file order), "sample" (seeded, one draw
+    for all examples) or a function of one's own. With ``fixed`` they are the prompt itself (a paper's), and come with
+    the benchmark whatever the data. ``lm_eval`` says how another harness draws them.
+    """
+
+    count: int = 0
+    shot: Callable[[Any], str | Shot] | None = None
+    _: KW_ONLY
+    pick: Literal["first", "sample"] | ShotPick = "sample"
+    for_all: bool = False
+    fixed: bool = False
+    lm_eval: LmEval | None = None
+
+    @property
+    def picked(self) -> str:
+        """How they are picked, in a word."""
+        return self.pick if isinstance(self.pick, str) else getattr(self.pick, "__name__", "own")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was published of a benchmark, for people to read and so that results over fewer rows say so.
+
+    ``rows`` is the number of rows of the published set (one number, or one per group), ``paper`` and ``source`` where
+    it is described. ``own_rows`` describes the shipped rows where none of them was published.
+    """
+
+    rows: int | Mapping[str, int] | None = None
+    _: KW_ONLY
+    paper: str = ""
+    source: str = ""
+    own_rows: str = ""
+
+    @property
+    def places(self) -> str:
+        """Paper and source in one text."""
+        return "; ".join(filter(None, (self.paper, self.source)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
     """The declaration of a benchmark.
@@ -122,20 +172,15 @@ class Benchmark:
     have several values of it (the sources of a set), without a place in the items' ids. ``tags`` are words by which
     benchmarks are chosen together, beside those that follow from ``asks`` (``core.tasks``). ``metrics`` names
     the scores that the function may return, so that a gate's metrics are checked before it runs; without it they are
-    read from the code where that shows them. Few-shot examples come from ``data.fewshot`` (same group as the example,
-    or any with ``shots_for_all``) or, without it, from the evaluation rows themselves, never the example itself;
-    ``shot`` renders one of them, as text or as a ``Shot``. ``shots_pick`` is "first" (file order) or "sample" (seeded,
-    one draw for all examples). With ``shots_fixed`` they are the prompt itself (a paper's), and come with the benchmark
-    whatever the data. ``lm_eval`` says how another harness draws them. ``aggregate`` adds metrics, or replaces the mean
-    of the score with the same name. ``keep`` selects the rows of a dataset that belong to the benchmark; ``prepare``
-    brings other forms of a row into the one that ``row`` describes. Rows with the field ``own_prompt`` bring the whole
-    prompt, and there are no few-shot examples then. Of more than ``most_rows`` rows that number is drawn with the run's
-    seed. ``published_rows`` is the number of rows of the published set (one number, or one per group), so that results
-    over fewer of them say so. ``own_rows`` describes the shipped rows where none of them was published. ``needs`` maps
-    packages that its scorer imports to how they are installed. ``most_unusable`` is the share of generated texts that
-    may have no answer in them, or end at the limit of tokens, before the result counts as not valid. ``grader`` is what
-    ``touchstone grade`` judges a file of programs with. ``rule`` and ``source`` are for people to read; ``folder`` is
-    that of the benchmark's module.
+    read from the code where that shows them. ``shots`` are its few-shot examples. ``aggregate`` adds metrics, or
+    replaces the mean of the score with the same name. ``keep`` selects the rows of a dataset that belong to the
+    benchmark; ``prepare`` brings other forms of a row into the one that ``row`` describes. Rows with the field
+    ``own_prompt`` bring the whole prompt, and there are no few-shot examples then. Of more than ``most_rows`` rows that
+    number is drawn with the run's seed. ``published`` says what was published of it. ``needs`` maps packages that its
+    scorer imports to how they are installed. ``most_unusable`` is the share of generated texts that may have no answer
+    in them, or end at the limit of tokens, before the result counts as not valid. ``grader`` is what ``touchstone
+    grade`` judges a file of programs with. ``rule`` is for people to read; ``folder`` is that of the benchmark's
+    module.
     """
 
     name: str
@@ -145,12 +190,8 @@ class Benchmark:
     primary: str
     metrics: tuple[str, ...] = ()
     row: Any = None
-    num_fewshot: int = 0
-    shots_pick: Literal["first", "sample"] = "sample"
-    shots_for_all: bool = False
-    shots_fixed: bool = False
-    lm_eval: LmEval | None = None
-    shot: Callable[[Any], str | Shot] | None = None
+    shots: Shots = Shots()
+    published: Published = Published()
     group: str | None = None
     subsets: str | None = None
     tags: tuple[str, ...] = ()
@@ -161,13 +202,10 @@ class Benchmark:
     own_prompt: str | None = None
     missing: str = ""
     most_rows: int | None = None
-    published_rows: int | Mapping[str, int] | None = None
-    own_rows: str = ""
     needs: Mapping[str, str] = field(default_factory=dict)
     most_unusable: float = MOST_UNUSABLE
     grader: Grader | None = None
     rule: str = ""
-    source: str = ""
     folder: Path = Path()
 
     @property
@@ -188,12 +226,8 @@ class OptionalFields(TypedDict, total=False):
 
     metrics: tuple[str, ...]
     row: Any
-    num_fewshot: int
-    shots_pick: Literal["first", "sample"]
-    shots_for_all: bool
-    shots_fixed: bool
-    lm_eval: LmEval | None
-    shot: Callable[[Any], str | Shot] | None
+    shots: Shots
+    published: Published
     group: str | None
     subsets: str | None
     tags: tuple[str, ...]
@@ -204,22 +238,20 @@ class OptionalFields(TypedDict, total=False):
     own_prompt: str | None
     missing: str
     most_rows: int | None
-    published_rows: int | Mapping[str, int] | None
-    own_rows: str
     needs: Mapping[str, str]
     most_unusable: float
     grader: Grader | None
     rule: str
-    source: str
     folder: Path
 
 
-EXAMPLES: Final = {
-    "name": '"NAME"',
-    "version": "version=1",
-    "asks": "asks=Loglikelihood",
-    "primary": 'primary="acc"',
+GROUPED: Final = {
+    "shots=Shots(5, shot=..., pick=...)": ("num_fewshot", "fewshot", "shot", "pick", "lm_eval"),
+    "published=Published(1319, paper=..., source=...)": ("paper", "source", "published_rows", "own_rows"),
 }
+"""What stands in a group, under the names by which one may look for it."""
+
+EXAMPLES: Final = {"name": '"NAME"', "version": "version=1", "asks": "asks=Loglikelihood"}
 """The arguments that every declaration has, as one writes them."""
 
 
@@ -252,16 +284,17 @@ def benchmark(
     *,
     version: int,
     asks: type[Request] | Iterable[type[Request]],
-    primary: str,
+    primary: str = PASSED,
     data: Dataset | Path | str | None = None,
     rows: Rows | None = None,
-    paper: str = "",
     **more: Unpack[OptionalFields],
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the decorated generator function as a benchmark; the arguments are the fields of ``Benchmark``.
 
-    ``rows=[...]`` stands for ``data=Dataset(rows=[...])``; a path is that of a file or folder of rows. ``paper`` goes
-    before ``source``. Raises ``BenchmarkError`` when a field is unknown or wrong.
+    ``rows=[...]`` stands for ``data=Dataset(rows=[...])``; a path is that of a file or folder of rows. Without
+    ``primary`` the function asserts.
+
+    Raises ``BenchmarkError`` when a field is unknown or wrong.
     """
     several = isinstance(asks, Iterable) and not isinstance(asks, (str, type))
     kinds: tuple[Any, ...] = tuple(cast(Iterable[Any], asks)) if several else (asks,)
@@ -269,7 +302,6 @@ def benchmark(
     if rows is not None and data is not None:
         raise BenchmarkError(f"benchmark {name!r}: data and rows: give one of them")
     given = _dataset(name, data if rows is None else Dataset(rows=rows))
-    more["source"] = "; ".join(filter(None, (paper, more.get("source"))))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         more.setdefault("rule", inspect.getdoc(function) or "")
@@ -300,8 +332,12 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
     if "/" in name or "[" in name or not name:
         raise BenchmarkError(f"benchmark name {name!r}: use letters, digits, '_' and '-'")
     if unknown := sorted(set(more) - OptionalFields.__annotations__.keys()):
-        near = did_you_mean(unknown[0], Benchmark.__dataclass_fields__)
+        group = next((text for text, fields in GROUPED.items() if unknown[0] in fields), "")
+        near = f"write {group}" if group else did_you_mean(unknown[0], Benchmark.__dataclass_fields__)
         raise BenchmarkError(f"{where}: unknown field {unknown[0]!r}; {near}".rstrip("; "))
+    for group, kind in (("shots", Shots), ("published", Published)):
+        if not isinstance(given := more.get(group, kind()), kind):
+            raise BenchmarkError(f"{where}: {group}={given!r}; write {group}={kind.__name__}(...)")
     metrics = more.get("metrics", ())
     if isinstance(metrics, str) or not all(isinstance(metric, str) for metric in metrics):
         raise BenchmarkError(f"{where}: metrics={metrics!r}; give the names of its scores in a tuple")

@@ -156,7 +156,7 @@ def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
     source = spec.data.shots
     if source is None:
         return None
-    asked = replace(spec, group=None) if spec.shots_for_all else spec
+    asked = replace(spec, group=None) if spec.shots.for_all else spec
     found = _load(asked, source, data, scored=False)
     if found is None and is_own(spec.data):
         raise ShotsError(
@@ -165,7 +165,7 @@ def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
         )
     if found is not None or data is None:
         return found
-    if spec.shots_fixed and (found := _load(asked, source, None, scored=False)) is not None:
+    if spec.shots.fixed and (found := _load(asked, source, None, scored=False)) is not None:
         return replace(found, info=replace(found.info, origin=PROMPT))
     remedy = "--eval-shots 0 asks without"
     if data == HUB:
@@ -193,7 +193,7 @@ def extents_of(spec: Benchmark, dataset: DatasetRows, seed: int) -> dict[str, Ex
     rows = Counter(example.group or "" for example in dataset.examples)
     items = Counter(example.group or "" for example in subsample(spec, dataset.examples, seed))
     # Rows of the project's own are no part of what was published.
-    published = None if spec.own_rows and dataset.info.origin == SHIPPED else spec.published_rows
+    published = None if spec.published.own_rows and dataset.info.origin == SHIPPED else spec.published.rows
     known = published if isinstance(published, Mapping) else {}
     found = {
         group: Extent(of=items[group], rows=count, published=known.get(group))
@@ -321,7 +321,7 @@ def _place(spec: Benchmark, group: str | None) -> str:
     examples each is a folder, else all rows of the benchmark are one."""
     if group is None:
         return ""
-    return f"{group}-" if spec.shots_for_all else f"{group}/"
+    return f"{group}-" if spec.shots.for_all else f"{group}/"
 
 
 def _group(spec: Benchmark, line: RawRow, row: Mapping[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from pytest_touchstone.core.benchmark import Benchmark
+from pytest_touchstone.core.benchmark import Benchmark, ShotPick
 from pytest_touchstone.core.dataset import DatasetRows, Example, load_shots, seeded
 from pytest_touchstone.core.errors import ShotsError
 from pytest_touchstone.core.few_shot import GREEDY, FewShot, Sampling, Shot
@@ -61,7 +61,7 @@ class Wanted:
 
     def part(self, group: str | None) -> str | None:
         """Return the part of the benchmark that a group shares its examples with: itself, or all of it as None."""
-        return None if self.spec.shots_for_all or self.spec.subsets is not None else group
+        return None if self.spec.shots.for_all or self.spec.subsets is not None else group
 
     def pools(self, needed: int) -> dict[str | None, list[Example]]:
         """Return the rows that each part's examples are drawn from.
@@ -82,7 +82,7 @@ class Wanted:
         which = self.chosen.info.name + (f" ({part})" if part else "")
         most = max(0, rows - self.own)
         own = ", one of which is the question" if self.own else ""
-        lower = "--eval-shots" if self.count != self.spec.num_fewshot else "num_fewshot (or --eval-shots)"
+        lower = "--eval-shots" if self.count != self.spec.shots.count else "shots (or --eval-shots)"
         return ShotsError(
             f"{self.spec.name}: {self.count} few-shot examples asked for, "
             f"but {which} has {rows} rows{own}; lower {lower} to {most}"
@@ -102,19 +102,44 @@ Draw: TypeAlias = Callable[[Wanted], Drawn]
 
 
 def touchstone(wanted: Wanted) -> Drawn:
-    """Draw once per group, from the run's seed."""
+    """Draw once per group, from the run's seed; or for each row, as a function of the benchmark does."""
+    if callable(wanted.spec.shots.pick):
+        return _own(wanted, wanted.spec.shots.pick)
     spec, rows, needed = wanted.spec, wanted.dataset.examples, wanted.count + wanted.own
     pools = wanted.pools(needed)
     drawn: dict[str | None, Sequence[Example]] = {}
     for group in sorted({one.group for one in rows}, key=str):
         pool, generator = pools[wanted.part(group)], seeded(wanted.seed, spec.name, group)
-        drawn[group] = pool[:needed] if spec.shots_pick == "first" else generator.sample(pool, needed)
+        drawn[group] = pool[:needed] if spec.shots.pick == "first" else generator.sample(pool, needed)
     lines = (f"{group}\t{shot.sha256}" for group, shots in drawn.items() for shot in shots)
     before: dict[str, Sequence[Example]] = {one.id: drawn[one.group] for one in rows}
     if wanted.own:
         before = {name: [shot for shot in shots if shot.id != name] for name, shots in before.items()}
     before = {name: shots[: wanted.count] for name, shots in before.items()}
-    return Drawn(before, {"pick": spec.shots_pick, "sha256": _sha256(lines)})
+    return Drawn(before, {"pick": spec.shots.pick, "sha256": _sha256(lines)})
+
+
+def _own(wanted: Wanted, pick: ShotPick) -> Drawn:
+    """Let the benchmark's function pick each row's examples, among rows without that one.
+
+    Raises ``ShotsError`` for another number of rows, or for rows that are none of these.
+    """
+    pools = wanted.pools(wanted.count + wanted.own)
+    before: dict[str, Sequence[Example]] = {}
+    for example in wanted.dataset.examples:
+        pool = pools[wanted.part(example.group)]
+        known = {id(one.row): one for one in pool if not (wanted.own and one.id == example.id)}
+        rows = [one.row for one in known.values()]
+        generator = seeded(wanted.seed, wanted.spec.name, example.id)
+        found = [known.get(id(row)) for row in pick(rows, wanted.count, example.row, generator)]
+        before[example.id] = [one for one in found if one is not None]
+        if len(found) != wanted.count or None in found:
+            raise ShotsError(
+                f"{wanted.spec.name}: {wanted.spec.shots.picked}() picked {len(found)} rows for {example.id}, "
+                f"{found.count(None)} of them unknown; return {wanted.count} of the rows that it is given"
+            )
+    lines = (f"{name}\t{shot.sha256}" for name, shots in before.items() for shot in shots)
+    return Drawn(before, {"pick": wanted.spec.shots.picked, "sha256": _sha256(lines)})
 
 
 def lm_eval(wanted: Wanted) -> Drawn:
@@ -123,9 +148,9 @@ def lm_eval(wanted: Wanted) -> Drawn:
     Raises ``ShotsError`` where the task, or the rows that it draws from, are not known.
     """
     spec = wanted.spec
-    if spec.shots_pick == "first":
+    if spec.shots.pick != "sample":
         return touchstone(wanted)
-    task = spec.lm_eval
+    task = spec.shots.lm_eval
     if task is None:
         raise ShotsError(
             f"{spec.name}: how {LM_EVAL} draws its few-shot examples is not known; "
@@ -159,7 +184,7 @@ def _sampled(
     from the rows that say something else.
     """
     count = wanted.count
-    if wanted.spec.lm_eval is None or not wanted.spec.lm_eval.drops_own:
+    if wanted.spec.shots.lm_eval is None or not wanted.spec.shots.lm_eval.drops_own:
         return generator.sample(pool, count)
     found = [one for one in generator.sample(pool, count + 1) if one.row != example.row]
     if len(found) >= count:
@@ -221,9 +246,9 @@ class DrawnShots:
         return FewShot(text, turns, sampling.of(spec.name, example.id))
 
     def _rendered(self, spec: Benchmark, example: Example) -> list[str | Shot]:
-        if not self.count or spec.shot is None:
+        if not self.count or spec.shots.shot is None:
             return []
-        return [_example_of(spec.shot, shot) for shot in self.before[example.id]]
+        return [_example_of(spec.shots.shot, shot) for shot in self.before[example.id]]
 
 
 def _example_of(shot: Callable[[Any], str | Shot], example: Example) -> str | Shot:
@@ -246,7 +271,7 @@ def shots_of(
 
     Raises ``DataError`` as ``load_shots`` and ``draw_shots`` do, and ``ShotsError`` where the rows take none.
     """
-    count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0
+    count = spec.shots.count if shots is None else shots if spec.shots.shot is not None else 0
     if spec.own_prompt and any(example.row.get(spec.own_prompt) for example in dataset.examples):
         if shots and count:
             raise ShotsError(
@@ -274,10 +299,10 @@ def draw_shots(
     """
     if not count:
         return DrawnShots(0, {}, dict.fromkeys(("from", "pick", "sha256")))
-    if spec.shot is None:
+    if spec.shots.shot is None:
         raise ShotsError(
-            f"{spec.name}: num_fewshot={count}, but no shot=, which makes an example of a row; add "
-            "shot=lambda row: ..., or ask with --eval-shots 0"
+            f"{spec.name}: {count} few-shot examples, but no shot=, which makes one of a row; write "
+            f"shots=Shots({count}, shot=lambda row: ...), or ask with --eval-shots 0"
         )
     way, seed = draw_of(draw, seed)
     wanted = Wanted(spec, count, seed, dataset, source)

@@ -398,9 +398,14 @@ INCLUDED_WITH: Final = f"included with {EVERYTHING}"
 """The remedy there."""
 
 
+def is_shipped(spec: Benchmark) -> bool:
+    """Return whether a benchmark is one of ours, which is asked of the builtin checkpoints where none is given."""
+    return spec.folder.resolve() == shipped_evals()
+
+
 def asking_of(spec: Benchmark) -> Asking:
     """Return the options of a benchmark in the demonstration."""
-    if spec.folder.resolve() != shipped_evals():
+    if not is_shipped(spec):
         return AS_THE_RUN
     table = _table(shipped_evals() / FILE)
     return table.get(spec.name, table.get(REST, AS_THE_RUN))

@@ -7,6 +7,7 @@ answers = yield [fewshot.loglikelihood(prompt(example), " " + choice) for choice
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -39,7 +40,7 @@ class ChatForm(NamedTuple):
 
     question: str
     begun: str = ""
-    stop: tuple[str, ...] | None = None
+    stop: Sequence[str] | None = None
     max_new_tokens: int | None = None
 
 
@@ -91,7 +92,7 @@ class FewShot:
         prompt: str,
         *,
         max_new_tokens: int,
-        stop: tuple[str, ...] = (),
+        stop: Sequence[str] = (),
         chat: ChatForm | None = None,
         header: str = "",
         sampled: bool = False,

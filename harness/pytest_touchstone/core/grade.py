@@ -13,6 +13,10 @@ NO_ANSWER: Final = "no_answer"
 """The name under which ``no_answer`` is stored beside scores; it is no metric, but decides whether a result is
 valid."""
 
+PASSED: Final = "passed"
+"""The primary score of a benchmark that asserts: 0 where an assertion fails, and 1 where it ends without returning
+scores."""
+
 
 @runtime_checkable
 class Grade(Protocol):
@@ -95,8 +99,11 @@ def flat(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def scores_of(returned: object) -> object:
-    """The scores that a benchmark returned, with ``no_answer`` among them; anything else as it is."""
+def scores_of(returned: object, primary: str = "") -> object:
+    """The scores that a benchmark returned, with ``no_answer`` among them, or that all it asserts holds; anything else
+    as it is."""
+    if returned is None and primary == PASSED:
+        return {PASSED: 1.0}
     # Asked for each item; an ``isinstance`` of a Protocol costs more than all the rest of grading.
     scores, no_answer = getattr(returned, "scores", None), getattr(returned, "no_answer", None)
     if isinstance(scores, Mapping) and no_answer is not None:

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
-from pytest_touchstone.core.errors import WireError
+from pytest_touchstone.core.errors import BenchmarkError, WireError
 
 MASK: Final = "[MASK]"
 """The mask in data and benchmarks; the engine puts the checkpoint's own mask token in its place."""
@@ -56,6 +56,9 @@ class RollingLoglikelihood:
     text: str
 
 
+ROLES: Final = ("system", "user", "assistant")
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One message of a conversation."""
@@ -64,7 +67,7 @@ class Turn:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Generate:
     """A request for the checkpoint's continuation of ``prompt``, ``samples`` times.
 
@@ -74,7 +77,10 @@ class Generate:
     before the earliest of the ``stop`` sequences in its text. ``turns``, if any, is the same question as a
     conversation, for checkpoints that are asked through their chat template (``--eval-chat``); where the last turn is
     the assistant's, the samples go on from its end. Asked this way, they have stop sequences and a limit of their own
-    where ``turns_stop`` and ``turns_max_new_tokens`` are given.
+    where ``turns_stop`` and ``turns_max_new_tokens`` are given. Lists are taken for tuples, a text for a single stop
+    sequence, and dicts with ``role`` and ``content`` for turns.
+
+    Raises ``BenchmarkError`` naming the field for stop sequences and turns that are none; images and tools are none.
     """
 
     prompt: str
@@ -89,6 +95,44 @@ class Generate:
     turns: tuple[Turn, ...] = ()
     turns_stop: tuple[str, ...] | None = field(default=None, metadata=LATER)
     turns_max_new_tokens: int | None = field(default=None, metadata=LATER)
+
+    def __init__(
+        self,
+        prompt: str,
+        *,
+        stop: Sequence[str] = (),
+        max_new_tokens: int,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        samples: int = 1,
+        seed: int = 0,
+        turns: Sequence[Turn | Mapping[str, Any]] = (),
+        turns_stop: Sequence[str] | None = None,
+        turns_max_new_tokens: int | None = None,
+    ) -> None:
+        """Takes the fields in the forms that people write; their own types are narrower."""
+        if isinstance(prompt, (list, tuple, Mapping)):
+            raise BenchmarkError(
+                f"Generate: prompt is {_shown(prompt)}; give text, and a conversation as turns"
+            )
+        if not isinstance(turns, (list, tuple)):
+            raise BenchmarkError(f"Generate: turns is {_shown(turns)}; give a list of turns")
+        values = {
+            "prompt": prompt,
+            "stop": _texts("Generate: stop", stop),
+            "max_new_tokens": max_new_tokens,
+            "temperature": temperature,
+            "top_p": top_p,
+            "top_k": top_k,
+            "samples": samples,
+            "seed": seed,
+            "turns": tuple(_turn(f"turns[{place}]", turn) for place, turn in enumerate(turns)),
+            "turns_stop": None if turns_stop is None else _texts("Generate: turns_stop", turns_stop),
+            "turns_max_new_tokens": turns_max_new_tokens,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def different(self) -> int:
@@ -105,11 +149,53 @@ class Generate:
             (0.0 <= self.temperature < float("inf"), f"temperature is {self.temperature}; use 0 or more"),
             (0.0 < self.top_p <= 1.0, f"top_p is {self.top_p}; use more than 0, and 1 at most"),
             (self.top_k >= 0, f"top_k is {self.top_k}; use 0 (all tokens) or more"),
-            (not isinstance(self.stop, str), f"stop is the text {self.stop!r}; give a tuple of texts"),
-            (not isinstance(stops, str), f"turns_stop is the text {stops!r}; give a tuple of texts"),
             ("" not in (*self.stop, *stops), "a stop sequence is empty; every text has it at its beginning"),
         )
         return next((message for fine, message in checks if not fine), None)
+
+
+def _texts(where: str, given: object) -> tuple[str, ...]:
+    """Return one or several texts as a tuple."""
+    found = (given,) if isinstance(given, str) else given
+    if not isinstance(found, (list, tuple)) or not all(isinstance(one, str) for one in found):
+        raise BenchmarkError(f"{where} is {_shown(given)}; give a text or a list of texts")
+    return tuple(found)
+
+
+def _turn(where: str, given: object) -> Turn:
+    """Return a turn that may be written as a dict, as chat templates and servers take it."""
+    role: Any
+    content: Any
+    if isinstance(given, Turn):
+        role, content = given.role, given.text
+    elif isinstance(given, Mapping):
+        told = {name: value for name, value in given.items() if value is not None}
+        role, content = told.pop("role", None), told.pop("content", told.pop("text", None))
+        if told:
+            raise BenchmarkError(
+                f"Generate: {where} has {min(told)!r}; a turn is a role and a text, without tools"
+            )
+    else:
+        raise BenchmarkError(
+            f"Generate: {where} is {_shown(given)}; give {{'role': 'user', 'content': 'TEXT'}}"
+        )
+    if role not in ROLES:
+        raise BenchmarkError(f"Generate: the role of {where} is {_shown(role)}; use {', '.join(ROLES)}")
+    if isinstance(content, str):
+        return given if isinstance(given, Turn) else Turn(role, content)
+    parts = content if isinstance(content, (list, tuple)) else [content]
+    return Turn(role, "".join(_part(where, part) for part in parts))
+
+
+def _part(where: str, part: object) -> str:
+    """Return a part of a turn's content, which is a text."""
+    text = part.get("text") if isinstance(part, Mapping) and part.get("type", "text") == "text" else part
+    if isinstance(text, str):
+        return text
+    kind = part.get("type") if isinstance(part, Mapping) else part
+    raise BenchmarkError(
+        f"Generate: {where} has a part {_shown(kind)}; models are sent texts, no images and no sound"
+    )
 
 
 def earliest_stop(text: str, stops: Iterable[str]) -> int | None:
@@ -151,8 +237,11 @@ class CallTests:
 
     code: str
     trusted: str = ""
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
     prepared: str = field(default="", metadata=LATER)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", _texts("CallTests: names", self.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +252,11 @@ class InputOutputTests:
     1e-5 (google-deepmind/code_contests, execution/tester_sandboxer.cc). The first failure ends them.
     """
 
-    pairs: tuple[tuple[str, str], ...]
+    pairs: Sequence[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        pairs = (_texts(f"InputOutputTests: pairs[{n}]", pair) for n, pair in enumerate(self.pairs))
+        object.__setattr__(self, "pairs", tuple(pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +523,10 @@ def plain_scores(value: object, who: str) -> dict[str, float]:
 
     Raises ``WireError`` when it is no dict, a name is no text, or a value is not a finite number.
     """
+    if value is None:
+        raise WireError(
+            f"{who} returned nothing; return a dict of scores, such as {{'acc': 1.0}}, or assert, with primary='passed'"
+        )
     if not isinstance(value, Mapping):
         raise WireError(
             f"{who} returned {_shown(value)} of type {_type_name(value)}; return a dict of scores, "
@@ -441,6 +538,11 @@ def plain_scores(value: object, who: str) -> dict[str, float]:
     for name, score in value.items():
         if not isinstance(name, str) or not name:
             raise WireError(f"{who} returned a score named {_shown(name)}; names are text")
+        if score is None:
+            raise WireError(
+                f"{who} returned score {name!r} = None; return a number, 0 where nothing is right, or leave the item "
+                "out by pytest.skip('why')"
+            )
         number = float(score) if isinstance(score, (bool, int, float)) else plain_number(score)
         if number is None:
             raise WireError(

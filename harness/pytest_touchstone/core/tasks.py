@@ -77,7 +77,7 @@ def declared_groups(spec: Benchmark, data: str | None) -> Sequence[str] | None:
     value of ``--eval-data``."""
     if spec.group is None and spec.subsets is None:
         return ()
-    published = spec.published_rows if isinstance(spec.published_rows, Mapping) else None
+    published = spec.published.rows if isinstance(spec.published.rows, Mapping) else None
     anybody = data not in (None, HUB) or spec.data.rows is not None
     return None if published is None or anybody else tuple(published)
 

@@ -72,6 +72,6 @@ ARC: Final[dict[str, Any]] = {
     "asks": Loglikelihood,
     "metrics": (*CHOICE_METRICS, BITS_PER_BYTE),
     "aggregate": BITS,
-    "shot": arc_shot,
-    "paper": "Clark et al. 2018, arXiv 1803.05457",
 }
+
+ARC_PAPER: Final = "Clark et al. 2018, arXiv 1803.05457"

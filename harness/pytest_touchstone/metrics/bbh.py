@@ -190,13 +190,13 @@ BBH_HUB: Final = ("SaylorTwift/bbh", tuple(ROWS))
 
 BBH: Final[dict[str, Any]] = {
     "version": 1,
-    "published_rows": ROWS,
     "row": BbhRow,
     "asks": Generate,
     "group": "file",
-    "paper": "Suzgun et al. 2022, arXiv 2210.09261",
 }
 """The part of a declaration that its forms share."""
+
+BBH_PAPER: Final = "Suzgun et al. 2022, arXiv 2210.09261"
 
 
 def bbh_header(row: BbhRow) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone.core.benchmark import Dataset
+from pytest_touchstone.core.benchmark import Dataset, Shots
 from pytest_touchstone.core.few_shot import FewShot, Shot
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Loglikelihood
@@ -146,19 +146,18 @@ MMLU: Final[dict[str, Any]] = {
     "row": MmluRow,
     "asks": Loglikelihood,
     "primary": "acc",
-    "num_fewshot": 5,
-    "shots_pick": "first",
-    "shot": lambda row: f"{mmlu_prompt(row)} {LETTERS[row['answer']]}",
+    "shots": Shots(5, lambda row: f"{mmlu_prompt(row)} {LETTERS[row['answer']]}", pick="first"),
     "group": "subject",
-    "paper": "Hendrycks et al. 2020, arXiv 2009.03300",
-    "source": "lm-evaluation-harness 0.4.13, tasks mmlu_SUBJECT",
 }
+
+MMLU_PAPER: Final = "Hendrycks et al. 2020, arXiv 2009.03300"
+MMLU_SOURCE: Final = "lm-evaluation-harness 0.4.13, tasks mmlu_SUBJECT"
 
 
 # MMLU-Pro
 
 
-_CATEGORIES: Final = {
+MMLU_PRO_CATEGORIES: Final = {
     "biology": 717,
     "business": 789,
     "chemistry": 1132,
@@ -190,15 +189,13 @@ class MmluProRow(TypedDict):
 MMLU_PRO: Final[dict[str, Any]] = {
     "version": 1,
     "data": Dataset("TIGER-Lab/MMLU-Pro", split="test", fewshot="validation", local="mmlu_pro/test"),
-    "published_rows": _CATEGORIES,
     "row": MmluProRow,
     "prepare": lambda row: {"cot_content": "", **row},
     "group": "category",
-    "num_fewshot": 5,
-    "shots_pick": "first",
-    "paper": "Wang et al. 2024, arXiv 2406.01574",
 }
-"""The declaration but for what is asked: five examples, the first of the validation split."""
+"""The declaration but for what is asked."""
+
+MMLU_PRO_PAPER: Final = "Wang et al. 2024, arXiv 2406.01574"
 
 
 def thought_prompt(row: MmluProRow) -> str:

@@ -47,13 +47,13 @@ TRUTHFULQA: Final[dict[str, Any]] = {
         "truthfulqa/truthful_qa", "multiple_choice", split="validation", local="truthfulqa/validation"
     ),
     "missing": "no rows of it are shipped (Apache-2.0 on the Hub); give --eval-data hub",
-    "published_rows": 817,
     "row": TruthfulRow,
     "asks": Loglikelihood,
     "primary": "acc",
     "metrics": ("acc",),
-    "paper": "Lin et al. 2021, arXiv 2109.07958",
 }
+
+TRUTHFULQA_PAPER: Final = "Lin et al. 2021, arXiv 2109.07958"
 
 
 def truthful_requests(row: TruthfulRow, answers: Answers) -> list[Loglikelihood]:

@@ -32,6 +32,7 @@ ACTIONS: Final = {"value": "store", "append": "append", "switch": "store_true"}
 PROJECT_FILE: Final = "pyproject.toml"
 SHIPPED: Final = {Path(__file__).resolve().parents[level] / "evals" for level in (1, 3)}
 """The folders of the shipped benchmarks, in a wheel and in a checkout."""
+NO_CHECKPOINT: Final = "no checkpoint; give --checkpoint PATH"
 _OURS: Final = "--eval-"
 MEETING: Final = pytest.StashKey[dict[str, Any]]()
 
@@ -238,7 +239,7 @@ def _holder(function: Callable[..., Any]) -> ModuleType:
 @pytest.fixture(scope="session")
 def touchstone_checkpoint() -> None:
     """The parameter of benchmarks and of both fixtures."""
-    pytest.skip("no checkpoint; give --checkpoint PATH")
+    pytest.skip(NO_CHECKPOINT)
 
 
 # xdist: its workers collect, so they know first

@@ -33,13 +33,21 @@ from pytest_touchstone.core.errors import (
     SandboxError,
     ShotsError,
 )
-from pytest_touchstone.core.eval_config import AS_THE_RUN, INCLUDED_WITH, LEFT_OUT, Asking, asking_of
+from pytest_touchstone.core.eval_config import (
+    AS_THE_RUN,
+    INCLUDED_WITH,
+    LEFT_OUT,
+    Asking,
+    asking_of,
+    is_shipped,
+)
 from pytest_touchstone.core.few_shot import FewShot, Sampling
 from pytest_touchstone.core.requests import RunProgram
 from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks, declared_groups
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.replicas import open_programs
+from pytest_touchstone.plugin import NO_CHECKPOINT
 from pytest_touchstone.plugin.benchmark_items import BenchmarkItem, RowsParameter
 from pytest_touchstone.plugin.keywords import may_select, stand_in_ids
 from pytest_touchstone.plugin.options import Settings, check_base, check_served
@@ -111,6 +119,16 @@ class Withheld:
     spec: Benchmark
 
 
+@dataclass(frozen=True, slots=True)
+class Unasked:
+    """The parameter ``example`` of the items of somebody's own benchmark where no checkpoint is given.
+
+    They are skipped, as ordinary tests are that ask for one.
+    """
+
+    spec: Benchmark
+
+
 @dataclass(slots=True)
 class Collection:
     """The benchmarks and items that collection has found so far in this process.
@@ -118,8 +136,8 @@ class Collection:
     ``loaded`` and ``specs`` are keyed by the identity of the declarations: two may have one name, with only one of
     them selected. ``unchosen`` are those that --eval-tasks does not name; ``unread`` those of which -k cannot mean an
     item, so that their rows were not read. ``selected`` says whether any benchmark is. ``deselected`` counts what was
-    left out; ``nothing`` is the line about a selection that matches no item. ``lasting`` holds what is started for the
-    checkpoints.
+    left out; ``unasked`` are the benchmarks that are skipped for want of a checkpoint. ``nothing`` is the line about a
+    selection that matches no item. ``lasting`` holds what is started for the checkpoints.
     """
 
     settings: Settings
@@ -131,6 +149,7 @@ class Collection:
     specs: dict[int, Benchmark] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
     deselected: list[str] = field(default_factory=list)
+    unasked: list[str] = field(default_factory=list)
     selected: bool = False
     fault: str | None = None
     nothing: str | None = None
@@ -269,6 +288,12 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
         text = f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'"
         collection.remarks.append(Remark(spec, text, fatal=True))
         return lambda: None
+    if not (collection.settings.checkpoint or is_shipped(spec)):
+        if collection.settings.must_score:
+            collection.remarks.append(Remark(spec, f"{spec.name}: {NO_CHECKPOINT}", fatal=True))
+        return _by_example(
+            metafunc, wanted, [(one, Unasked(spec)) for one in stand_in_ids(spec, metafunc.config)]
+        )
     try:
         suited = _suited(spec, collection)
         if suited and not may_select(metafunc, spec, suited, collection.groups_of(spec)):
@@ -289,7 +314,7 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
 
 
 def _by_example(
-    metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Withheld]]
+    metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Withheld | Unasked]]
 ) -> Callable[[], None]:
     """Return what parametrizes by what stands for examples."""
     values = [tuple(value if name == "example" else None for name in wanted) for _, value in rows]
@@ -314,7 +339,7 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
         return []
     infos = collection.known_checkpoints()
     if not infos:
-        leave_out("no checkpoint; give --checkpoint PATH, or `touchstone fetch smollm2-135m`")
+        leave_out(f"{NO_CHECKPOINT}, or `touchstone fetch smollm2-135m`")
         return []
     asked = [kind for kind in spec.asks if kind is not RunProgram]  # which the sandbox answers
     suited = [info for info in infos if all(kind in info.serves for kind in asked)]

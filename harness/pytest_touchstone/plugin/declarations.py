@@ -20,7 +20,8 @@ from pytest_touchstone.core.composite import ATTRIBUTE as COMPOSITES
 from pytest_touchstone.core.composite import Composite, one_of_each, project_composites
 from pytest_touchstone.core.dataset import extents_of
 from pytest_touchstone.core.errors import BenchmarkError
-from pytest_touchstone.core.grade import NO_ANSWER, Graded
+from pytest_touchstone.core.grade import NO_ANSWER, PASSED, Graded
+from pytest_touchstone.core.text import listed
 from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_items, result_of
 from pytest_touchstone.results.summary import Collected, Declaration
@@ -44,6 +45,23 @@ def wrong_composite(items: list[pytest.Item]) -> str | None:
         aggregate = {key: one.plain() for key, one in specs[name].aggregate.items()} if name in specs else {}
         if not aggregation_of(aggregate, metric).higher_is_better:
             return f"composite {composite!r}: of {name}:{metric} less is better; give parts of which more is"
+    return None
+
+
+def wrong_primary(items: list[pytest.Item]) -> str | None:
+    """Return a sentence about the first benchmark whose code shows that it never returns its primary score, None if
+    there is none."""
+    first = {id(given.loaded.spec): (item, given.loaded.spec) for item, given in given_items(reversed(items))}
+    for item, spec in first.values():
+        names = None if spec.metrics else returned_names(generator_function(item.function))  # type: ignore[attr-defined]
+        if names is not None and (primary := spec.primary_score) not in names:
+            found, helps = listed(sorted(names)), f"declare primary={min(names)!r}, or return that too"
+            if names == {PASSED}:
+                found, helps = (
+                    "nothing",
+                    f"return {{{primary!r}: ...}}, or leave primary out where it asserts",
+                )
+            return f"benchmark {spec.name}: its primary score is {primary!r}, but it returns {found}; {helps}"
     return None
 
 
@@ -76,12 +94,12 @@ def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterabl
         dataset=loaded.dataset.info,
         few_shot=loaded.shots.description(),
         rule=spec.rule,
-        source=spec.source,
+        source=spec.published.places,
         most_unusable=spec.most_unusable,
         code=loaded.code,
         scores=sorted({*scores} - {NO_ANSWER}),
         extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
-        own_rows=spec.own_rows,
+        own_rows=spec.published.own_rows,
         composites=[one.plain() for one in composites if name in one.benchmarks],
         settings=loaded.asking.settings,
         file=str(item.path),
@@ -115,7 +133,7 @@ def returned_names(function: Callable[..., Any], depth: int = 0) -> set[str] | N
     """Return the keys of the dicts that a function returns; None where its code does not show all of them.
 
     They are read from dict displays, ``{"acc": ..., **more(...)}``, from a ``Graded``, and from functions that are
-    called by name.
+    called by name. One that returns nothing asserts.
     """
     if depth > DEEPEST:
         return None
@@ -126,7 +144,7 @@ def returned_names(function: Callable[..., Any], depth: int = 0) -> set[str] | N
     if not isinstance(tree, ast.FunctionDef):
         return None
     found: set[str] = set()
-    for value in _returned(tree):
+    for value in list(_returned(tree)) or [None]:
         names = _names(value, function, depth)
         if names is None:
             return None
@@ -145,6 +163,8 @@ def _returned(tree: ast.AST) -> Iterator[ast.expr | None]:
 
 
 def _names(value: ast.expr | None, function: Callable[..., Any], depth: int) -> set[str] | None:
+    if value is None:
+        return {PASSED}
     if isinstance(value, (ast.YieldFrom, ast.Await)):
         value = value.value
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):

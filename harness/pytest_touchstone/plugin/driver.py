@@ -23,7 +23,7 @@ from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.errors import BenchmarkError, RequestError, WireError
 from pytest_touchstone.core.eval_config import AS_THE_RUN, Asking
-from pytest_touchstone.core.grade import NO_ANSWER, scores_of, told_by
+from pytest_touchstone.core.grade import NO_ANSWER, PASSED, scores_of, told_by
 from pytest_touchstone.core.requests import (
     REQUEST_KINDS,
     Generate,
@@ -46,7 +46,7 @@ from pytest_touchstone.plugin.dispatch import (
     SharedAnswers,
     SharedClock,
 )
-from pytest_touchstone.plugin.item_errors import hint, sentence
+from pytest_touchstone.plugin.item_errors import explanation, hint, sentence
 from pytest_touchstone.results.journal import journalled
 from pytest_touchstone.results.records import GENERATED, Record, Status
 
@@ -547,7 +547,7 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
 
 def _finish(state: _Running, returned: object, journal: Recorder) -> None:
     try:
-        scores = plain_scores(scores_of(returned), _who(state.job))
+        scores = plain_scores(scores_of(returned, state.job.spec.primary_score), _who(state.job))
         state.generated["no_answer"] = int(scores.pop(NO_ANSWER, 0))
         if (wanted := state.job.spec.primary_score) not in scores:
             named = ", ".join(scores)
@@ -579,12 +579,25 @@ def fail_for_programs(state: _Running, journal: Recorder) -> bool:
 
 
 def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
-    """Journal an item that ends with an error, or is skipped."""
-    status: Status = "skipped" if isinstance(error, pytest.skip.Exception) else "error"
-    if told := hint(error, state.job.example.row):
-        error.add_note(told)
-    message = "; ".join(filter(None, (sentence(error), plain_text(told))))
+    """Journal an item that ends with an error, is skipped, or asserts of its answers what does not hold."""
+    status: Status = "error"
+    if isinstance(error, pytest.skip.Exception):
+        status = "skipped"
+    elif isinstance(error, pytest.xfail.Exception):
+        status = "xfailed"
+    elif isinstance(error, (AssertionError, pytest.fail.Exception)) and _asserts(state):
+        told = {"length": state.length}
+        _settle(state, journal, "scored", error, scores={PASSED: 0.0}, told=told, message=explanation(error))
+        return
+    if helps := hint(error, state.job.example.row):
+        error.add_note(helps)
+    message = "; ".join(filter(None, (sentence(error), plain_text(helps))))
     _settle(state, journal, status, raised=error, message=message)
+
+
+def _asserts(state: _Running) -> bool:
+    """Return whether an assertion is the item's score: it is about an answer, and there is no other primary score."""
+    return state.job.spec.primary_score == PASSED and state.past != NOTHING
 
 
 def _settle(

@@ -249,15 +249,19 @@ class Execution:
         self._journal.sync()
         self._meter.note()
 
-    def settle(self, item: pytest.Item, status: Status, message: str) -> None:
-        """Journal an item that never ran: it was skipped by a mark, or its fixtures failed."""
+    def settle(self, item: pytest.Item, status: Status, message: str, *, anew: bool = False) -> None:
+        """Journal an item that never ran: it was skipped by a mark, or its fixtures failed.
+
+        With ``anew``, also one that has a record, which pytest's verdict on it replaces: it was marked as xfail.
+        """
         given = given_of(item)
-        if given is None or self._has_ended(item):
+        if given is None or (self._has_ended(item) and not anew):
             return
+        fresh = not self._has_ended(item)
         self._settled.add(item.nodeid)
         who = identity(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name)
         self._journal.append(Record(**who, status=status, message=message))
-        if self._work.progress is not None:
+        if fresh and self._work.progress is not None:
             self._work.progress.skipped(item.nodeid)
 
     def close(self) -> None:

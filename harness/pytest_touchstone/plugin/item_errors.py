@@ -4,6 +4,7 @@ same error of many items."""
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 import re
 import traceback
@@ -17,8 +18,8 @@ import pytest
 from pytest_touchstone.core.errors import BenchmarkError, HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.requests import plain_text
-from pytest_touchstone.core.text import did_you_mean, listed
+from pytest_touchstone.core.requests import REQUEST_KINDS, Turn, plain_text
+from pytest_touchstone.core.text import count, did_you_mean, listed
 
 SAME: Final = "touchstone_error"
 """The attribute of a report that is equal for the same error of other items: its type and place."""
@@ -28,6 +29,14 @@ FAULTY: Final = ("failed", "error")
 
 LETTERS: Final = 10
 """The items with the same error that have a letter on pytest's line of progress."""
+
+_UNKNOWN: Final = re.compile(r"^(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
+
+ELSEWHERE: Final = ("tools", "tool_choice", "functions", "images", "image", "audio")
+"""Arguments of other libraries for what no request can carry."""
+
+LONGEST: Final = 4000
+"""The characters that are kept of what an assertion explains."""
 
 _UNPACKED: Final = re.compile(r"(unpack|not iterable|not subscriptable|has no len).*Answer|Answer.* is not")
 
@@ -43,14 +52,35 @@ def hint(error: BaseException, row: Mapping[str, Any]) -> str:
     if isinstance(error, AttributeError) and is_dataclass(error.obj) and not isinstance(error.obj, type):
         names = [field.name for field in fields(error.obj)]
         return _there(f"a {type(error.obj).__name__} has", str(error.name), names)
-    if isinstance(error, TypeError) and _UNPACKED.search(str(error)):
-        return "a single request has a single answer; yield a list to be sent a list"
+    if isinstance(error, TypeError):
+        return _of_type_error(str(error))
+    if isinstance(error, AssertionError):
+        return "only assertions about answers are scores, and only of a benchmark without another primary"
     return ""
+
+
+def _of_type_error(text: str) -> str:
+    if _UNPACKED.search(text):
+        return "a single request has a single answer; yield a list to be sent a list"
+    known = {kind.__name__: [field.name for field in fields(kind)] for kind in (*REQUEST_KINDS, Turn)}
+    if (found := _UNKNOWN.search(text)) is None or found[1] not in known:
+        return ""
+    if found[2] in ELSEWHERE:
+        return "models are sent texts, without images and tools"
+    return _there(f"a {found[1]} has", found[2], known[found[1]])
 
 
 def _there(what: str, name: str, names: Iterable[str]) -> str:
     near = did_you_mean(name, names).strip()
     return f"{what} {listed(names)}" + (f"; {near}" if near else "")
+
+
+def explanation(error: BaseException) -> str:
+    """Return why an assertion failed: in pytest's words, else the line of code."""
+    text = masked(plain_text(str(error)).strip())
+    for frame in traceback.extract_tb(error.__traceback__)[-1:] if not text else ():
+        text = frame.line or ""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def sentence(error: BaseException) -> str:
@@ -137,10 +167,18 @@ def _folded(reports: Iterable[Any]) -> list[Any]:
 
 
 def _first_of(reports: list[Any]) -> Any:
-    """Return the first report, under a name that says how many others there are."""
+    """Return the first report; the heading of its block and its line in the summary say how many there are.
+
+    Its node id is as it was: people copy it from that line.
+    """
     first = copy.copy(reports[0])
     path, line, name = first.location
-    others = f" and {len(reports) - 1} more]"
-    first.location = (path, line, name.removesuffix("]") + others)
-    first.nodeid = first.nodeid.removesuffix("]") + others  # in the brackets: a node id ends with them
+    first.location = (path, line, f"{name.removesuffix(']')} and {len(reports) - 1} more]")
+    said = f"{count(len(reports), 'item')}: "
+    crash = getattr(first.longrepr, "reprcrash", None)
+    if crash is not None:  # the text of the line, and of no other
+        first.longrepr = copy.copy(first.longrepr)
+        first.longrepr.reprcrash = dataclasses.replace(crash, message=said + crash.message)
+    elif isinstance(first.longrepr, str):
+        first.longrepr = said + first.longrepr
     return first

@@ -101,6 +101,11 @@ class Settings:
     gate_config: str | None
 
     @property
+    def must_score(self) -> bool:
+        """Whether something was asked for that a run without scores must not seem to have given."""
+        return self.gate or self.gate_plan or self.gate_sequential or self.dry_run
+
+    @property
     def of_targets(self) -> dict[str, str]:
         """The options that targets take, by the names that they have in ``TARGET?NAME=VALUE``."""
         given = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 
@@ -22,6 +22,7 @@ from pytest_touchstone.core.text import alike, count, listed
 from pytest_touchstone.plugin.collection import (
     Collection,
     Remark,
+    Unasked,
     Withheld,
     checkpoint_of,
     given_items,
@@ -31,6 +32,8 @@ from pytest_touchstone.plugin.keywords import keyword_words
 
 MOST_NAMES = 3
 """The most names that are suggested for an unknown one."""
+
+_Stand = TypeVar("_Stand")
 
 LIKENESS = 0.55
 """The least likeness to a word of a name that is suggested, by ``difflib``'s ratio.
@@ -61,12 +64,14 @@ def settle(
     for item in items:
         given = given_of(item)
         spec = given.loaded.spec if given is not None else _withheld(item)
+        unasked = _parameter(item, Unasked)
         if id(spec) not in collection.unchosen:
             meant = True
             selected |= {} if spec is None else {id(spec): spec}
         runs = given is not None and id(spec) not in collection.unchosen
         asked = asked or runs
-        (kept if spec is None or runs else withheld).append(item)
+        (kept if spec is None or runs or unasked else withheld).append(item)
+        collection.unasked += [unasked.spec.name] if unasked else []
     remarks = [one for one in collection.remarks if id(one.spec) in selected]
     unread = [one.name for one in selected.values() if id(one) in collection.unread]
     collection.fault = (
@@ -114,9 +119,15 @@ def _unknown_task(collection: Collection) -> str | None:
 
 def _withheld(item: pytest.Item) -> Benchmark | None:
     """Return the benchmark that an item without an example stands for."""
+    found = _parameter(item, Withheld)
+    return found.spec if found is not None else declared(getattr(item, "function", None))
+
+
+def _parameter(item: pytest.Item, kind: type[_Stand]) -> _Stand | None:
+    """Return what an item of a benchmark has in place of an example, if it is of this kind."""
     callspec = getattr(item, "callspec", None)
     found = callspec.params.get("example") if callspec is not None else None
-    return found.spec if isinstance(found, Withheld) else declared(getattr(item, "function", None))
+    return found if isinstance(found, kind) else None
 
 
 def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: bool) -> str | None:

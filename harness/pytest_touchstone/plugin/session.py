@@ -21,6 +21,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.skipping import (
+    xfailed_key,
+)  # private: nothing public tells whether a mark expects an item to fail
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import Lasting
@@ -30,11 +33,17 @@ from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.settings import OPTION
 from pytest_touchstone.core.shard import shard_of
 from pytest_touchstone.core.text import listed
+from pytest_touchstone.plugin import NO_CHECKPOINT
 from pytest_touchstone.plugin import collection as collecting
 from pytest_touchstone.plugin.batches import batch_size, most_items
 from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
 from pytest_touchstone.plugin.controller import TOLD, Controller, FailedCheckpoints
-from pytest_touchstone.plugin.declarations import collected_of, declarations_of, wrong_composite
+from pytest_touchstone.plugin.declarations import (
+    collected_of,
+    declarations_of,
+    wrong_composite,
+    wrong_primary,
+)
 from pytest_touchstone.plugin.gate import GateSession
 from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import settings_of
@@ -49,6 +58,7 @@ if TYPE_CHECKING:
     from pytest_touchstone.plugin.gate import Sequential
     from pytest_touchstone.reports.dry_run import DryRun
     from pytest_touchstone.results.merging import ShardShare
+    from pytest_touchstone.results.records import Status
 
 
 class EvalSession:
@@ -177,6 +187,7 @@ class EvalSession:
             found = (
                 collecting.wrong_fixture(items),
                 wrong_composite(items),
+                wrong_primary(items),
                 collecting.name_results(items, count),
             )
             self.fault = self.collection.fault or next((one for one in found if one is not None), None)
@@ -364,7 +375,7 @@ class EvalSession:
         item.user_properties.extend(sorted(ended.scores.items()))
         if primary is not None:
             item.user_properties.append(("touchstone_primary", primary))
-        if ended.raised is not None:
+        if ended.raised is not None and (not ended.scores or item.stash.get(xfailed_key, None)):
             raise ended.raised
         return True
 
@@ -380,8 +391,11 @@ class EvalSession:
         if isinstance(error, ServerError):
             setattr(report, TOLD, {"stop": str(error)})
         elif self._execution is not None and report.when != "teardown" and not report.passed:
+            expected = hasattr(report, "wasxfail")
+            status: Status = "xfailed" if expected else "skipped" if report.skipped else "error"
+            marked = expected and not isinstance(error, pytest.xfail.Exception)
             try:
-                self._execution.settle(item, "skipped" if report.skipped else "error", whole_sentence(error))
+                self._execution.settle(item, status, whole_sentence(error), anew=marked)
             except JournalError as fault:
                 setattr(report, TOLD, {"fatal": str(fault)})
         if isinstance(error, CheckpointError) and own:
@@ -413,7 +427,8 @@ class EvalSession:
     def for_controller(self) -> dict[str, Any]:
         """Return what a worker that ends tells its controller, which collects nothing itself."""
         nothing = None if self.fault else self.collection.nothing
-        return {"nothing": nothing, "fault": self.fault, "damaged": self._damaged()}
+        unasked = [] if self.fault else self.collection.unasked
+        return {"nothing": nothing, "fault": self.fault, "damaged": self._damaged(), "unasked": unasked}
 
     def _prepare(self, own: list[pytest.Item]) -> None:
         """Write what the other processes of the run, and its end, need to know."""
@@ -436,6 +451,7 @@ class EvalSession:
             self._controller.tell_damaged(told["damaged"])
         self.raise_fault()
         self.collection.nothing = self.collection.nothing or told["nothing"]
+        self.collection.unasked += told["unasked"]
 
     def ends(self) -> None:
         """From now on nothing is asked any more: Ctrl-C ends the reporting alone."""
@@ -472,6 +488,8 @@ class EvalSession:
             width = reporter.config.get_terminal_writer().fullwidth
             reporter.write_sep("=", "dry run")
             reporter.write_line(render(self._dry_run, width=width, color=reporter.hasmarkup))
+        if self.fault is None and (names := dict.fromkeys(self.collection.unasked)):
+            reporter.write_line(f"skipped {listed(names)}: {NO_CHECKPOINT}")
         if self.fault is None and self._controller is not None:
             self._controller.show(reporter, status)
 

@@ -134,6 +134,12 @@ def own_rows(summary: Summary) -> set[str]:
     return {one.name for one in summary.declarations if one.own_rows and one.dataset.origin == marks.SHIPPED}
 
 
+def not_counted(skipped: int, xfailed: int) -> list[str]:
+    """Return the counts, as pytest words them, of items that are not to count; ``skipped`` are all of them."""
+    told = {"skipped": skipped - xfailed, "xfailed": xfailed}
+    return [f"{number} {word}" for word, number in told.items() if number]
+
+
 def is_sample(mark: str) -> bool:
     """Return whether a mark says that the rows are a shipped sample."""
     return SAMPLE in mark

@@ -20,7 +20,7 @@ from pytest_touchstone.core.eval_config import as_line
 from pytest_touchstone.core.marks import PICKS
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.engines.base import SLOW_WAYS
-from pytest_touchstone.reports.formatting import checkpoints, duration, shown_metrics
+from pytest_touchstone.reports.formatting import checkpoints, duration, not_counted, shown_metrics
 from pytest_touchstone.reports.validity import invalid_results
 from pytest_touchstone.results.records import GENERATED
 from pytest_touchstone.results.summary import Result, Summary, totals, wholes
@@ -230,7 +230,7 @@ def items(summary: Summary) -> str:
     parts = [
         f"{found['collected']} collected",
         f"{found['scored']} scored",
-        f"{found['skipped']} skipped",
+        *(not_counted(found["skipped"], found["xfailed"]) or ["0 skipped"]),
         count(found["errors"], "error"),
     ]
     parts += [count(found["timeouts"], "timeout")] if found["timeouts"] else []

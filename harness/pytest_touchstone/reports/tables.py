@@ -1,8 +1,8 @@
 """The tables of results for terminals: a row per benchmark and checkpoint, or of many checkpoints a row per checkpoint.
 
 By benchmark, each checkpoint has a table of primary metric, interval, items and marks; where all have the same single
-benchmark, they are the rows of one table. With details, the other metrics of a benchmark and its groups stand below
-its row.
+benchmark, they are the rows of one table. Below its row stand a benchmark's groups as far as there is room, and, with
+details, all of them and its other metrics.
 
 By checkpoint, rows are in order of series and step, with a column per benchmark; what does not fit beside each other
 follows in further blocks. Between series there is an empty row. Values have signs:
@@ -34,6 +34,12 @@ HEADER: Final = ("  benchmark", "metric", "value", "95 % interval", "n/N", "")
 BY_CHECKPOINT: Final = ("  checkpoint", *HEADER[1:])
 LABEL, METRIC, MARKS = 0, 1, 5
 """The columns that may fold: numbers stay whole."""
+
+MOST_GROUPS: Final = 8
+"""The groups that stand below a benchmark's row without details."""
+
+GROUP_LINES: Final = 24
+"""The lines for the groups of all benchmarks; where they would need more, the rows say how many groups there are."""
 
 LOUD: Final = "bold red"
 """The style of words that say that a value must not be believed."""
@@ -69,7 +75,12 @@ def tables_by_benchmark(summary: Summary, width: int, *, details: bool) -> Itera
     if not details and has_one_benchmark(summary):
         yield _of_one_benchmark(summary, width)
         return
-    found = {name: list(_benchmark_rows(summary, name, details)) for name in formatting.checkpoints(summary)}
+    shown = [len(_groups(summary, one, details)) for one in wholes(summary)]
+    room = sum(min(number, MOST_GROUPS + 1) for number in shown) <= GROUP_LINES
+    most = len(summary.results) if details else MOST_GROUPS if room else 0
+    found = {
+        name: list(_benchmark_rows(summary, name, details, most)) for name in formatting.checkpoints(summary)
+    }
     widths = _widths(list(chain.from_iterable(found.values())), width)
     for place, (name, what) in enumerate(formatting.checkpoints(summary).items()):
         yield name, what, _benchmark_table(found[name], widths, None if place else HEADER)
@@ -102,18 +113,30 @@ def _of_one_benchmark(summary: Summary, width: int) -> tuple[str, str, Table]:
 # Rows
 
 
-def _benchmark_rows(summary: Summary, checkpoint: str, details: bool) -> Iterator[TableRow]:
+def _benchmark_rows(summary: Summary, checkpoint: str, details: bool, most: int) -> Iterator[TableRow]:
+    """Yield the rows of a checkpoint, ``most`` groups below each benchmark."""
     best = {one["benchmark"] for one in summary.leaders if one["checkpoint"] == checkpoint}
     own = formatting.own_rows(summary)
     mine = [one for one in summary.results if one.checkpoint == checkpoint]
     for whole in (one for one in mine if one.group is None):
-        yield _primary(whole, whole.benchmark in best, whole.benchmark in own)
+        groups = _groups(summary, whole, details)
+        row = _primary(whole, whole.benchmark in best, whole.benchmark in own)
+        untold = count(len(groups), "group") if groups and not most else ""
+        yield row._replace(marks=(*row.marks, (untold, "dim"))) if untold else row
         if details:
             yield from (_metric_row(one) for one in whole.metrics.values() if one.name != whole.primary)
-            groups = (one for one in mine if one.benchmark == whole.benchmark and one.group is not None)
-            yield from (_group(one, whole.benchmark in own) for one in groups)
+        yield from (_group(one, whole.benchmark in own) for one in groups[:most])
+        if most and (more := len(groups) - most) > 0:
+            yield TableRow((f"    and {more} more", "", "", "", ""), primary=False)
     for one in (one for one in summary.composites if one["checkpoint"] == checkpoint):
         yield _composite_row(one, one["name"] in best)
+
+
+def _groups(summary: Summary, whole: Result, details: bool) -> list[Result]:
+    """Return the results of a benchmark's groups; without details none where each group is a single item."""
+    name = (whole.checkpoint, whole.benchmark)
+    found = [one for one in summary.results if (one.checkpoint, one.benchmark) == name and one is not whole]
+    return found if details or any(one.collected > 1 for one in found) else []
 
 
 def _primary(result: Result, best: bool, own: bool, name: str = "") -> TableRow:
@@ -137,8 +160,8 @@ def _marks(result: Result, best: bool, own: bool) -> Iterator[tuple[str, str]]:
         yield "UNSANDBOXED", LOUD
     if best:
         yield "best", "bold"
-    if result.skipped:
-        yield f"{result.skipped} skipped", ""
+    for text in formatting.not_counted(result.skipped, result.xfailed):
+        yield text, ""
     if own:
         yield formatting.OWN, "dim"
     elif formatting.is_sample(result.mark):
@@ -151,7 +174,7 @@ def _metric_row(metric: Metric) -> TableRow:
 
 def _group(result: Result, own: bool) -> TableRow:
     label = f"    {(result.group or '').replace('_', ' ')}"
-    marks = (word for word in _marks(result, best=False, own=False) if word[1] == LOUD)
+    marks = (word for word in _marks(result, best=False, own=False) if word[1] != "dim")
     metric = result.metrics[result.primary]
     return TableRow(
         (label, *_numbers(metric), formatting.of_all(result, own=own)), tuple(marks), primary=False

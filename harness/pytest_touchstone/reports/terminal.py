@@ -347,11 +347,11 @@ def legend(summary: Summary, *, many: bool) -> str:
 
 def _item_counts(summary: Summary) -> FactLine:
     found = totals(summary)
-    parts = [f"{found['scored']:,} scored"]
-    words = {"skipped": "skipped", "errors": "error", "timeouts": "timeout", "lost": "lost"}
+    parts = [f"{found['scored']:,} scored", *formatting.not_counted(found["skipped"], found["xfailed"])]
+    words = {"errors": "error", "timeouts": "timeout", "lost": "lost"}
     for name, word in words.items():
         if number := found[name]:
-            parts.append(f"{number} {word}" if name in ("skipped", "lost") else count(number, word))
+            parts.append(f"{number} {word}" if name == "lost" else count(number, word))
     took = f" in {formatting.duration(summary.seconds)}" if summary.seconds else ""
     return FactLine("items", ", ".join(parts) + took, "bold red" if summary.faults else "")
 

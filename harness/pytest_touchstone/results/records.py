@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, TypeAlias
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.files import SCHEMA, check_kind
 
-Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost"]
-STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost")
+Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost", "xfailed"]
+STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost", "xfailed")
 
 GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered")
 """The fields of a record that count its generated texts; results have their sums."""
@@ -26,8 +26,9 @@ class Record:
     """The outcome of one item.
 
     ``item`` is its node id; ``example`` its id within the data (``winogrande/17``), the same in every run; ``row``
-    the hash of its data row. ``scores`` is empty unless ``status`` is "scored". ``seconds`` is the item's own share
-    of its batches. ``truncated`` counts its requests whose context was cut.
+    the hash of its data row. ``scores`` is empty unless ``status`` is "scored"; ``message`` says why, or which
+    assertion failed. ``seconds`` is the item's own share of its batches. ``truncated`` counts its requests whose
+    context was cut.
 
     Of its generated texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in
     which ``no_answer`` was found, and those asked through a ``chat`` template. The ``unanswered`` ones are empty at the

@@ -99,6 +99,8 @@ class Result:
     ``Record`` does. ``weak_tests`` has the wrong programs that the tests of a scored task accept, by task.
     ``template`` is the way in which texts were asked for: "chat", "plain", "mixed", or None where none were.
 
+    ``skipped`` counts the items that are not to count, also those that are ``xfailed``, as pytest calls them.
+
     ``answered`` is the primary metric over the items without an ``unanswered`` text, None where there is no such text.
 
     ``of`` is the number of items that the benchmark (or group) has with this data, 0 where not known, and
@@ -141,6 +143,7 @@ class Result:
     of: int = 0
     published: int | None = None
     mark: str = ""
+    xfailed: int = 0
 
     @property
     def faults(self) -> int:
@@ -229,7 +232,7 @@ def of_checkpoints(summary: Summary, names: Collection[str], items: Iterable[Col
 
 def totals(summary: Summary) -> dict[str, int]:
     """Return the counts of all items of the run by what became of them, and of truncated requests."""
-    names = ("collected", "scored", "skipped", "errors", "timeouts", "lost", "truncated")
+    names = ("collected", "scored", "skipped", "xfailed", "errors", "timeouts", "lost", "truncated")
     return {name: sum(getattr(result, name) for result in wholes(summary)) for name in names}
 
 

@@ -243,7 +243,6 @@ def test_a_chat_may_have_no_stop_at_all() -> None:
     ("change", "words"),
     [
         ({"turns_stop": ("",)}, "a stop sequence is empty"),
-        ({"turns_stop": "```"}, "turns_stop is the text"),
         ({"turns_max_new_tokens": 0}, "turns_max_new_tokens is 0"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pytest_touchstone.core.benchmark import Dataset
+from pytest_touchstone.core.benchmark import Dataset, Shots
 from pytest_touchstone.core.few_shot import FewShot, Shot
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Generate, RunProgram
@@ -59,12 +59,9 @@ MBPP_TASKS: Final[dict[str, Any]] = {
     "primary": "pass@1",
     "metrics": PROGRAM_METRICS,
     "grader": MBPP,
-    "paper": "Austin et al. 2021, arXiv 2108.07732",
 }
 MBPP_THREE_SHOT: Final[dict[str, Any]] = {
-    "num_fewshot": 3,
-    "shots_pick": "first",
-    "shots_fixed": True,
+    "shots": Shots(3, _shot, pick="first", fixed=True),
     "own_prompt": "instruction",
-    "shot": _shot,
 }
+MBPP_PAPER: Final = "Austin et al. 2021, arXiv 2108.07732"

@@ -125,9 +125,10 @@ PLUS_TASKS: Final[dict[str, Any]] = {
     "primary": "pass@1",
     "metrics": PLUS_METRICS,
     "grader": PLUS,
-    "paper": "Liu et al. 2023, arXiv 2305.01210",
 }
 """The part of a declaration that both benchmarks share."""
+
+PLUS_PAPER: Final = "Liu et al. 2023, arXiv 2305.01210"
 
 
 def ask_plus(row: PlusRow, fewshot: FewShot, stop: tuple[str, ...], benchmark: str) -> Scores:

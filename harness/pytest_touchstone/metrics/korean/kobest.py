@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone.core.benchmark import Dataset, LmEval
+from pytest_touchstone.core.benchmark import Dataset, LmEval, Published, Shots
 from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Loglikelihood, PseudoLoglikelihood
@@ -77,29 +77,29 @@ _TASKS: Final[dict[str, tuple[Callable[[dict[str, Any]], KobestRow], int, int]]]
 """The form of each task's rows, and their number in the test and training splits."""
 
 
-def kobest_rows(name: str) -> dict[str, Any]:
+def kobest_rows(name: str, source: str) -> dict[str, Any]:
     """The part of a declaration about the rows of one of the five tasks."""
     prepare, rows, _ = _TASKS[name]
     return {
         "version": 1,
         "data": Dataset("skt/kobest_v1", name, fewshot="train", local=f"kobest/{name}/test"),
-        "published_rows": rows,
+        "published": Published(rows, paper="Kim et al. 2022, arXiv 2204.04541", source=source),
         "row": KobestRow,
         "prepare": prepare,
         "tags": ("korean",),
-        "paper": "Kim et al. 2022, arXiv 2204.04541",
     }
 
 
 def kobest_task(name: str) -> dict[str, Any]:
     """The declaration of one of the five tasks as causal models are asked it."""
     return {
-        **kobest_rows(name),
+        **kobest_rows(name, f"lm-evaluation-harness 0.4.13, task kobest_{name}"),
         "asks": Loglikelihood,
         "aggregate": {"f1": MACRO_F1},
-        "lm_eval": LmEval(_TASKS[name][2]),
-        "shot": lambda row: f"{row['context']} {row['choices'][row['label']]}",
-        "source": f"lm-evaluation-harness 0.4.13, task kobest_{name}",
+        "shots": Shots(
+            shot=lambda row: f"{row['context']} {row['choices'][row['label']]}",
+            lm_eval=LmEval(_TASKS[name][2]),
+        ),
     }
 
 
@@ -111,11 +111,12 @@ def kobest_choice(row: KobestRow, fewshot: FewShot) -> Scores:
 def kobest_masked(name: str) -> dict[str, Any]:
     """The declaration of one of the five tasks as masked models are asked it."""
     return {
-        **kobest_rows(name),
+        **kobest_rows(
+            name, "Salazar et al. 2020, arXiv 1910.14659 (the score); the texts are those of the causal form"
+        ),
         "asks": PseudoLoglikelihood,
         "primary": "acc",
         "metrics": CHOICE_METRICS,
-        "source": "Salazar et al. 2020, arXiv 1910.14659 (the score); the texts are those of the causal form",
     }
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone.core.benchmark import Dataset
+from pytest_touchstone.core.benchmark import Dataset, Shots
 from pytest_touchstone.core.few_shot import FewShot, Shot
 from pytest_touchstone.core.grade import Graded, Scores
 from pytest_touchstone.core.requests import Generate
@@ -188,15 +188,16 @@ MATH: Final[dict[str, Any]] = {
     "primary": "math_verify",
     "metrics": _METRICS,
     "tags": ("mathematics",),
-    "num_fewshot": 4,
-    "shots_pick": "first",
-    "shots_for_all": True,
-    "shots_fixed": True,
-    "shot": lambda row: Shot(_prompt(row), row["solution"]),
+    "shots": Shots(
+        4, lambda row: Shot(_prompt(row), row["solution"]), pick="first", for_all=True, fixed=True
+    ),
     "group": "subject",
     "needs": dict.fromkeys(("sympy", "math_verify", "antlr4"), "pip install 'pytest-touchstone[math]'"),
-    "source": "lm-evaluation-harness 0.4.13, tasks minerva_math (version 3.1) and hendrycks_math; Math-Verify 0.9",
 }
+
+MATH_SOURCE: Final = (
+    "lm-evaluation-harness 0.4.13, tasks minerva_math (version 3.1) and hendrycks_math; Math-Verify 0.9"
+)
 
 
 def math_solution(row: MathRow, fewshot: FewShot) -> Scores:

@@ -1,0 +1,69 @@
+"""Requests take lists and dicts where a person writes them, and name the field of what is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_touchstone import CallTests, Generate, InputOutputTests, Turn
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.few_shot import ChatForm, FewShot
+
+USER = {"role": "user", "content": "hello"}
+
+
+@pytest.mark.parametrize("stop", [["\n"], ("\n",), "\n"])
+@pytest.mark.parametrize(
+    "turn",
+    [
+        USER,
+        {"role": "user", "text": "hello"},
+        {**USER, "tool_calls": None},
+        {"role": "user", "content": [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]},
+        Turn("user", ["hello"]),  # type: ignore[arg-type]
+    ],
+)
+def test_a_request_is_the_same_however_it_is_written(stop: Any, turn: Any) -> None:
+    asked = Generate("hello", stop=stop, max_new_tokens=1, turns=[turn], turns_stop=stop)
+    plain = Generate(
+        "hello", stop=("\n",), max_new_tokens=1, turns=(Turn("user", "hello"),), turns_stop=("\n",)
+    )
+    assert asked == plain
+    assert hash(asked) == hash(plain)
+    assert replace(asked, samples=2).stop == ("\n",)
+
+
+def test_few_shot_requests_and_programs_take_lists_too() -> None:
+    asked = FewShot().generate("q", stop=["\n"], max_new_tokens=1, chat=ChatForm("q", stop=["#"]))
+    assert (asked.stop, asked.turns_stop) == (("\n",), ("#",))
+    assert hash(InputOutputTests([["1", "2"]])) == hash(InputOutputTests((("1", "2"),)))
+    assert CallTests("f()", names=["f"]) == CallTests("f()", names=("f",))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"stop": [1]}, "stop is [1]; give a text or a list of texts"),
+        ({"stop": [["\n"]]}, "stop is [['\\n']]; give a text"),
+        ({"turns_stop": 3}, "turns_stop is 3; give a text"),
+        ({"turns": "hello"}, "turns is 'hello'; give a list of turns"),
+        ({"turns": [3]}, "turns[0] is 3; give {'role': 'user', 'content': 'TEXT'}"),
+        (
+            {"turns": [USER, {"role": "tool", "content": "x"}]},
+            "the role of turns[1] is 'tool'; use system, user,",
+        ),
+        ({"turns": [{**USER, "tool_calls": []}]}, "turns[0] has 'tool_calls'; a turn is a role and a text"),
+        (
+            {"turns": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "a part 'image_url'; models are sent texts",
+        ),
+        ({"turns": [{"role": "user"}]}, "turns[0] has a part None"),
+        ({"prompt": [USER]}, "give text, and a conversation as turns"),
+    ],
+)
+def test_what_no_request_can_carry_is_refused_by_name(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(BenchmarkError) as error:
+        Generate(**{"prompt": "hello", "max_new_tokens": 1, **given})
+    assert said in str(error.value)
