@@ -261,10 +261,14 @@ def _meeting(config: pytest.Config) -> dict[str, Any]:
 def project_file(config: pytest.Config) -> Path:
     """Return the nearest pyproject.toml above what is run, or above the current folder; it need not exist.
 
-    Shipped benchmarks belong to no project. pytest's root folder counts only where ``--rootdir`` or ``-c`` is given.
-    Else pytest finds it from values of options too, such as ``--checkpoint PATH``: a checkpoint elsewhere moves it.
+    Shipped benchmarks belong to no project. pytest's root folder counts only where a person gives ``--rootdir`` or
+    ``-c``. Else pytest finds it from values of options too, such as ``--checkpoint PATH``: a checkpoint elsewhere
+    moves it.
     """
-    if config.option.rootdir or config.option.inifilename:
+    apart = (
+        config.option.inifilename == os.devnull and config.option.rootdir == "."
+    )  # as `touchstone run` says
+    if not apart and (config.option.rootdir or config.option.inifilename):
         return config.rootpath / PROJECT_FILE
     here = config.invocation_params.dir
     given = [(here / argument.partition("::")[0]).resolve() for argument in config.args]
