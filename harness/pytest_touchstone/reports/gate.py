@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 STYLES: Final = {
     "worse": "bold red",
     "failed": "bold red",
+    "accepted": "bold yellow",
     "not valid": "bold red",
     "not judged": "bold red",
     "inconclusive": "magenta",
@@ -64,7 +65,8 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
     for line in apart:
         rows.append((_verdict(line.kind), Text(_numbers(line, several, details=details))))
         bad = (*line.fails, *line.invalid)
-        told = reason_texts(line, "baseline ") if details or line.fails else reason_texts(line) if bad else []
+        shown = details or line.fails or line.accepted
+        told = reason_texts(line, "baseline ") if shown else reason_texts(line) if bad else []
         if not details:  # reasons that several lines share are told by the first of them
             told = [text for text in told if text not in before]
             before.update(bad)
@@ -91,7 +93,7 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
 
 def _apart(lines: Sequence[GateLine]) -> list[GateLine]:
     """Return the lines that a short report shows one by one."""
-    bad = [line for line in lines if line.fails or line.invalid]
+    bad = [line for line in lines if line.fails or line.invalid or line.accepted]
     compared = [line for line in lines if line not in bad and line.difference is not None]
     return bad[:APART] + (compared if len(compared) <= APART else [])
 
@@ -239,7 +241,8 @@ def reason_texts(line: GateLine, against: str | None = None) -> list[str]:
     why = _SAID.sub("", line.why, count=1)
     said = [] if why in line.invalid else [why]
     said += [sees_text(line)] if line.verdict == "inconclusive" and line.sees is not None else []
-    return [*([f"{against}{baseline}"] if baseline else []), *line.invalid, *fails, *said, *line.notes]
+    held = [line.accepted] if line.accepted else []
+    return [*([f"{against}{baseline}"] if baseline else []), *line.invalid, *fails, *held, *said, *line.notes]
 
 
 def _parts(gate: GateResult) -> str:
