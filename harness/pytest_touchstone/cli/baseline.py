@@ -201,7 +201,9 @@ def _failed(options: argparse.Namespace, lines: Sequence[GateLine], run_id: str)
             and options.checkpoint in (None, one.checkpoint)
         ]
         if not meant:
-            raise GateError(f"{name}: no drop of it has failed the gate in {run_id}; there is nothing to accept")
+            raise GateError(
+                f"{name}: no drop of it has failed the gate in {run_id}; there is nothing to accept"
+            )
         if len({one.checkpoint for one in meant}) > 1:
             names = ", ".join(one.checkpoint for one in meant)
             raise GateError(f"{name} has failed for {names}; name one with --checkpoint")

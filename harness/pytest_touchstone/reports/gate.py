@@ -12,6 +12,7 @@ from pytest_touchstone.compare.baselines import FIRST_ON_ITEMS
 from pytest_touchstone.compare.gate.result import (
     KINDS,
     STRICT,
+    UNSURE,
     GateLine,
     GateResult,
     lines_from_json,
@@ -190,9 +191,17 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
         on = " on these items" if any(line.why == FIRST_ON_ITEMS for line in gate.lines) else ""
         return f"gate passed: no baseline yet{on}; this run is the first, and is saved"
     kinds = {line.kind for line in gate.lines}
-    unsure = "; --eval-gate-mode strict would fail" if kinds & {"inconclusive", "not compared"} else ""
+    unsure = "; --eval-gate-mode strict would fail" if kinds.intersection(UNSURE) else ""
     without = "not compared" in kinds and not any(line.verdict for line in gate.lines)
     return f"gate passed{' WITHOUT A COMPARISON' * without}: {_counted(gate.lines)}{_parts(gate)}{unsure}"
+
+
+def standing(gate: Mapping[str, Any]) -> str:
+    """Return the decision, as ``SIGNS`` of reports have it: "first" and "unsure" are passed, but no plain success."""
+    kinds = {line.kind for line in lines_from_json(gate)}
+    if gate["decision"] != "passed" or not kinds:
+        return str(gate["decision"])
+    return "first" if kinds == {"first"} else "unsure" if kinds.intersection(UNSURE) else "passed"
 
 
 def _by_reason(gate: GateResult) -> list[str]:

@@ -29,7 +29,15 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.result import GateLine
 from pytest_touchstone.core.errors import GateError, HarnessError
-from pytest_touchstone.core.files import SCHEMA, check_kind, open_regular, parsed, shown_path, typed, write_json
+from pytest_touchstone.core.files import (
+    SCHEMA,
+    check_kind,
+    open_regular,
+    parsed,
+    shown_path,
+    typed,
+    write_json,
+)
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import one_line
 from pytest_touchstone.results.store_entry import StoredResult
@@ -171,11 +179,20 @@ def write_accepted(path: Path, drops: Iterable[AcceptedDrop]) -> None:
 
 
 def drop_of(
-    line: GateLine, saved: StoredResult | None, former: AcceptedDrop | None, *, because: str, by: str, on: str, run: str
+    line: GateLine,
+    saved: StoredResult | None,
+    former: AcceptedDrop | None,
+    *,
+    because: str,
+    by: str,
+    on: str,
+    run: str,
 ) -> AcceptedDrop:
     """The entry that accepts what a line says; without a baseline it goes on from the former entry."""
     assert line.value is not None
-    before = line.against.measured if line.against is not None else former.before if former is not None else None
+    before = (
+        line.against.measured if line.against is not None else former.before if former is not None else None
+    )
     value = _measured(line, saved)
     return AcceptedDrop(
         benchmark=line.benchmark,
@@ -190,7 +207,9 @@ def drop_of(
         fingerprint=saved.fingerprint if saved is not None else "",
         items=saved.scored if saved is not None else 0,
         items_sha256=saved.items_sha256 if saved is not None else "",
-        conditions={name: saved.conditions[name] for name in ASKED if name in saved.conditions} if saved else {},
+        conditions={name: saved.conditions[name] for name in ASKED if name in saved.conditions}
+        if saved
+        else {},
     )
 
 
@@ -253,7 +272,11 @@ def held(
     if worse:
         reason = f"{value.plain:.4f} is worse than the {drop.to:.4f} that {drop.who} accepted on {drop.on}"
         return replace(line, fails=(*line.fails, reason))
-    waived = line.fails if line.difference is not None else tuple(one for one in line.fails if one.startswith(FLOOR))
+    waived = (
+        line.fails
+        if line.difference is not None
+        else tuple(one for one in line.fails if one.startswith(FLOOR))
+    )
     if not waived:
         return line
     start = line.against.measured if line.against is not None else None

@@ -58,8 +58,8 @@ class GateLine:
     being the best of several; ``as_measured`` is the difference of the two measured values. ``items`` is about how
     many would settle it. ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of
     400 items". ``early``: settled by an interim analysis, whose p is not corrected. ``about``: what must be known
-    beside the value, its mark. ``accepted``: what would make it fail, and who has accepted that. ``sees`` is ``reach`` as a file has it; in memory it follows from ``design``, margin,
-    ``alpha`` and family.
+    beside the value, its mark. ``accepted``: what would make it fail, and who has accepted that. ``sees`` is ``reach``
+    as a file has it; in memory it follows from ``design``, margin, ``alpha`` and family.
     """
 
     checkpoint: str
