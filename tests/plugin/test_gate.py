@@ -434,7 +434,11 @@ def test_a_drop_is_accepted_with_a_reason_and_a_mistake_is_one_line(
     again = score(skilled, 100, "again", "--gate")
     assert again.ret == 0
     again.stdout.fnmatch_lines(
-        ["accepted * skills acc *0.5000*", "*: accepted from 0.7500 to 0.5000 by *", "gate passed: 1 accepted"]
+        [
+            "accepted * skills acc *0.5000*",
+            "*: accepted from 0.7500 to 0.5000 by *",
+            "gate passed: 1 accepted",
+        ]
     )
     (skilled.path / "touchstone-accepted.json").write_text("{")
     assert main(["accept", "new", "--benchmark", "skills", *why]) == 4

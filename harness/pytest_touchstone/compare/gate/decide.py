@@ -43,7 +43,7 @@ from pytest_touchstone.compare.judge import (
     pool,
     score_name,
 )
-from pytest_touchstone.compare.prompts import OTHER, OTHERS, changed_text
+from pytest_touchstone.compare.prompts import EDITED, OTHER, OTHERS, changed_text, edited_text
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import listed
@@ -338,12 +338,12 @@ def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
 
 
 def _other_prompts(lines: Sequence[GateLine]) -> Iterable[str]:
-    """The notes on prompts that have changed, which a short report shows too."""
+    """The notes on prompts that have changed, or may have, which a short report shows too."""
     notes = (
         f"{line.benchmark}: {note}"
         for line in lines
         for note in line.notes
-        if note.startswith((OTHER, OTHERS))
+        if note.startswith((OTHER, OTHERS, EDITED))
     )
     return dict.fromkeys(notes)
 
@@ -417,7 +417,11 @@ def benchmark_line(
         *([f"values are means of {how.of}, by which {metric} is compared"] * (how.by != "mean")),
         *([] if how.higher_score_is_better else [f"lower is better for {metric}"]),
         *_without(saved, plan),
-        *dict.fromkeys(filter(None, (changed_text(one, entry) for one in found.baselines))),
+        *dict.fromkeys(
+            filter(
+                None, (told(one, entry) for one in found.baselines for told in (changed_text, edited_text))
+            )
+        ),
     )
     line = GateLine(
         checkpoint=saved.checkpoint,
