@@ -154,7 +154,7 @@ def accept_run(options: argparse.Namespace) -> Output:
     project = next((one for one in _pyprojects() if one.is_file()), Path("pyproject.toml"))
     config = read_gate_config(project, required=False)
     path = project.parent / config.accepted_file
-    known = dict(of_each(config.accepted))
+    known = of_each(config.accepted)
     entries = {
         (one.checkpoint, one.benchmark): one
         for one in open_source(str(folder.resolve()), options.output, folder=Path()).saved

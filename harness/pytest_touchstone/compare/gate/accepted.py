@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -153,10 +153,12 @@ def _entry(row: Any, where: str) -> AcceptedDrop:
             raise ValueError(f"{where}: {name} is no finite number")
         if isinstance(value, str) and len(value) > MOST_SIGNS:
             raise ValueError(f"{where}: {name} is longer than {MOST_SIGNS} characters")
-    conditions = {name: found.conditions[name] for name in ASKED if name in found.conditions}
+    conditions: dict[str, Any] = {name: found.conditions[name] for name in ASKED if name in found.conditions}
     if not all(isinstance(value, (int, str)) for value in conditions.values()):
         raise ValueError(f"{where}: conditions has something else than numbers and texts")
-    texts = {name: shown_text(value) for name, value in plain.items() if isinstance(value, str)}
+    texts: dict[str, Any] = {
+        name: shown_text(value) for name, value in plain.items() if isinstance(value, str)
+    }
     return replace(found, conditions=conditions, **texts)
 
 
@@ -287,6 +289,6 @@ def held(
     return replace(line, fails=left, accepted=f"{', '.join(waived)}: {drop.text}")
 
 
-def of_each(drops: Iterable[AcceptedDrop]) -> Mapping[tuple[str, str], AcceptedDrop]:
+def of_each(drops: Iterable[AcceptedDrop]) -> dict[tuple[str, str], AcceptedDrop]:
     """The entries by benchmark and metric."""
     return {(one.benchmark, one.metric): one for one in drops}
