@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.results.run_directory import DEFAULT_FILES
-from tests.support.installed import run_python, touchstone
+from tests.support.installed import install, run_python, touchstone
 
 QUICK = ("--checkpoint", "fake:causal", "--eval-limit", "1", "-p", "no:cacheprovider")
 
@@ -87,3 +87,90 @@ def test_other_commands_still_refuse_what_they_do_not_know(tmp_path: Path) -> No
     done = touchstone("list", "--tasks", "x", cwd=tmp_path)
     assert done.returncode == 4
     assert "unknown option --tasks" in done.stderr
+
+
+HOSTILE = """\
+[tool.pytest.ini_options]
+addopts = "-W error --strict-markers -n 4 --maxfail=1 --cov=pkg --cov-fail-under=80 -p no:cacheprovider"
+filterwarnings = ["error"]
+python_files = ["check_*.py"]
+python_functions = ["check_*"]
+required_plugins = ["pytest-nowhere>=1"]
+testpaths = ["tests"]
+timeout = 1
+xfail_strict = true
+
+[tool.touchstone.gate]
+mode = "strict"
+"""
+
+CONFTEST = """\
+import pytest
+
+@pytest.fixture
+def checkpoint():
+    return "the project's own, of a function's scope"
+
+def pytest_collection_modifyitems(items):
+    items.clear()
+
+def pytest_sessionfinish(session):
+    session.exitstatus = 3
+"""
+
+PLUGIN = """\
+def pytest_collection_modifyitems(items):
+    items.reverse()
+    del items[1:]
+
+def pytest_unconfigure(config):
+    raise SystemExit(5)
+"""
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A repository whose settings, conftest and plug-in for its own tests break every run of pytest in it."""
+    (tmp_path / "pyproject.toml").write_text(HOSTILE)
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    install(tmp_path / "installed", "hostile", PLUGIN, {"pytest11": {"hostile": "hostile"}})
+    return tmp_path
+
+
+def test_nothing_of_a_repository_changes_a_run_of_shipped_benchmarks_but_our_own_settings(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--nowhere")
+    monkeypatch.setenv("PYTEST_PLUGINS", "hostile")
+    given = ("--tasks", "real_coref", "--checkpoint", "fake:masked", "--eval-limit", "3", "--gate", "-n", "1")
+    done = touchstone("run", *given, cwd=hostile, packages=hostile / "installed")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (hostile / "results").glob("*/summary.json")
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    assert [row["scored"] for row in summary["results"]] == [3]
+    assert summary["gate"]["mode"] == "strict"
+    assert "null" not in done.stdout  # the file of configuration that is none
+    assert "touchstone run --tasks real_coref" in (path.parent / "report.html").read_text(encoding="utf-8")
+
+
+def test_files_of_ones_own_keep_their_conftest_and_plug_ins(project: Path) -> None:
+    (project / "conftest.py").write_text("def pytest_report_header():\n    return 'this conftest is read'\n")
+    packages = install(
+        project / "installed",
+        "welcome",
+        "def pytest_configure():\n    print('hello')\n",
+        {"pytest11": {"w": "welcome"}},
+    )
+    done = touchstone("run", "test_mine.py", *QUICK, "-s", cwd=project, packages=packages)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "this conftest is read" in done.stdout
+    assert "hello" in done.stdout
+
+
+def test_a_plug_in_that_is_written_for_benchmarks_is_loaded_everywhere(tmp_path: Path) -> None:
+    code = "def pytest_touchstone_run_finished(summary):\n    print('told of', summary.run_id)\n"
+    packages = install(tmp_path / "installed", "teller", code, {"pytest11": {"teller": "teller"}})
+    with (packages / "teller-0.1.dist-info" / "METADATA").open("a") as file:
+        file.write("Requires-Dist: pytest-touchstone>=0.1\n")
+    done = touchstone("run", *QUICK, "--tasks", "arc_easy", "-s", cwd=tmp_path, packages=packages)
+    assert "told of" in done.stdout, done.stdout + done.stderr

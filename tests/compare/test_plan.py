@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pytest_touchstone.cli import main
+from pytest_touchstone.cli.baseline import best_first
 from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import BenchmarkRules, GateConfig
@@ -284,3 +285,24 @@ def test_the_command_plans_for_saved_results_and_says_what_is_wrong_in_one_line(
         assert main(["plan", *arguments]) == 4
         (line,) = capsys.readouterr().err.splitlines()
         assert told in line
+
+
+def test_a_trial_is_no_size_to_plan_for_unless_its_rows_are_others() -> None:
+    whole = entry(answers(100, 1), checkpoint="main", began=1.0)
+    trial = entry(answers(20, 2), checkpoint="trial", began=2.0, run_id="trial")
+    (row,) = plan(source(whole, trial)).rows
+    assert row.design.items == 100
+    other = entry(answers(20, 2), checkpoint="new", began=3.0, run_id="new", conditions={"version": 2})
+    (row,) = plan(source(whole, trial, other)).rows
+    assert row.design.items == 20
+
+
+def test_saved_results_are_listed_by_items_and_then_the_best_first() -> None:
+    counts = {"trial": 4, "middling": 100, "best": 100}
+    found = [entry(answers(n, place), checkpoint=name) for place, (name, n) in enumerate(counts.items())]
+    found[2] = entry([1.0] * 100, checkpoint="best")
+    assert [one.checkpoint for one in best_first([one.saved for one in found])] == [
+        "best",
+        "middling",
+        "trial",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,16 @@ def test_an_edit_that_leaves_the_prompts_is_none_of_them(
     capsys.readouterr()
     assert main(["compare", "results/a", "results/b"]) == 0
     assert "not asked alike" not in capsys.readouterr().out
+
+
+def test_where_the_run_of_the_baseline_is_gone_an_edit_of_the_file_is_said(project: Project) -> None:
+    project.run("--eval-run-id", "a")
+    shutil.rmtree(project.path / "results" / "a")
+    same = project.run("--gate", "--eval-run-id", "same", "--eval-no-cache")
+    assert "its file has changed" not in same.stdout.str()
+    shutil.rmtree(project.path / "results" / "same")
+    edited(project, 'fewshot.text + example["q"]', 'fewshot.text + "Say: " + example["q"]')
+    done = project.run("--gate", "--eval-run-id", "b")
+    told = " ".join(done.stdout.str().split())
+    assert "note sums: its file has changed and kept its version: raise it if that changes prompts" in told
+    assert done.ret == 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytest_touchstone.cli import main
 from tests.support.mistakes import refused
 from tests.support.project import ALONE, Project, gate_of
 
@@ -405,3 +406,48 @@ def test_a_plan_of_the_gate_is_shown_and_nothing_is_asked(skilled: Project) -> N
         "saved",
     ]
     planned.assert_outcomes()
+
+
+def test_a_drop_is_accepted_with_a_reason_and_a_mistake_is_one_line(
+    skilled: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(skilled.path)
+    score(skilled, 150, "good", "--gate")
+    assert score(skilled, 100, "new", "--gate").ret == 8
+    score(skilled, 100, "plain")
+    capsys.readouterr()
+    why = ["--because", "half the data"]
+    for words, said in (
+        (["new", *why], "--benchmark is missing"),
+        (["new", "--benchmark", "skills"], "--because is missing"),
+        (["new", "--benchmark", "skills", "--because", " "], "give a reason"),
+        (["new", "--benchmark", "skils", *why], "did you mean 'skills'?"),
+        (["new", "--benchmark", "skills", "--metric", "ac", *why], "did you mean 'acc'?"),
+        (["good", "--benchmark", "skills", *why], "there is nothing to accept"),
+        (["plain", "--benchmark", "skills", *why], "no gate has judged it"),
+        (["nowhere", "--benchmark", "skills", *why], "no such run"),
+    ):
+        assert main(["accept", *words]) == 4
+        assert said in refused_line(capsys)
+    assert main(["accept", "new", "--benchmark", "skills", *why]) == 0
+    assert "accepted from 0.7500 to 0.5000 by " in capsys.readouterr().out
+    again = score(skilled, 100, "again", "--gate")
+    assert again.ret == 0
+    again.stdout.fnmatch_lines(
+        [
+            "accepted * skills acc *0.5000*",
+            "*: accepted from 0.7500 to 0.5000 by *",
+            "gate passed: 1 accepted",
+        ]
+    )
+    (skilled.path / "touchstone-accepted.json").write_text("{")
+    assert main(["accept", "new", "--benchmark", "skills", *why]) == 4
+    assert "touchstone-accepted.json: cannot be read" in refused_line(capsys)
+    broken = score(skilled, 100, "broken", "--gate")
+    assert broken.ret == 4
+    assert "touchstone-accepted.json: cannot be read" in "".join(broken.errlines)
+
+
+def refused_line(capsys: pytest.CaptureFixture[str]) -> str:
+    (line,) = capsys.readouterr().err.splitlines()
+    return line

@@ -18,9 +18,9 @@ import yaml
 
 from tests.support.places import ROOT, SOURCE
 
-ACTION: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "action" / "action.yml").read_text(encoding="utf-8"))
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action" / "action.yml").read_text(encoding="utf-8"))
 STEPS: dict[str, Any] = {one["name"]: one for one in ACTION["runs"]["steps"]}
-SCRIPTS = ("install", "score and judge")
+SCRIPTS = ("install", "score and judge", "link the run")
 GITHUB, SELF_HOSTED, GITLAB, GITLAB_ON_RUNNER = (
     yaml.safe_load((ROOT / "docs" / "action" / f"{name}.yml").read_text(encoding="utf-8"))
     for name in ("github", "github-self-hosted", "gitlab", "gitlab-self-hosted")
@@ -61,13 +61,14 @@ def execute(script: str, cwd: Path, stubs: Path | None, variables: Mapping[str, 
         "PATH": os.pathsep.join([*places, os.environ["PATH"]]),
         "PYTHONPATH": str(SOURCE),
         "GITHUB_OUTPUT": str(cwd / "output"),
-        "GITHUB_ACTION_PATH": str(ROOT / "docs" / "action"),
+        "GITHUB_ACTION_PATH": str(ROOT / "action"),
+        "GITHUB_STEP_SUMMARY": str(cwd / "job-summary"),
     }
     return subprocess.run([*BASH, script], env=environment, cwd=cwd, check=False).returncode
 
 
 def test_every_input_that_is_used_is_declared_and_described() -> None:
-    text = (ROOT / "docs" / "action" / "action.yml").read_text(encoding="utf-8")
+    text = (ROOT / "action" / "action.yml").read_text(encoding="utf-8")
     assert set(re.findall(r"inputs\.([\w-]+)", text)) == set(ACTION["inputs"])
     assert all(one["description"] for one in ACTION["inputs"].values())
     assert ACTION["runs"]["using"] == "composite"
@@ -86,11 +87,15 @@ def test_the_script_hands_its_inputs_to_pytest_and_its_exit_code_on(tmp_path: Pa
     inputs = {"checkpoint": "runs/a b; touch x", "args": "-k 'real_coref and not x' -q", "tasks": "a,'b c'"}
     assert step("score and judge", tmp_path, stubs, tests="my evals/", **inputs) == code
     assert given(tmp_path, "touchstone") == [
-        *("run", "my evals/", "--tasks=a,'b c'", "--checkpoint", "runs/a b; touch x", "--baseline", "best"),
-        *("--eval-gate-mode", "plain", "--eval-output", "results", "--eval-markdown", "touchstone.md"),
+        *("run", "my evals/", "--tasks=a,'b c'", "--checkpoint", "runs/a b; touch x", "--gate"),
+        *("--eval-output", "results", "--eval-markdown", "touchstone.md"),
         *("--junitxml", "touchstone.xml", "-k", "real_coref and not x", "-q"),
     ]
-    assert (tmp_path / "output").read_text() == f"exit-code={code}\n"
+    assert (tmp_path / "output").read_text() == f"exit-code={code}\nrun=\n"
+    assert step("score and judge", tmp_path, stubs, checkpoint="c", baseline="main", gate="strict") == code
+    assert given(tmp_path, "touchstone")[:8] == [
+        *("run", "--checkpoint", "c", "--gate", "--baseline", "main", "--eval-gate-mode", "strict")
+    ]
 
 
 @pytest.mark.parametrize("install", ["self", "none", "pytest-touchstone[all]==1.2"])
@@ -110,7 +115,7 @@ def test_the_action_installs_its_own_version_or_what_it_is_told(tmp_path: Path, 
 def test_workflows_use_the_action_with_inputs_it_has_and_artifacts_that_are_there() -> None:
     for workflow in (GITHUB, SELF_HOSTED):
         steps = workflow["jobs"]["gate"]["steps"]
-        (used,) = [one for one in steps if "docs/action" in one.get("uses", "")]
+        (used,) = [one for one in steps if "pytest-touchstone/action@v" in one.get("uses", "")]
         assert set(used["with"]) <= set(ACTION["inputs"])
     uploaded, downloaded = (
         next(one["with"] for one in GITHUB["jobs"][job]["steps"] if f"{kind}-artifact" in one.get("uses", ""))

@@ -15,7 +15,7 @@ PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-DOCUMENTS = [*PAGES, ROOT / "docs" / "action" / "action.yml"]
+DOCUMENTS = [*PAGES, ROOT / "action" / "action.yml"]
 
 
 def test_the_page_of_options_is_made_from_the_table() -> None:

@@ -80,7 +80,7 @@ def test_markdown_has_the_decision_the_verdicts_and_the_scores() -> None:
 
 def test_a_name_in_markdown_neither_formats_nor_mentions_nor_ends_anything() -> None:
     text = markdown.page(summary(EVIL))
-    assert "<b>" not in re.sub(r"`[^`]*`|`` .*? ``", "", text)
+    assert "<b>" not in re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text)  # but for spans of code
     assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
     rows = [line for line in text.splitlines() if line.startswith("| **worse**")]
     assert len(rows) == 1

@@ -605,7 +605,10 @@ def test_after_a_gate_comes_the_baseline_or_the_items_that_were_lost(decision: s
     gate = {"decision": decision, "lines": [failed] if decision == "failed" else []}
     expected = {
         "passed": ["touchstone baseline set 20260102_030405_77"],
-        "failed": ["touchstone compare 'r1#old' '20260102_030405_77#checkpoint-100' --show-flips 3"],
+        "failed": [
+            "touchstone compare 'r1#old' '20260102_030405_77#checkpoint-100' --show-flips 3",
+            'touchstone accept 20260102_030405_77 --benchmark b --because "..."',
+        ],
         "not valid": [],
     }
     assert commands(run(gate=gate)) == expected[decision]

@@ -55,6 +55,7 @@ COMMANDS: Final = (
     _ours("study", "study the checkpoints of trainings: curves, peaks, series against series", markdown=True),
     _ours("export", "write a run in the form of lm-evaluation-harness", "items", "export_"),
     _ours("plan", "say what a gate could decide, before anything is asked"),
+    _ours("accept", "accept a drop that has failed a gate, with a reason", "baseline", "accept_"),
     _ours("import", "import published results, to compare with", "compare", "import_"),
     _ours("conformance", "compare a scorer's verdicts with recorded ones", "rescore", "conformance_"),
     Command(

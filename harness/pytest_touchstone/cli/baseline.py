@@ -1,37 +1,49 @@
-"""``touchstone baseline``: the saved results, and the names that some of them have.
+"""``touchstone baseline``: the saved results, and the names that some of them have. ``touchstone accept``: a drop that
+is no reason to fail.
 
 touchstone baseline list                 what is saved, by benchmark, the best first; then the names
 touchstone baseline list --by METRIC     checkpoints ranked by a metric or a composite (score)
 touchstone baseline set RUN_ID           gives a run's checkpoint a name ("main"), for `pytest --baseline main`
 touchstone baseline show NAME|RUN_ID     what a name or a run has
 touchstone baseline rm NAME|RUN_ID       takes the name away; or the run's saved results, which are then no baseline
+touchstone accept RUN --benchmark B --because "..."    writes into touchstone-accepted.json that B may be as in RUN
 """
 
 from __future__ import annotations
 
 import argparse
+import getpass
+import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.cli.command import Output, add_output
+from pytest_touchstone.cli.command import Output, add_output, add_run, run_folder
 from pytest_touchstone.compare.baseline_source import (
     MAIN,
     NamedBaseline,
     list_named_baselines,
+    open_source,
     pinned,
     read_named_baseline,
     remove_named_baseline,
     set_named_baseline,
 )
 from pytest_touchstone.compare.baselines import incomplete, shown, worth
+from pytest_touchstone.compare.gate.accepted import MOST_SIGNS, drop_of, of_each, shown_text, write_accepted
+from pytest_touchstone.compare.gate.config import check_names, read_gate_config
+from pytest_touchstone.compare.gate.result import GateLine, lines_from_json
 from pytest_touchstone.compare.ranking import Ranking, rank, values_of
 from pytest_touchstone.core.composite import COMPOSITE, Composite, missing_parts, project_composites
 from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.reports.formatting import number
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
+from pytest_touchstone.results.summary import SUMMARY, load_summary
 
 TOLD: Final = ("version", "data", "shots", "seed", "limit")
 """The conditions that a list shows; ``show --json`` has all."""
@@ -121,6 +133,105 @@ def remove_run(options: argparse.Namespace) -> Output:
     return Output({"name": None, "results": [_plain(one) for one in mine]}, text)
 
 
+def accept_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``accept``."""
+    add_run(parser)
+    add = parser.add_argument
+    add("--benchmark", action="append", required=True, metavar="NAME", help="whose drop; may be given again")
+    add("--because", required=True, metavar="TEXT", help="the reason, for those who review the file")
+    add("--metric", metavar="NAME", help="only by this metric (default: all by which it fails)")
+    add("--checkpoint", metavar="NAME", help="which of the run's checkpoints, if it has several")
+
+
+def accept_run(options: argparse.Namespace) -> Output:
+    """Note in the project's file that what a gate has failed is accepted."""
+    folder = run_folder(options, SUMMARY)
+    because = shown_text(options.because)
+    if not because or len(because) > MOST_SIGNS:
+        raise GateError(f"--because: give a reason, of at most {MOST_SIGNS} characters")
+    summary = load_summary(folder)
+    lines = _failed(options, lines_from_json(summary.gate or {}), summary.run_id)
+    project = next((one for one in _pyprojects() if one.is_file()), Path("pyproject.toml"))
+    config = read_gate_config(project, required=False)
+    path = project.parent / config.accepted_file
+    known = of_each(config.accepted)
+    entries = {
+        (one.checkpoint, one.benchmark): one
+        for one in open_source(str(folder.resolve()), options.output, folder=Path()).saved
+    }
+    drops = [
+        drop_of(
+            line,
+            entries.get((line.checkpoint, line.benchmark)),
+            known.get((line.benchmark, line.metric)),
+            because=because,
+            by=_who(),
+            on=datetime.now(UTC).date().isoformat(),
+            run=summary.run_id,
+        )
+        for line in lines
+    ]
+    write_accepted(path, (known | of_each(drops)).values())
+    told = [f"{one.benchmark} {one.metric} of {one.checkpoint}: {one.text}" for one in drops]
+    text = f"{shown_path(path)} is written: commit it; gates hold to these values from now on"
+    return Output({"file": str(path), "accepted": [asdict(one) for one in drops]}, "\n".join([*told, text]))
+
+
+def _failed(options: argparse.Namespace, lines: Sequence[GateLine], run_id: str) -> list[GateLine]:
+    """The lines that are meant; raises ``GateError`` where one has nothing to accept."""
+    if not lines:
+        raise GateError(f"{run_id}: no gate has judged it; run it with --gate")
+    check_names(
+        options.benchmark, dict.fromkeys(one.benchmark for one in lines), f"accept, {run_id}", "benchmark"
+    )
+    found = []
+    for name in dict.fromkeys(options.benchmark):
+        same = [one for one in lines if one.benchmark == name]
+        if options.metric is not None:
+            check_names([options.metric], [one.metric for one in same], f"accept, {name}", "metric")
+        if options.checkpoint is not None:
+            check_names([options.checkpoint], [one.checkpoint for one in same], "accept", "checkpoint")
+        meant = [
+            replace(one, fails=one.fails or (one.accepted,))
+            for one in same
+            if (one.fails or one.accepted)
+            and not one.invalid
+            and one.value is not None
+            and options.metric in (None, one.metric)
+            and options.checkpoint in (None, one.checkpoint)
+        ]
+        if not meant:
+            raise GateError(
+                f"{name}: no drop of it has failed the gate in {run_id}; there is nothing to accept"
+            )
+        if len({one.checkpoint for one in meant}) > 1:
+            names = ", ".join(one.checkpoint for one in meant)
+            raise GateError(f"{name} has failed for {names}; name one with --checkpoint")
+        found += meant
+    return found
+
+
+def _pyprojects() -> list[Path]:
+    here = Path.cwd()
+    return [folder / "pyproject.toml" for folder in (here, *here.parents)]
+
+
+def _who() -> str:
+    """The person as git knows them, else as the system does."""
+    told = []
+    for name in ("user.name", "user.email"):
+        with suppress(OSError):
+            done = subprocess.run(
+                ["git", "config", name], capture_output=True, text=True, errors="replace", check=False
+            )
+            told.append(shown_text(done.stdout)[:100])
+    name, email = (*told, "", "")[:2]
+    if not name:
+        with suppress(OSError, KeyError):
+            name = getpass.getuser()
+    return f"{name or 'somebody'} <{email}>" if email else name or "somebody"
+
+
 def _rank(options: argparse.Namespace) -> Output:
     store = ResultStore(options.output)
     saved = store.find(benchmark=options.benchmark)
@@ -178,9 +289,10 @@ def _flat(conditions: dict[str, Any]) -> dict[str, Any]:
 
 
 def best_first(saved: Sequence[StoredResult]) -> list[StoredResult]:
-    """By benchmark, the highest primary value first, results that are not whole last."""
+    """By benchmark, those on most items first, of these the highest primary value; what is not whole last."""
     return sorted(
-        saved, key=lambda one: (one.benchmark, not one.complete, -worth(one, one.primary), -one.began)
+        saved,
+        key=lambda one: (one.benchmark, not one.complete, -one.scored, -worth(one, one.primary), -one.began),
     )
 
 

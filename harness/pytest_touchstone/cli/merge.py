@@ -122,7 +122,7 @@ def _plan(options: argparse.Namespace) -> GateConfig | None:
             )
         return None
     path = options.gate_config
-    found = read_gate_config(path or Path("pyproject.toml"), required=path is not None)
+    found = read_gate_config(path or Path("pyproject.toml"), required=path is not None, root=Path())
     mode = options.gate_mode or found.mode or "plain" if gate else None
     return replace(found, mode=mode, baseline=options.baseline or found.baseline, sequential=False)
 

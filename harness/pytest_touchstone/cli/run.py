@@ -2,7 +2,9 @@
 
     touchstone run --tasks arc_easy --checkpoint PATH -n 2
 
-is ``pytest --pyargs pytest_touchstone.evals --eval-tasks arc_easy --checkpoint PATH -n 2``.
+is ``pytest --pyargs pytest_touchstone.evals --eval-tasks arc_easy --checkpoint PATH -n 2``, but apart from the
+repository in which it is typed: the configuration of pytest there, conftests and installed plug-ins are for its own
+tests and benchmarks. Of its pyproject.toml only [tool.touchstone] is read. ``-p NAME`` loads another plug-in.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 
 from pytest_touchstone.cli.command import Output
 from pytest_touchstone.core.settings import settings_table
-from pytest_touchstone.results.run_directory import DEFAULT_FILES, TASKS
+from pytest_touchstone.results.run_directory import APART, DEFAULT_FILES, TASKS
 
 USAGE = "touchstone run [--tasks NAME,...] [FILE | FOLDER | FILE::TEST ...] [any option of pytest]"
 
@@ -37,9 +41,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Become pytest: signals and the exit code are its own."""
     tasks = [f"{TASKS}{one}" for one in options.tasks]
+    words = _joined(options.rest)
+    own = _names_files(words)
     # -P, so that Python imports nothing from the current folder.
-    command = [sys.executable, "-P", "-m", "pytest", *DEFAULT_FILES, *tasks, *_joined(options.rest)]
-    os.execv(sys.executable, command)
+    command = [sys.executable, "-P", "-m", "pytest", *DEFAULT_FILES, *(() if own else APART), *tasks, *words]
+    of_tests = () if own else ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+    os.execve(
+        sys.executable, command, {name: value for name, value in os.environ.items() if name not in of_tests}
+    )
+
+
+PLACES = ("--rootdir", "--basetemp", "--confcutdir", "--ignore", "--ignore-glob", "--deselect", "-k", "-m")
+"""Options of pytest whose value may be the name of a folder, or of a file with tests, and is nothing to run."""
+
+
+def _names_files(words: Sequence[str]) -> bool:
+    """Return whether a folder, or a file with tests, is to be run."""
+    for before, word in pairwise(["", *words]):
+        path = Path(word.partition("::")[0])
+        if not word.startswith("-") and before not in PLACES and (path.suffix == ".py" or path.is_dir()):
+            return True
+    return False
 
 
 def _joined(words: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """The candidates that a user names.
 
-RUN                 the id of a run in the results folder, or the folder of a run
+RUN                 the id of a run in the results folder, or the folder of a run; where that is gone, the saved results
 FILE                a results file of any form, or a folder with one
 NAME                a checkpoint with saved or imported results: its name, path or fingerprint
 RUN#NAME, FILE#NAME    one of several checkpoints; a colon does as well
@@ -185,8 +185,9 @@ def _saved(argument: str, output: Path) -> CheckpointResults:
     store = ResultStore(output)
     candidates = saved_candidates(store)
     found = meant(candidates, argument)
-    run_id, sign, name = argument.rpartition("#")
-    if not found and sign and (of_run := saved_candidates(store, Path(run_id).name)):
+    run_id, sign, name = argument.partition("#")
+    if not found and (of_run := saved_candidates(store, Path(run_id).name)) and (sign or len(of_run) == 1):
+        name = name or of_run[0].name
         return with_items(store, only(of_run, name, f"saved results of {Path(run_id).name}"))
     if len(found) == 1:
         return with_items(store, found[0])

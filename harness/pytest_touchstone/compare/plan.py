@@ -26,7 +26,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pytest_touchstone.compare.baselines import BaselineSource, comparable, one_each
+from pytest_touchstone.compare.baselines import ROWS, BaselineSource, comparable, one_each
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.judge import AlignedScores, columns, score_name
 from pytest_touchstone.core.composite import COMPOSITE, Composite
@@ -172,9 +172,9 @@ def _is_single(weights: Weights) -> bool:
 
 def _group(target: PlannedBenchmark, source: BaselineSource, known: BaselineSource) -> list[StoredResult]:
     """The saved results that are comparable with each other and with the target, one per checkpoint, oldest first: of
-    the source where it has any, and the largest group that there is."""
+    the source where it has any, and of several groups one that has pairs, the most items, and the most checkpoints."""
     groups = [found for where in (source, known) for found in _groups(target, where.saved, known.saved)]
-    return max(groups, key=len, default=[])
+    return max(groups, key=lambda group: (len(group) > 1, group[-1].scored, len(group)), default=[])
 
 
 def _groups(
@@ -408,12 +408,16 @@ def make_plan(
 def targets_of(
     source: BaselineSource, known: BaselineSource, sizes: Mapping[str, int], config: GateConfig
 ) -> list[PlannedBenchmark]:
-    """The benchmarks of the baselines, else of all saved results, each as its newest whole result has it; then those
-    of ``sizes``, the numbers of items, that are not among them."""
+    """The benchmarks of the baselines, else of all saved results, each as its newest whole result has it, but with as
+    many items as the largest one of the same rows: a trial is no size to plan for. Then those of ``sizes``, the numbers
+    of items, that are not among them."""
     newest: dict[str, StoredResult] = {}
     for saved in source.saved or known.saved:
         if saved.complete and not saved.published:
-            newest[saved.benchmark] = saved
+            before = newest.get(saved.benchmark, saved)
+            rows = [[one.conditions.get(name) for name in ROWS] for one in (before, saved)]
+            if rows[0] != rows[1] or before.scored <= saved.scored:
+                newest[saved.benchmark] = saved
     found = [
         PlannedBenchmark(
             benchmark=name,

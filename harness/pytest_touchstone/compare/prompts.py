@@ -31,6 +31,12 @@ OTHER: Final = "other prompts than the baseline's"
 
 OTHERS: Final = "not compared, since they had other prompts"
 
+EDITED: Final = (
+    "its file has changed and kept its version: raise it if that changes prompts or scores; the baseline's run is "
+    "gone, so that they cannot be compared"
+)
+"""A note that does not refuse the baseline."""
+
 PROMPTS: Final = "prompts"
 """The condition that items are asked by the same prompts."""
 
@@ -75,6 +81,16 @@ def changed_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
         return ""
     asked = count(found.asked, "item")
     return f"{OTHER} in {found.differ:,} of {asked}: the benchmark has changed and kept its version"
+
+
+def edited_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
+    """Return the note on a benchmark whose file was edited, though it has kept its version, where the baseline's run is
+    gone, as in a job that has only its saved results; else nothing."""
+    sides = [one.saved for one in (baseline, new)]
+    before, after = ((saved.code or "").partition(":")[2] for saved in sides)
+    folders = [answers_of(saved) for saved in sides]
+    known = all(folder is not None and folder.is_dir() for folder in folders)
+    return EDITED if before and after and before != after and not known else ""
 
 
 def _size(folder: Path) -> int:

@@ -13,6 +13,7 @@ import argparse
 import copy
 import functools
 import os
+import sys
 import time
 import tomllib
 from collections.abc import Callable, Generator
@@ -64,8 +65,34 @@ def pytest_load_initial_conftests(
         early_config.known_args_namespace = known
     found = yield
     _add_short_names(parser)
-    _refuse_misspelt(parser, early_config, args)
+    try:
+        _refuse_misspelt(parser, early_config, args)
+    except pytest.UsageError as error:
+        from pytest_touchstone.plugin.reporters import tell_failure
+
+        markdown = early_config.known_args_namespace.eval_markdown
+        target = early_config.invocation_params.dir / markdown if markdown else None
+        tell_failure(target, pytest.ExitCode.USAGE_ERROR, str(error))
+        raise
     return found
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
+    """Tell jobs of continuous integration of a run of benchmarks that ends without results, whatever its exit code."""
+    message = ""
+    code: int | None = pytest.ExitCode.INTERNAL_ERROR
+    try:
+        code = yield
+        return code
+    except pytest.UsageError as error:
+        code, message = pytest.ExitCode.USAGE_ERROR, str(error)
+        raise
+    finally:
+        if code and (hooks := sys.modules.get("pytest_touchstone.plugin.pytest_hooks")) is not None:
+            session: EvalSession | None = config.stash.get(hooks.SESSION, None)
+            if session is not None and not session.only_plans:
+                session.tell_failure(int(code), message)
 
 
 def _refuse_misspelt(parser: pytest.Parser, config: pytest.Config, args: list[str]) -> None:
@@ -262,10 +289,14 @@ def _meeting(config: pytest.Config) -> dict[str, Any]:
 def project_file(config: pytest.Config) -> Path:
     """Return the nearest pyproject.toml above what is run, or above the current folder; it need not exist.
 
-    Shipped benchmarks belong to no project. pytest's root folder counts only where ``--rootdir`` or ``-c`` is given.
-    Else pytest finds it from values of options too, such as ``--checkpoint PATH``: a checkpoint elsewhere moves it.
+    Shipped benchmarks belong to no project. pytest's root folder counts only where a person gives ``--rootdir`` or
+    ``-c``. Else pytest finds it from values of options too, such as ``--checkpoint PATH``: a checkpoint elsewhere
+    moves it.
     """
-    if config.option.rootdir or config.option.inifilename:
+    apart = (
+        config.option.inifilename == os.devnull and config.option.rootdir == "."
+    )  # as `touchstone run` says
+    if not apart and (config.option.rootdir or config.option.inifilename):
         return config.rootpath / PROJECT_FILE
     here = config.invocation_params.dir
     given = [(here / argument.partition("::")[0]).resolve() for argument in config.args]

@@ -166,6 +166,11 @@ class Controller:
             check_output_paths(settings.file, config.invocation_params.dir)
         self._hooks = Calls(config, markdown, self._scored, settings.trackers, beside=settings.beside)
 
+    @property
+    def reported(self) -> bool:
+        """Return whether results were written."""
+        return self._summary is not None
+
     # Begin
 
     def begin(self) -> bool:

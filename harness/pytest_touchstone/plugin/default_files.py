@@ -1,21 +1,44 @@
 """The plugin of ``touchstone run``: where no file or folder is given, the shipped benchmarks are run.
 
+They belong to no project. With ``results.run_directory.APART`` pytest reads no configuration and no conftest of the
+repository in which it is started, and loads no plug-ins but those that stand here.
+
 PYTEST_DONT_REWRITE: there is no assert in here to rewrite.
 """
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from importlib.util import find_spec
+from typing import Final
 
 import pytest
 
 from pytest_touchstone.core.files import shipped_evals
+
+PACKAGE: Final = "pytest-touchstone"
+NEEDED: Final = (PACKAGE, "pytest-xdist", "pytest-json-report", "pytest-metadata")
+"""The distributions whose plug-ins are always loaded, as are those of packages that depend on ours."""
+
+
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Load our plug-in, those that it works with, and those that are written for it.
+
+    Where pytest loads all installed ones, these are among them, by the same names.
+    """
+    pluginmanager.import_plugin("pytest_touchstone.plugin")
+    for entry in entry_points(group="pytest11"):
+        asks = () if entry.dist is None else (entry.dist.name, *(entry.dist.requires or ()))
+        if any(one in NEEDED or one.startswith(PACKAGE) for one in asks):
+            pluginmanager.load_setuptools_entrypoints("pytest11", entry.name)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Add the shipped benchmarks to the arguments, before pytest takes the project's own ``testpaths``."""
     known = early_config.known_args_namespace
+    if known.noconftest:
+        early_config._inipath = None  # private: pytest's heading would name it
     if known.file_or_dir:
         return
     packaged = (

@@ -353,10 +353,12 @@ def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
             flag = settings_table()[lone].flag
             raise GateError(f"{flag} does nothing alone; give --gate, or --baseline to see verdicts only")
         return None
+    project, here = project_file(config), config.invocation_params.dir
+    root = project.parent if project.is_file() else here
     plan = (
-        read_gate_config(project_file(config), required=False)
+        read_gate_config(project, required=False, root=root)
         if path is None
-        else read_gate_config(config.invocation_params.dir / path, required=True)
+        else read_gate_config(here / path, required=True, root=root)
     )
     plan = replace(
         plan,
@@ -369,7 +371,7 @@ def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
     if plan.sequential:
         _check_sequential(plan)
     check_names(plan.allow, [*condition_names(), ITEMS, PROMPTS], "--eval-baseline-allow", "condition")
-    if plan.baseline == "none" and not plan.floors:
+    if plan.baseline == "none" and not (plan.floors or plan.accepted):
         raise GateError(
             "--baseline none, and no floors: nothing to judge; configure floors, or leave --gate out"
         )

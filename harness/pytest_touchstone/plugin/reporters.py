@@ -144,6 +144,18 @@ class ResultsTable:
         return "benchmarks", text
 
 
+def tell_failure(target: Path | None, code: int, message: str) -> None:
+    """Tell of a run that ends without results: in the file of ``--eval-markdown``, and on GitHub in the job's summary
+    and as an annotation. What cannot be written is left."""
+    text = markdown.failed_page(code, message)
+    if target is not None:
+        with suppress(OSError):
+            write_atomic(target, text)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        github.append_summary(os.environ, text)
+        print(f"\n{github.failure(code, message)}", flush=True)
+
+
 def _ends_with_gate(summary: Summary | None) -> bool:
     """Return whether the gate's decision comes below pytest's last line; it is then not in the report too."""
     gate = (summary.gate if summary is not None else None) or {}

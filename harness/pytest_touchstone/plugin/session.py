@@ -502,6 +502,17 @@ class EvalSession:
         if self._controller is not None:
             self._controller.say_last_lines(session.exitstatus)
 
+    def tell_failure(self, code: int, message: str) -> None:
+        """Tell jobs of continuous integration of a run that ends without results."""
+        if self._controller is not None and self._controller.reported:
+            return
+        from pytest_touchstone.plugin.reporters import tell_failure
+
+        settings = getattr(self, "settings", None)  # none where they are the mistake
+        markdown = settings.markdown if settings is not None else self.config.option.eval_markdown
+        target = self.config.invocation_params.dir / markdown if markdown else None
+        tell_failure(target, code, message or "no results were written; the log says why")
+
     def close(self) -> None:
         """End what is still running, and free memory."""
         self._end_progress()

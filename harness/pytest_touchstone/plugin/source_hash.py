@@ -20,6 +20,9 @@ from typing import Any, Final
 from pytest_touchstone import __version__
 from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.files import shipped_evals
+
+OWN_DIGITS: Final = 16
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
@@ -39,7 +42,10 @@ _REST_ON: Final = (
 
 
 def code_of(functions: Iterable[Callable[..., Any]], root: Path) -> str:
-    """Return the hash (hex) of what these functions of a benchmark compute with; ``root`` is the project's folder."""
+    """Return the hash (hex) of what these functions of a benchmark compute with; ``root`` is the project's folder.
+
+    After a colon comes one of a person's own files alone: a gate tells an edit of them from another version of ours.
+    """
     digest = hashlib.sha256(_own_code().encode())
     top, files, modules = root.resolve(), set[Path](), list[ModuleType]()
     for function in functions:
@@ -49,9 +55,13 @@ def code_of(functions: Iterable[Callable[..., Any]], root: Path) -> str:
         if path is not None and (declared(function) is not None or _counts(path, top)):
             files.add(path)
         modules += [module] if (module := _module(inner)) is not None else []
+    own = hashlib.sha256()
     for path in sorted({*files, *_sources(modules, top)}):
-        digest.update(f"{path.name}\0".encode("utf-8", "backslashreplace") + _content(path))
-    return digest.hexdigest()
+        part = f"{path.name}\0".encode("utf-8", "backslashreplace") + _content(path)
+        digest.update(part)
+        own.update(b"" if path.is_relative_to(shipped_evals()) else part)
+    none = own.digest() == hashlib.sha256().digest()
+    return digest.hexdigest() + ("" if none else f":{own.hexdigest()[:OWN_DIGITS]}")
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from pytest_touchstone.compare.baselines import FIRST_ON_ITEMS
 from pytest_touchstone.compare.gate.result import (
     KINDS,
     STRICT,
+    UNSURE,
     GateLine,
     GateResult,
     lines_from_json,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 STYLES: Final = {
     "worse": "bold red",
     "failed": "bold red",
+    "accepted": "bold yellow",
     "not valid": "bold red",
     "not judged": "bold red",
     "inconclusive": "magenta",
@@ -64,7 +66,8 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
     for line in apart:
         rows.append((_verdict(line.kind), Text(_numbers(line, several, details=details))))
         bad = (*line.fails, *line.invalid)
-        told = reason_texts(line, "baseline ") if details or line.fails else reason_texts(line) if bad else []
+        shown = details or line.fails or line.accepted
+        told = reason_texts(line, "baseline ") if shown else reason_texts(line) if bad else []
         if not details:  # reasons that several lines share are told by the first of them
             told = [text for text in told if text not in before]
             before.update(bad)
@@ -91,7 +94,7 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
 
 def _apart(lines: Sequence[GateLine]) -> list[GateLine]:
     """Return the lines that a short report shows one by one."""
-    bad = [line for line in lines if line.fails or line.invalid]
+    bad = [line for line in lines if line.fails or line.invalid or line.accepted]
     compared = [line for line in lines if line not in bad and line.difference is not None]
     return bad[:APART] + (compared if len(compared) <= APART else [])
 
@@ -188,9 +191,17 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
         on = " on these items" if any(line.why == FIRST_ON_ITEMS for line in gate.lines) else ""
         return f"gate passed: no baseline yet{on}; this run is the first, and is saved"
     kinds = {line.kind for line in gate.lines}
-    unsure = "; --eval-gate-mode strict would fail" if kinds & {"inconclusive", "not compared"} else ""
+    unsure = "; --eval-gate-mode strict would fail" if kinds.intersection(UNSURE) else ""
     without = "not compared" in kinds and not any(line.verdict for line in gate.lines)
     return f"gate passed{' WITHOUT A COMPARISON' * without}: {_counted(gate.lines)}{_parts(gate)}{unsure}"
+
+
+def standing(gate: Mapping[str, Any]) -> str:
+    """Return the decision, as ``SIGNS`` of reports have it: "first" and "unsure" are passed, but no plain success."""
+    kinds = {line.kind for line in lines_from_json(gate)}
+    if gate["decision"] != "passed" or not kinds:
+        return str(gate["decision"])
+    return "first" if kinds == {"first"} else "unsure" if kinds.intersection(UNSURE) else "passed"
 
 
 def _by_reason(gate: GateResult) -> list[str]:
@@ -239,7 +250,8 @@ def reason_texts(line: GateLine, against: str | None = None) -> list[str]:
     why = _SAID.sub("", line.why, count=1)
     said = [] if why in line.invalid else [why]
     said += [sees_text(line)] if line.verdict == "inconclusive" and line.sees is not None else []
-    return [*([f"{against}{baseline}"] if baseline else []), *line.invalid, *fails, *said, *line.notes]
+    held = [line.accepted] if line.accepted else []
+    return [*([f"{against}{baseline}"] if baseline else []), *line.invalid, *fails, *held, *said, *line.notes]
 
 
 def _parts(gate: GateResult) -> str:

@@ -19,11 +19,14 @@ from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import visible, without_home
 from pytest_touchstone.reports import formatting
-from pytest_touchstone.reports.gate import difference_text, reason_texts
+from pytest_touchstone.reports.gate import difference_text, reason_texts, standing
 from pytest_touchstone.results.summary import Summary, wholes
 
 ANNOTATIONS: Final = 10
 """The number of annotations of each kind that GitHub shows per step."""
+
+ANNOTATED: Final = {"passed": "notice", "shown": "notice", "first": "notice", "unsure": "warning"}
+"""The kinds of annotation for decisions; others are errors."""
 
 _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -71,8 +74,8 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
 
 
 def commands(summary: Summary) -> list[str]:
-    """Return workflow commands: an error for each line of the gate that fails or says nothing, the decision as a
-    notice."""
+    """Return workflow commands: an error for each line of the gate that fails or says nothing, and the decision, as a
+    warning where nobody knows whether anything got worse."""
     gate = summary.gate
     if gate is None:
         return []
@@ -87,8 +90,13 @@ def commands(summary: Summary) -> list[str]:
         ]
         title = f"{line.checkpoint}: {line.benchmark} {line.metric} {line.kind}"
         found.append(command("error", _shown(title), _shown("; ".join(part for part in parts if part))))
-    kind = {"passed": "notice", "shown": "notice"}.get(gate["decision"], "error")
+    kind = ANNOTATED.get(standing(gate), "error")
     return [*found, command(kind, "touchstone gate", _shown(str(gate["text"])))]
+
+
+def failure(code: int, message: str) -> str:
+    """Return the workflow command for a run that has no results."""
+    return command("error", f"touchstone, exit code {code}", _shown(message))
 
 
 def _shown(text: str) -> str:

@@ -1,6 +1,7 @@
 """A run, and a comparison, as GitHub-flavoured Markdown for a comment on a pull request or the summary of a job.
 
-A run begins with the gate's decision. A comparison has one table per pair, its lists and notes below, and flips
+A run begins with the gate's decision; where that is red, with what dropped, how to look at it, and how to accept it. A
+comparison has one table per pair, its lists and notes below, and flips
 folded.
 
 Names of checkpoints, benchmarks and items come from outside: they stand in code spans, where nothing links, mentions or
@@ -11,23 +12,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from pytest_touchstone.compare.gate.result import GateLine, shown_lines
 from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.core.composite import COMPOSITE
+from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import INVISIBLE, without_home
 from pytest_touchstone.reports import comparison, formatting, notes
 from pytest_touchstone.reports.comparison import Cells, Flip, Flips
-from pytest_touchstone.reports.gate import difference_text, heading, reason_texts
+from pytest_touchstone.reports.gate import difference_text, heading, reason_texts, standing
+from pytest_touchstone.reports.terminal import after_gate
 from pytest_touchstone.results.summary import Result, Summary, wholes
 
 ROWS: Final = 100
 """The most lines of a table; a comment on GitHub holds 65,536 characters."""
 
+MOST_DROPS: Final = 5
+"""The most drops that stand above the table."""
+
+MOST_SIGNS: Final = 2000
+
 SIGNS: Final = {
     "passed": ":white_check_mark:",
+    "first": ":information_source:",
+    "unsure": ":warning:",
     "failed": ":x:",
     "not valid": ":warning:",
     "mistake": ":warning:",
@@ -42,7 +52,7 @@ def page(summary: Summary) -> str:
     """Return the whole text."""
     parts = [
         f"### Benchmarks: {code(summary.run_id)}",
-        *_gate(summary.gate),
+        *_gate(summary),
         *_scores(summary),
         *_changes(summary),
         *_notes(summary),
@@ -69,16 +79,45 @@ def _clean(text: str) -> str:
     return _UNSEEN.sub(" ", without_home(masked(text)))
 
 
-def _gate(gate: dict[str, Any] | None) -> list[str]:
+def failed_page(code: int, message: str) -> str:
+    """Return the text for a run that has no results: its exit code, what that means, and what was said."""
+    meaning = next((f": {one.sentence}" for one in ExitCode if one == code), "")
+    return f"### Benchmarks: no results\n\n:x: **exit code {code}{plain(meaning)}**\n\n{plain(message[:MOST_SIGNS])}\n"
+
+
+def _gate(summary: Summary) -> list[str]:
+    gate = summary.gate
     if gate is None:
         return []
-    parts = [f"{SIGNS.get(gate['decision'], '')} **{plain(str(gate['text']))}**".strip()]
+    parts = [f"{SIGNS.get(standing(gate), '')} **{plain(str(gate['text']))}**".strip()]
     lines = shown_lines(gate)
+    if red := [line for line in lines if line.fails]:
+        told = [_dropped(line) for line in red[:MOST_DROPS]]
+        told += [f"- and {len(red) - MOST_DROPS} more, in the table"] if len(red) > MOST_DROPS else []
+        told += [f"- {plain(step.what)}: {code(step.command)}" for step in after_gate(summary)]
+        parts.append("\n".join(told))
     if lines:
         level = 100 * (1 - float(gate["alpha"]))
         head = f"verdict|checkpoint|benchmark|value|points [{level:g} %]|p (Holm)|baseline and reasons"
         parts += [_table(head.split("|"), [_row(line) for line in lines]), plain(f"Judged: {heading(gate)}.")]
     return [*parts, *(plain(note) for note in gate.get("notes", ()))]
+
+
+def _dropped(line: GateLine) -> str:
+    """Return what dropped, by how much, against what, and how sure that is."""
+    metric = "" if line.metric == COMPOSITE else f" {code(line.metric)}"
+    against = line.against
+    before = "" if against is None else f"{formatting.number(against.measured)} to "
+    parts = [
+        f"{code(line.benchmark)}{metric} of {code(line.checkpoint)}: {before}{formatting.number(line.value)}"
+    ]
+    if line.difference is not None:
+        p = "" if line.p_adjusted is None else f", p {plain(formatting.p_short(line.p_adjusted))}"
+        parts.append(f"**{difference_text(line)} points**{p} over {line.n:,} items")
+    if against is not None:
+        parts.append(f"against {code(against.checkpoint)} of run {code(against.run_id)}")
+    parts += [plain(reason) for reason in line.fails if reason != "worse"]
+    return f"- {', '.join(parts)}"
 
 
 def _row(line: GateLine) -> tuple[str, ...]:
@@ -102,7 +141,7 @@ def _scores(summary: Summary) -> list[str]:
             " ".join(part for part in (code(result.benchmark), formatting.asked(result)) if part),
             code(metric.name),
             formatting.number(metric.value),
-            plain(formatting.interval(metric.low, metric.high)),
+            formatting.interval(metric.low, metric.high),
             str(metric.n),
             ", ".join(_remarks(result)),
         )
@@ -115,7 +154,7 @@ def _scores(summary: Summary) -> list[str]:
             code(one["name"]),
             "composite",
             formatting.number(one["value"]),
-            plain(formatting.interval(one["low"], one["high"])),
+            formatting.interval(one["low"], one["high"]),
             "",
             plain(one.get("mark", "")),
         )

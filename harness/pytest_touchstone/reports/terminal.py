@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.compare.formats import korean_mlm
+from pytest_touchstone.compare.gate.accepted import FILE as ACCEPTED
 from pytest_touchstone.compare.gate.result import lines_from_json
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
@@ -523,7 +524,7 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
     elif summary.faults or not summary.results:
         return
     elif summary.gate is not None:
-        yield from _after_gate(summary)
+        yield from after_gate(summary)
     elif compares:
         return
     elif summary.changes:
@@ -556,13 +557,18 @@ def _alike(summary: Summary) -> bool:
     return bool(others) and all(one & first for one in others)
 
 
-def _after_gate(summary: Summary) -> Iterator[NextStep]:
+def after_gate(summary: Summary) -> Iterator[NextStep]:
+    """Yield what may be done after a gate: of a red one to look at it, and to accept it."""
     gate = summary.gate or {}
     lines = lines_from_json(gate)
     bad = next((line for line in lines if line.fails and line.against), None)
     if bad is not None and bad.against is not None:
         sides = [f"{bad.against.run_id}#{bad.against.checkpoint}", f"{summary.run_id}#{bad.checkpoint}"]
         yield NextStep(_compare(summary, *sides, "--show-flips", "3"), "items gained and lost")
+    if red := list(dict.fromkeys(line.benchmark for line in lines if line.fails and not line.invalid)):
+        named = [word for name in red for word in ("--benchmark", name)]
+        accept = shlex.join(["touchstone", "accept", summary.run_id, *named]) + _output(summary)
+        yield NextStep(f'{accept} --because "..."', f"accepts the drop; commit {ACCEPTED}")
     elif gate.get("decision") in ("passed", "shown"):
         yield NextStep(_baseline(summary), "makes this run the baseline main")
 

@@ -71,6 +71,10 @@ def free_run_path(output: Path, now: float, pid: int, end: str = "") -> Path:
 DEFAULT_FILES: Final = ("-p", "pytest_touchstone.plugin.default_files")
 """The arguments before all others with which ``touchstone run`` starts pytest."""
 
+NO_FILE: Final = os.devnull
+APART: Final = ("--disable-plugin-autoload", "--noconftest", "--rootdir=.", "-c", NO_FILE)
+"""The arguments after them where only shipped benchmarks are run: nothing of the repository around may change them."""
+
 TASKS: Final = "--eval-tasks="
 """The beginning of the arguments after them, one for each ``--tasks``."""
 
@@ -227,6 +231,7 @@ def command_words(manifest: Mapping[str, Any]) -> list[str]:
     if tuple(words[: len(DEFAULT_FILES)]) != DEFAULT_FILES:
         return ["pytest", *words]
     own = words[len(DEFAULT_FILES) :]
+    own = own[len(APART) :] if tuple(own[: len(APART)]) == APART else own
     tasks = list(itertools.takewhile(lambda word: word.startswith(TASKS), own))
     told = (part for word in tasks for part in ("--tasks", word.removeprefix(TASKS)))
     return ["touchstone", "run", *told, *own[len(tasks) :]]

@@ -8,6 +8,7 @@
     margin = 0.01                 # a loss up to this is no reason to fail: 0.01 is one point
     alpha = 0.05                  # chance of a false alarm over all benchmarks together, in either direction
     pooled = false                # true: the verdict on all items together may fail the gate too
+    accepted = "FILE"             # the drops that were accepted, by default touchstone-accepted.json beside this file
 
     [tool.touchstone.gate.benchmarks.real_coref]
     metric = "real@1"             # compared by this metric instead of its primary one; or metrics = [...]
@@ -40,6 +41,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_touchstone.compare.gate.accepted import FILE, AcceptedDrop, read_accepted
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import Composite, composites_from_plain
 from pytest_touchstone.core.errors import GateError
@@ -51,7 +53,20 @@ from pytest_touchstone.results.summary import Declaration, base_name
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, ROUNDING
 
 MODES: Final = ("plain", "strict")
-KEYS: Final = ("mode", "baseline", "metric", "metrics", "allow", "margin", "alpha", "pooled", "benchmarks")
+KEYS: Final = (
+    *(
+        "mode",
+        "baseline",
+        "metric",
+        "metrics",
+        "allow",
+        "margin",
+        "alpha",
+        "pooled",
+        "accepted",
+        "benchmarks",
+    ),
+)
 OWN_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
 
 TABLE: Final = "tool.touchstone.gate"
@@ -118,6 +133,8 @@ class GateConfig:
     pooled: bool = False
     sequential: bool = False
     benchmarks: Mapping[str, BenchmarkRules] = field(default_factory=dict)
+    accepted_file: str = FILE
+    accepted: tuple[AcceptedDrop, ...] = ()
     composites: tuple[Composite, ...] = ()
     """The known composites: those of the run and of its baselines, not of the configuration."""
 
@@ -146,11 +163,17 @@ class GateConfig:
         return any(one.floors for one in self.benchmarks.values())
 
 
-def read_gate_config(path: Path, *, required: bool) -> GateConfig:
-    """The plan that a TOML file has; unless ``required`` an empty one where it has none or is not there.
+def read_gate_config(path: Path, *, required: bool, root: Path | None = None) -> GateConfig:
+    """The plan that a TOML file has; unless ``required`` an empty one where it has none or is not there. It has the
+    drops that were accepted in the project, whose folder is ``root``, else the file's.
 
     Raises ``GateError`` naming the file, the key and the value.
     """
+    found = _read_config(path, required=required)
+    return replace(found, accepted=read_accepted((root or path.parent) / found.accepted_file))
+
+
+def _read_config(path: Path, *, required: bool) -> GateConfig:
     try:
         tables = read_toml(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -174,6 +197,7 @@ def gate_config_of(table: Mapping[str, Any], where: str) -> GateConfig:
     if (mode := found.get("mode", "plain")) not in MODES:
         raise GateError(f"{where}: {mode!r} is no mode; use {' or '.join(MODES)}")
     found["metrics"] = _metrics(table, where)
+    found["accepted_file"] = found.pop("accepted", FILE)
     own = table.get("benchmarks", {})
     if not isinstance(own, Mapping) or not all(isinstance(one, Mapping) for one in own.values()):
         raise GateError(f"{where}: benchmarks is {own!r}; give a table for each: [{TABLE}.benchmarks.NAME]")
@@ -282,6 +306,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any], str, str], Any]]] = {
     "max_drop": functools.partial(_share, least=0.0),
     "alpha": _share,
     "pooled": _switch,
+    "accepted": _text,
 }
 
 

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find, incomplete
 from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.gate.accepted import AcceptedDrop, held
 from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
 from pytest_touchstone.compare.gate.result import STRICT, BaselineRef, GateLine, GateResult
 from pytest_touchstone.compare.judge import (
@@ -42,7 +43,7 @@ from pytest_touchstone.compare.judge import (
     pool,
     score_name,
 )
-from pytest_touchstone.compare.prompts import OTHER, OTHERS, changed_text
+from pytest_touchstone.compare.prompts import EDITED, OTHER, OTHERS, changed_text, edited_text
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import listed
@@ -95,6 +96,8 @@ def decide(
         check_names(plan.metrics, named, "--eval-gate-metric", "metric")
     judged = [judge_case(case, source, plan, early) for case in cases]
     lines = [line for found, _ in judged for line in found]
+    if plan.accepted:
+        lines = [_held(line, cases, source, plan) for line in lines]
     lines += _floors_not_run(cases, plan)
     nothing = source.kind == "run" and all(line.state == "absent" for line in lines)
     return GateResult(
@@ -107,6 +110,26 @@ def decide(
         notes=(*_left_out(cases, source, lines), *_other_prompts(lines)),
         fault=f"{source.name} has no result of any benchmark of this run" if nothing else None,
     )
+
+
+def _held(line: GateLine, cases: Sequence[Case], source: BaselineSource, plan: GateConfig) -> GateLine:
+    """The line as the accepted drops leave it."""
+    (case,) = [one for one in cases if one.checkpoint == line.checkpoint]
+    margin = plan.margin_of(line.benchmark)
+
+    def further(entry: BenchmarkScores, drop: AcceptedDrop) -> bool | None:
+        mine = [one for one in source.saved if drop.is_of(one)]
+        if not mine or not entry.items.examples:
+            return None
+        known = replace(source, kind="run", name=drop.run, saved=mine)
+        found = find(entry, known, metric=line.metric, allow=plan.allow)
+        if found.state != "chosen":
+            return None
+        compared = compare(entry, found.baselines, line.metric, level=1 - plan.alpha)
+        key = (line.benchmark, line.metric)
+        return judge({key: compared}, margin=margin, alpha=plan.alpha)[key].verdict.kind == "worse"
+
+    return held(line, case.entries.get(line.benchmark), plan.accepted, margin=margin, further=further)
 
 
 def judge_case(
@@ -315,12 +338,12 @@ def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
 
 
 def _other_prompts(lines: Sequence[GateLine]) -> Iterable[str]:
-    """The notes on prompts that have changed, which a short report shows too."""
+    """The notes on prompts that have changed, or may have, which a short report shows too."""
     notes = (
         f"{line.benchmark}: {note}"
         for line in lines
         for note in line.notes
-        if note.startswith((OTHER, OTHERS))
+        if note.startswith((OTHER, OTHERS, EDITED))
     )
     return dict.fromkeys(notes)
 
@@ -394,7 +417,11 @@ def benchmark_line(
         *([f"values are means of {how.of}, by which {metric} is compared"] * (how.by != "mean")),
         *([] if how.higher_score_is_better else [f"lower is better for {metric}"]),
         *_without(saved, plan),
-        *dict.fromkeys(filter(None, (changed_text(one, entry) for one in found.baselines))),
+        *dict.fromkeys(
+            filter(
+                None, (told(one, entry) for one in found.baselines for told in (changed_text, edited_text))
+            )
+        ),
     )
     line = GateLine(
         checkpoint=saved.checkpoint,

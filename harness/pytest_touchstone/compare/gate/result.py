@@ -20,10 +20,14 @@ from pytest_touchstone.statistics.power import Design, smallest_drop
 from pytest_touchstone.statistics.verdicts import ALPHA
 
 KINDS: Final = (
-    *("not valid", "not judged", "worse", "failed", "inconclusive", "not compared", "first", "no baseline"),
-    *("not worse", "better"),
+    *("not valid", "not judged", "worse", "failed", "accepted", "inconclusive", "not compared", "first"),
+    *("no baseline", "not worse", "better"),
 )
-"""The kinds of line, the most pressing first. "failed": by a floor or max_drop, whatever the verdict."""
+"""The kinds of line, the most pressing first. "failed": by a floor or max_drop, whatever the verdict; "accepted": it
+would fail, but for a drop that somebody has accepted."""
+
+UNSURE: Final = ("inconclusive", "not compared")
+"""The kinds of line that pass a plain gate, though nobody knows that nothing got worse."""
 
 WITHOUT: Final = {"first": "first", "apart": "not compared"}
 """The kind of a line without a comparison, by the state of its baseline."""
@@ -54,8 +58,8 @@ class GateLine:
     being the best of several; ``as_measured`` is the difference of the two measured values. ``items`` is about how
     many would settle it. ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of
     400 items". ``early``: settled by an interim analysis, whose p is not corrected. ``about``: what must be known
-    beside the value, its mark. ``sees`` is ``reach`` as a file has it; in memory it follows from ``design``, margin,
-    ``alpha`` and family.
+    beside the value, its mark. ``accepted``: what would make it fail, and who has accepted that. ``sees`` is ``reach``
+    as a file has it; in memory it follows from ``design``, margin, ``alpha`` and family.
     """
 
     checkpoint: str
@@ -84,6 +88,7 @@ class GateLine:
     about: str = ""
     part: str = ""
     early: bool = False
+    accepted: str = ""
     sees: float | None = field(default=None, compare=False)
     design: Design | None = field(default=None, compare=False)
 
@@ -100,6 +105,8 @@ class GateLine:
         """The finding in a word or two, one of ``KINDS``."""
         if self.invalid:
             return "not judged" if self.verdict is None else "not valid"
+        if self.accepted and not self.fails:
+            return "accepted"
         if self.verdict == "worse":
             return "worse"
         if any(reason != STRICT for reason in self.fails):

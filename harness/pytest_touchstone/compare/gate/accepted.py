@@ -1,0 +1,294 @@
+"""Drops that people have accepted: a small file of the project, reviewed like its code, to which a gate holds.
+
+    {"schema": 1, "kind": "accepted", "accepted": [
+      {"benchmark": "real_coref", "metric": "real@1", "from": 0.19, "to": 0.02, "because": "half the data, as agreed",
+       "by": "Ann <ann@example.org>", "on": "2026-01-02", "run": "new", "checkpoint": "checkpoint-25",
+       "fingerprint": "...", "items": 100, "items_sha256": "...", "conditions": {"version": 1, "shots": 0, ...}}]}
+
+``from`` is the baseline's value, null where there was none, and ``to`` the value that is accepted, both as the gate
+compares them. On the same items, asked alike:
+
+- a result that is not below the accepted value by more than chance and the margin does not fail, though the baseline,
+  ``max_drop`` or a floor say so;
+- one that is, fails, also where no baseline is left. It is compared in pairs with the accepted result where that is
+  saved; else the accepted value must lie outside of its 95 % interval;
+- against a baseline that is better than ``from`` by more than the margin, a drop is another one, and fails.
+
+``touchstone accept`` writes the file; a benchmark's metric stands in it once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.gate.result import GateLine
+from pytest_touchstone.core.errors import GateError, HarnessError
+from pytest_touchstone.core.files import (
+    SCHEMA,
+    check_kind,
+    open_regular,
+    parsed,
+    shown_path,
+    typed,
+    write_json,
+)
+from pytest_touchstone.core.keys import masked
+from pytest_touchstone.core.text import one_line
+from pytest_touchstone.results.store_entry import StoredResult
+from pytest_touchstone.statistics.verdicts import ROUNDING
+
+FILE: Final = "touchstone-accepted.json"
+"""The file, in the project's folder, where the configuration names no other."""
+
+KIND: Final = "accepted"
+MOST_BYTES: Final = 1 << 20
+MOST_SIGNS: Final = 500
+"""The longest text that an entry may have."""
+
+ASKED: Final = ("version", "shots", "template")
+"""The conditions that an entry keeps, and that must be the same."""
+
+FLOOR: Final = "floor "
+"""The beginning of a reason to fail that needs no baseline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedDrop:
+    """An entry of the file; ``before`` is its ``from``."""
+
+    benchmark: str
+    metric: str
+    before: float | None
+    to: float
+    because: str
+    by: str
+    on: str
+    run: str
+    checkpoint: str
+    fingerprint: str
+    items: int = 0
+    items_sha256: str = ""
+    conditions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The entry in a sentence."""
+        before = "" if self.before is None else f"from {self.before:.4f} "
+        return f"accepted {before}to {self.to:.4f} by {self.who} on {self.on}: {self.because}"
+
+    @property
+    def who(self) -> str:
+        """The person's name, without an address."""
+        return self.by.partition(" <")[0]
+
+    def is_of(self, saved: StoredResult) -> bool:
+        """Return whether a saved result is the accepted one, or one of the same checkpoint that is as good."""
+        metric = saved.metrics.get(self.metric)
+        same = metric is not None and metric.value is not None and abs(metric.value - self.to) <= ROUNDING
+        known = bool(self.fingerprint) and saved.fingerprint == self.fingerprint
+        return saved.benchmark == self.benchmark and known and (same or saved.run_id == self.run)
+
+    def differs(self, saved: StoredResult | None) -> str:
+        """Return why it says nothing about a result: of other items, or asked otherwise; else nothing."""
+        if saved is None or not self.items_sha256:
+            return ""
+        told = [
+            f"{name} was {self.conditions[name]} and is {saved.conditions.get(name)}"
+            for name in ASKED
+            if name in self.conditions and self.conditions[name] != saved.conditions.get(name)
+        ]
+        if self.items_sha256 != saved.items_sha256:
+            told.append(f"it was on {self.items} items, which are not the {saved.scored} of this result")
+        return ", ".join(told)
+
+
+def read_accepted(path: Path) -> tuple[AcceptedDrop, ...]:
+    """The entries of the file, none where there is no file; raises ``GateError`` for one that cannot be believed."""
+    try:
+        with open_regular(path, most=MOST_BYTES) as file:
+            data = parsed(file.read())
+        check_kind(data, KIND)
+        rows = data.get("accepted")
+        if not isinstance(rows, list):
+            raise ValueError("it has no list 'accepted'")
+        found = [_entry(row, f"accepted.{place}") for place, row in enumerate(rows)]
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, HarnessError) as error:
+        reason = f"larger than {MOST_BYTES >> 20} MiB" if _too_large(error) else _reason(error)
+        raise GateError(
+            f"{shown_path(path)}: cannot be read ({reason}); mend it, or remove it and accept the drops again"
+        ) from None
+    keys = [(one.benchmark, one.metric) for one in found]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise GateError(f"{shown_path(path)}: {' '.join(twice)} stands in it twice; keep one of the two")
+    return tuple(found)
+
+
+def _too_large(error: Exception) -> bool:
+    return isinstance(error, OSError) and "larger" in str(error.strerror)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)
+
+
+def _entry(row: Any, where: str) -> AcceptedDrop:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where} is no object")
+    names = {one.name for one in dataclasses.fields(AcceptedDrop)}
+    plain = {name: value for name, value in row.items() if name in names} | {"before": row.get("from")}
+    try:
+        found = typed(AcceptedDrop, plain)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    for name, value in plain.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{where}: {name} is no finite number")
+        if isinstance(value, str) and len(value) > MOST_SIGNS:
+            raise ValueError(f"{where}: {name} is longer than {MOST_SIGNS} characters")
+    conditions: dict[str, Any] = {name: found.conditions[name] for name in ASKED if name in found.conditions}
+    if not all(isinstance(value, (int, str)) for value in conditions.values()):
+        raise ValueError(f"{where}: conditions has something else than numbers and texts")
+    texts: dict[str, Any] = {
+        name: shown_text(value) for name, value in plain.items() if isinstance(value, str)
+    }
+    return replace(found, conditions=conditions, **texts)
+
+
+def shown_text(text: str) -> str:
+    """Return the text in one line, without keys and signs that do not show."""
+    return one_line(masked(text))
+
+
+def write_accepted(path: Path, drops: Iterable[AcceptedDrop]) -> None:
+    """Write the file; raises ``GateError`` where that cannot be."""
+    rows = []
+    for one in sorted(drops, key=lambda drop: (drop.benchmark, drop.metric)):
+        plain = dataclasses.asdict(one)
+        named = {"from" if name == "before" else name: value for name, value in plain.items()}
+        rows.append(named)
+    try:
+        write_json(path, {"schema": SCHEMA, "kind": KIND, "accepted": rows})
+    except OSError as error:
+        raise GateError(f"{shown_path(path)}: cannot be written ({error.strerror})") from None
+
+
+def drop_of(
+    line: GateLine,
+    saved: StoredResult | None,
+    former: AcceptedDrop | None,
+    *,
+    because: str,
+    by: str,
+    on: str,
+    run: str,
+) -> AcceptedDrop:
+    """The entry that accepts what a line says; without a baseline it goes on from the former entry."""
+    assert line.value is not None
+    before = (
+        line.against.measured if line.against is not None else former.before if former is not None else None
+    )
+    value = _measured(line, saved)
+    return AcceptedDrop(
+        benchmark=line.benchmark,
+        metric=line.metric,
+        before=before,
+        to=line.value if value is None else value.plain,
+        because=because,
+        by=by,
+        on=on,
+        run=run,
+        checkpoint=line.checkpoint,
+        fingerprint=saved.fingerprint if saved is not None else "",
+        items=saved.scored if saved is not None else 0,
+        items_sha256=saved.items_sha256 if saved is not None else "",
+        conditions={name: saved.conditions[name] for name in ASKED if name in saved.conditions}
+        if saved
+        else {},
+    )
+
+
+# Holding a gate to them
+
+
+class _Measured(NamedTuple):
+    """A value as the gate compares it, and as it is with its upper limit where larger is better."""
+
+    plain: float
+    turned: float
+    most: float | None
+    sign: int
+
+
+def _measured(line: GateLine, saved: StoredResult | None) -> _Measured | None:
+    """The value of a line; None where it cannot be told without a comparison."""
+    if line.value is None:
+        return None
+    if saved is None:
+        half = None if line.low is None or line.high is None else (line.high - line.low) / 2
+        return _Measured(line.value, line.value, None if half is None else line.value + half, 1)
+    how, metric = saved.aggregation(line.metric), saved.metrics.get(line.metric)
+    sign = 1 if how.higher_score_is_better else -1
+    if how.by == "mean" and metric is not None and metric.value is not None:
+        limit = metric.high if sign > 0 else metric.low
+        return _Measured(metric.value, sign * metric.value, None if limit is None else sign * limit, sign)
+    if how.by == "perplexity" and metric is not None and metric.value and metric.value > 0:
+        value = -math.log(metric.value)
+        return _Measured(value, value, -math.log(metric.low) if metric.low else None, 1)
+    return None if line.difference is None else _Measured(line.value, sign * line.value, None, sign)
+
+
+Further: TypeAlias = Callable[[BenchmarkScores, AcceptedDrop], bool | None]
+"""Whether a result is worse than the accepted one, by their items; None where that one is not saved."""
+
+
+def held(
+    line: GateLine,
+    entry: BenchmarkScores | None,
+    drops: Sequence[AcceptedDrop],
+    *,
+    margin: float,
+    further: Further,
+) -> GateLine:
+    """The line as the accepted drops leave it."""
+    drop = next((one for one in drops if (one.benchmark, one.metric) == (line.benchmark, line.metric)), None)
+    saved = entry.saved if entry is not None else None
+    value = _measured(line, saved)
+    if drop is None or value is None or line.invalid:
+        return line
+    if other := drop.differs(saved):
+        note = f"the drop that {drop.who} accepted on {drop.on} does not count here: {other}"
+        return replace(line, notes=(*line.notes, note)) if line.fails else line
+    floor = value.sign * drop.to
+    worse = further(entry, drop) if entry is not None else None
+    if worse is None:
+        below = floor - value.turned > margin + ROUNDING
+        worse = below and (value.most is None or value.most < floor)
+    if worse:
+        reason = f"{value.plain:.4f} is worse than the {drop.to:.4f} that {drop.who} accepted on {drop.on}"
+        return replace(line, fails=(*line.fails, reason))
+    waived = (
+        line.fails
+        if line.difference is not None
+        else tuple(one for one in line.fails if one.startswith(FLOOR))
+    )
+    if not waived:
+        return line
+    start = line.against.measured if line.against is not None else None
+    if start is not None and (drop.before is None or value.sign * (start - drop.before) > margin + ROUNDING):
+        note = f"{drop.text}; but the baseline is {start:.4f} now, so that this is another drop"
+        return replace(line, notes=(*line.notes, note))
+    left = tuple(one for one in line.fails if one not in waived)
+    return replace(line, fails=left, accepted=f"{', '.join(waived)}: {drop.text}")
+
+
+def of_each(drops: Iterable[AcceptedDrop]) -> dict[tuple[str, str], AcceptedDrop]:
+    """The entries by benchmark and metric."""
+    return {(one.benchmark, one.metric): one for one in drops}

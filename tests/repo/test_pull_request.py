@@ -1,0 +1,149 @@
+"""The action in somebody's repository: a main branch, a pull request that makes the model worse, and what follows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.installed import touchstone
+from tests.support.runner import ACTION, Job, Runner
+
+BENCHMARK = '''\
+from pathlib import Path
+
+from pytest_touchstone import Loglikelihood, benchmark
+
+
+@benchmark("skills", version=1, rows=[{"n": n} for n in range(200)], asks=Loglikelihood, primary="acc")
+def test_skills(example):
+    """Right as often as the checkpoint's file "skill" says."""
+    yield Loglikelihood(f"{example['n']}", " b")
+    return {"acc": float(example["n"] < int(Path("skill").read_text()))}
+'''
+
+
+class Repository:
+    """A repository with a benchmark and the action; ``skill`` is what its training makes of the checkpoint."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.main, self.jobs = place, place / "main", 0
+        self.runner = Runner(place, ACTION)
+        self.main.mkdir()
+        (self.main / "test_skills.py").write_text(BENCHMARK)
+        (self.main / "pyproject.toml").write_text("[tool.touchstone.gate.benchmarks.skills]\nmargin = 0.02\n")
+
+    def job(self, event: str, skill: int, **inputs: str) -> Job:
+        """A job in a fresh checkout."""
+        self.jobs += 1
+        self.checkout = self.place / f"job-{self.jobs}"
+        shutil.copytree(self.main, self.checkout)
+        (self.checkout / "skill").write_text(str(skill))
+        given = {
+            "checkpoint": "fake:causal",
+            "tests": "test_skills.py",
+            "install": "none",
+            "args": "-q",
+        } | inputs
+        return self.runner.play(self.checkout, event, **given)
+
+    def comment(self) -> str:
+        """The file of the last job's comment."""
+        return (self.checkout / "touchstone.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+def test_a_pull_request_is_red_then_accepted_and_a_further_drop_is_red_again(repository: Repository) -> None:
+    first = repository.job("push", 150)
+    assert first.code == 0, first.log
+    assert "this run is the first" in first.summary
+    assert "keep saved results" in first.ran
+
+    worse = repository.job("pull_request", 100)
+    assert worse.code == 8, worse.log
+    assert "keep saved results" not in worse.ran
+    assert worse.summary.split() == repository.comment().split()
+    run = worse.outputs["gate"]["run"]
+    told = worse.summary.partition("\n| ")[0]
+    for words in (
+        "`skills` `acc` of `fake-causal`: 0.7500 to 0.5000, **-25.00 [",  # what dropped, by how much
+        "p &#60; 0.0001 over 200 items, against `fake-causal` of run `",  # against what, how sure
+        f"`touchstone compare '{first.outputs['gate']['run']}#fake-causal' '{run}#fake-causal'",  # how to look
+        f"`touchstone accept {run} --benchmark skills --because ",  # how to accept
+    ):
+        assert words in told
+    assert len(told.splitlines()) <= 10
+    assert "](https://github.example/runs/1002/artifacts/1)" in worse.summary
+    assert "gh run download 1002 --name touchstone-results --dir results" in worse.summary
+    artifact = repository.runner.artifacts / "touchstone-results"
+    assert (artifact / run / "report.html").is_file()
+
+    # Somebody looks at the artifact in a clone, and accepts.
+    clone = repository.main
+    shutil.copytree(artifact, clone / "results")
+    looked = touchstone("compare", f"{first.outputs['gate']['run']}", run, cwd=clone)
+    assert looked.returncode == 0, looked.stderr
+    subprocess.run(["git", "init", "-q"], cwd=clone, check=True)
+    subprocess.run(["git", "config", "user.name", "Ann"], cwd=clone, check=True)
+    done = touchstone(
+        "accept", run, "--benchmark", "skills", "--because", "half the data | **as agreed**", cwd=clone
+    )
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(clone / "results")
+    (entry,) = json.loads((clone / "touchstone-accepted.json").read_text())["accepted"]
+    assert (entry["from"], entry["to"], entry["by"].partition(" <")[0]) == (0.75, 0.5, "Ann")
+
+    accepted = repository.job("pull_request", 100)
+    assert accepted.code == 0, accepted.log
+    assert "1 accepted" in accepted.summary
+    assert "half the data &#124; &#42;&#42;as agreed&#42;&#42;" in accepted.summary
+    further = repository.job("pull_request", 70)
+    assert further.code == 8, further.log
+    assert "0.3500 is worse than the 0.5000 that Ann accepted on" in further.log
+
+    shutil.rmtree(repository.runner.cache)
+    assert repository.job("pull_request", 100).code == 0
+    assert repository.job("pull_request", 70).code == 8
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({"checkpoint": "/nowhere/checkpoint"}, "no such file or folder"),
+        ({"args": "--nonsense"}, "exit code 4, and no results"),
+    ],
+    ids=str,
+)
+def test_a_job_that_cannot_begin_has_a_summary_a_comment_and_an_annotation(
+    repository: Repository, inputs: dict[str, str], said: str
+) -> None:
+    job = repository.job("pull_request", 100, **inputs)
+    assert job.code == 4
+    assert said in job.summary
+    assert said in repository.comment()
+    assert "\n::error title=touchstone" in f"\n{job.log}"
+    assert "upload the run" not in job.ran
+
+
+def test_the_project_decides_unless_an_input_does_and_what_nobody_knows_is_a_warning(
+    repository: Repository,
+) -> None:
+    with (repository.main / "pyproject.toml").open("a") as file:
+        file.write('[tool.touchstone.gate]\nmode = "strict"\n')
+    repository.job("push", 150)
+    assert repository.job("pull_request", 147).code == 8
+    unsure = repository.job("pull_request", 147, gate="plain")
+    assert unsure.code == 0
+    assert ":warning:" in unsure.summary
+    assert "\n::warning title=touchstone gate::gate passed: 1 inconclusive" in unsure.log
+    part = repository.job("pull_request", 150, args="-q --eval-limit 4", gate="plain")
+    assert part.code == 0
+    assert ":warning: **gate passed WITHOUT A COMPARISON" in part.summary
+    assert "\n::warning title=touchstone gate::gate passed WITHOUT A COMPARISON" in part.log

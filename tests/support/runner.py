@@ -1,0 +1,199 @@
+"""Plays the runner of GitHub for a composite action: its steps in order, with bash, as in a job.
+
+Expressions have literals, ``inputs``, ``github`` and ``steps.ID.outputs``, ``always()``, and ``== != && || !``. Of the
+actions of others that it uses, the cache and the artifacts are folders of this machine.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.places import ROOT, SOURCE
+
+EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}")
+TOKEN = re.compile(r"\s*('(?:[^']|'')*'|[\w-]+(?:\.[\w-]+)*(?:\(\))?|&&|\|\||==|!=|!|\(|\))")
+BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
+FAKED = ("actions/cache/restore", "actions/cache/save", "actions/upload-artifact")
+
+
+@dataclass
+class Job:
+    """What a job has left: the exit code of the action, its log, its summary, and the outputs of steps."""
+
+    code: int = 0
+    log: str = ""
+    summary: str = ""
+    outputs: dict[str, dict[str, str]] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+
+
+class Runner:
+    """A repository on GitHub: its cache and its artifacts, for jobs one after the other."""
+
+    def __init__(self, place: Path, action: Path) -> None:
+        self.cache, self.artifacts = place / "cache", place / "artifacts"
+        self.folder = action
+        self.action: dict[str, Any] = yaml.safe_load((action / "action.yml").read_text(encoding="utf-8"))
+        self._runs = 0
+
+    def play(self, checkout: Path, event: str, *, stubs: Path | None = None, **inputs: str) -> Job:
+        """Run the action in a checkout, for this event."""
+        self._runs += 1
+        names = {name.replace("-", "_"): name for name in self.action["inputs"]}
+        values = {name: str(one.get("default", "")) for name, one in self.action["inputs"].items()}
+        values |= {names[name]: value for name, value in inputs.items()}
+        github = {"event_name": event, "run_id": str(1000 + self._runs), "run_attempt": "1"}
+        job = Job()
+        for step in self.action["runs"]["steps"]:
+            steps = {name: {"outputs": found} for name, found in job.outputs.items()}
+            known = {"inputs": values, "github": github, "steps": steps}
+            condition = str(step.get("if", "success()"))
+            fine = job.code == 0 or "always()" in condition
+            if not fine or not truth(evaluate(condition, known)):
+                continue
+            job.ran.append(step["name"])
+            texts = {
+                name: filled(text, known)
+                for name, text in {**step.get("env", {}), **step.get("with", {})}.items()
+            }
+            if "uses" in step:
+                found = self._use(step["uses"], checkout, texts, github)
+            else:
+                found = self._bash(job, step["run"], checkout, texts | github_variables(github), stubs)
+            if "id" in step:
+                job.outputs[step["id"]] = found
+        return job
+
+    def _bash(
+        self, job: Job, script: str, cwd: Path, given: Mapping[str, str], stubs: Path | None
+    ) -> dict[str, str]:
+        files = {name: cwd.parent / f"{cwd.name}.{name}" for name in ("output", "summary")}
+        for file in files.values():
+            file.write_text("")
+        places = [*([str(stubs)] if stubs is not None else []), str(Path(sys.executable).parent)]
+        environment = {
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith(("PYTEST_", "GITHUB_"))
+            },
+            **given,
+            "PATH": os.pathsep.join([*places, os.environ["PATH"]]),
+            "PYTHONPATH": str(SOURCE),
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_ACTION_PATH": str(self.folder),
+            "GITHUB_OUTPUT": str(files["output"]),
+            "GITHUB_STEP_SUMMARY": str(files["summary"]),
+        }
+        done = subprocess.run(
+            [*BASH, script],
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        job.log += done.stdout + done.stderr
+        job.summary += files["summary"].read_text(encoding="utf-8")
+        job.code = job.code or done.returncode
+        return dict(line.split("=", 1) for line in files["output"].read_text(encoding="utf-8").splitlines())
+
+    def _use(
+        self, used: str, cwd: Path, given: Mapping[str, str], github: Mapping[str, str]
+    ) -> dict[str, str]:
+        name, _, version = used.partition("@")
+        assert name in FAKED, used
+        assert re.fullmatch(r"[0-9a-f]{40}", version), f"{used} is not pinned"
+        paths = [path for line in given["path"].split() for path in glob.glob(str(cwd / line))]  # noqa: PTH207
+        if name == "actions/cache/restore":
+            kept = sorted(self.cache.glob(f"{given['restore-keys']}*"), key=lambda one: one.name)
+            if kept:
+                shutil.copytree(kept[-1], cwd, dirs_exist_ok=True)
+            return {}
+        target = self.cache / given["key"] if name == "actions/cache/save" else self.artifacts / given["name"]
+        top = cwd if name == "actions/cache/save" else Path(os.path.commonpath(paths))
+        shutil.rmtree(target, ignore_errors=True)
+        for path in map(Path, paths):
+            shutil.copytree(path, target / path.relative_to(top), dirs_exist_ok=True)
+        where = f"https://github.example/runs/{github['run_id']}/artifacts/1"
+        return {"artifact-url": where} if name == "actions/upload-artifact" else {}
+
+
+def github_variables(github: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the environment that say the same as ``github``."""
+    return {f"GITHUB_{name.upper()}": value for name, value in github.items()}
+
+
+def filled(text: Any, known: Mapping[str, Any]) -> str:
+    """The text with its expressions evaluated."""
+    return EXPRESSION.sub(lambda found: str(evaluate(found[1], known)), str(text))
+
+
+def truth(value: Any) -> bool:
+    """Whether a value counts as true in a condition."""
+    return value not in ("", False, None, "false", "0")
+
+
+def evaluate(text: str, known: Mapping[str, Any]) -> Any:
+    """The value of an expression of a workflow."""
+    tokens = TOKEN.findall(text)
+    assert "".join(tokens) == re.sub(r"\s+(?=(?:[^']*'[^']*')*[^']*$)", "", text.strip()), text
+
+    def either() -> Any:
+        value = both()
+        while tokens[:1] == ["||"]:
+            tokens.pop(0)
+            other = both()
+            value = value if truth(value) else other
+        return value
+
+    def both() -> Any:
+        value = compared()
+        while tokens[:1] == ["&&"]:
+            tokens.pop(0)
+            other = compared()
+            value = other if truth(value) else value
+        return value
+
+    def compared() -> Any:
+        value = single()
+        if tokens[:1] in (["=="], ["!="]):
+            equal = tokens.pop(0) == "=="
+            return (value == single()) == equal
+        return value
+
+    def single() -> Any:
+        token = tokens.pop(0)
+        if token == "!":
+            return not truth(single())
+        if token == "(":
+            value = either()
+            assert tokens.pop(0) == ")"
+            return value
+        if token.startswith("'"):
+            return token[1:-1].replace("''", "'")
+        if token in ("always()", "success()"):
+            return True
+        value: Any = known
+        for name in token.split("."):
+            value = value.get(name, "") if isinstance(value, Mapping) else ""
+        return value
+
+    found = either()
+    assert not tokens, text
+    return found
+
+
+ACTION = ROOT / "action"
