@@ -24,7 +24,7 @@ from pytest_touchstone.engines.transformers.pool import load_weights
 from pytest_touchstone.engines.transformers.split_attention import attended
 from tests.support.engines import engine_for, generates_together
 from tests.support.families import CAUSAL, SHOTS, causal_of
-from tests.support.generating import prompts, texts, with_samples
+from tests.support.generating import few, prompts, texts
 
 OF_THE_FORM = {"llama", "llama tied", "mistral", "qwen2", "qwen2 sliding", "qwen3"}
 
@@ -59,7 +59,7 @@ def test_texts_stay_and_steps_of_llamas_form_go_this_way(
     name: str, tmp_path: Path, steps: list[int], step_way: str
 ) -> None:
     folder = causal_of(tmp_path, name)
-    engine, requests = quick_engine(folder), [*prompts(), *with_samples()]
+    engine, requests = quick_engine(folder), few()
     assert steps_are_fused(engine.loaded.model) == (name in OF_THE_FORM)
     assert texts(engine, requests) == texts(engine_for(folder), requests)
     assert bool(steps) == (name in OF_THE_FORM)
