@@ -30,7 +30,7 @@ from pytest_touchstone.engines.transformers.pool import load_weights
 from pytest_touchstone.engines.transformers.split_attention import FEW
 from tests.support.engines import ON_CPU, engine_for, generates_together
 from tests.support.families import CAUSAL, SEQ_LEN, causal_of
-from tests.support.generating import few, prompts, texts, with_samples
+from tests.support.generating import few, prompts, texts
 
 pytestmark = ON_CPU
 
