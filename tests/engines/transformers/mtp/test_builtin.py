@@ -74,7 +74,7 @@ def test_greedy_texts_are_head_0s_token_for_token(
 @pytest.mark.usefixtures("half")
 def test_extra_heads_propose_in_half_precision(info: CheckpointInfo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SpeculationTuner, "proposes", lambda *_: True)
-    asked = requests(6, 12)
+    asked = requests(6, 24)
     speculative = mtp_engine(info, dtype="bfloat16")
     found = texts(speculative, asked, 6)
     assert speculative.work_done.accepted.mean_length > 1.1
