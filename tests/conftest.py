@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from importlib.metadata import Distribution
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -43,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", REAL_SERVER)
     # Otherwise the many processes of tests compile every module anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # A process in the background ignores Ctrl-C, and so would all that it starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -109,6 +111,33 @@ def libraries() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SysModulesSnapshot, "restore", restored)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unrecorded() -> Iterator[None]:
+    """A run within a test is judged by what it prints and leaves; pytester would note each call of each hook too."""
+
+    class Interrupts:
+        """All that pytester itself asks about such a run."""
+
+        def __init__(self) -> None:
+            self.ret: int | None = None
+            self.calls: list[Any] = []
+
+        def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
+            self.calls.append(SimpleNamespace(excinfo=excinfo))
+
+        def getcalls(self, _names: str) -> list[Any]:
+            return self.calls
+
+    def recorder(_: pytest.Pytester, plugins: pytest.PytestPluginManager) -> Interrupts:
+        interrupts = Interrupts()
+        plugins.register(interrupts)
+        return interrupts
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pytest.Pytester, "make_hook_recorder", recorder)
         yield
 
 

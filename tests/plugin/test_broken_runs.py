@@ -94,7 +94,7 @@ def test_there_are_enough_cases() -> None:
     ("kind", "name", "workers"),
     [
         ("loaded", "a tokenizer of negative ids", "0"),  # a panic, which prints past Python's own streams
-        ("folder", "config cut off", "0"),
+        pytest.param("folder", "config cut off", "0", marks=pytest.mark.slow),
         pytest.param("loaded", "a tensor is missing", "2", marks=pytest.mark.slow),
         pytest.param("loaded", "a tokenizer of negative ids", "2", marks=pytest.mark.slow),
         pytest.param("folder", "config cut off", "2", marks=pytest.mark.slow),

@@ -21,17 +21,17 @@ from pytest_touchstone import Loglikelihood, benchmark
 
 @benchmark(name="{name}", version={version}, data="sums/test", asks=Loglikelihood, primary="acc")
 def test_{name}(example):
-    '''Right as often as the file "skill" says.'''
+    '''Right half as often as the file "skill" says.'''
     yield [Loglikelihood(example["q"], " 1")]
-    return {{"acc": example["n"] < int(Path("skill").read_text()), "other": 0.5}}
+    return {{"acc": example["n"] < int(Path("skill").read_text()) // 2, "other": 0.5}}
 """
 
 
 @pytest.fixture
 def skilled(project: Project) -> Project:
-    """A project whose benchmark ``skills`` has 200 items, of which so many are right as the file "skill" says."""
+    """A project whose benchmark ``skills`` has 100 items, of which half as many are right as the file "skill" says."""
     (project.path / "test_sums.py").unlink()
-    project.rows(200)
+    project.rows(100)
     write(project)
     return project
 
@@ -82,7 +82,7 @@ def test_a_trial_run_makes_no_later_gate_fail_and_the_same_command_again_passes_
     first.stdout.fnmatch_lines(
         ["gate passed: no baseline yet on these items; this run is the first, and is saved"]
     )
-    assert "in trial, 2 of 200 items" in gate_of(skilled.path, "first")["lines"][0]["notes"][0]
+    assert "in trial, 2 of 100 items" in gate_of(skilled.path, "first")["lines"][0]["notes"][0]
     again = score(skilled, 150, "again", "--gate")
     assert again.ret == 0
     again.stdout.fnmatch_lines(["gate passed: 1 not worse"])
@@ -98,12 +98,12 @@ def test_an_item_that_is_left_out_leaves_nothing_to_compare_and_the_decision_say
     less.stdout.fnmatch_lines(
         [
             "not compared *",
-            "gate passed WITHOUT A COMPARISON: *NOTHING WAS COMPARED for skills acc (199 of 200 items)*",
+            "gate passed WITHOUT A COMPARISON: *NOTHING WAS COMPARED for skills acc (99 of 100 items)*",
         ]
     )
     again = score(skilled, 150, "again", "--gate", *left_out)
     assert again.ret == 0
-    again.stdout.fnmatch_lines(["gate passed: *only a part was asked of skills acc (199 of 200 items)"])
+    again.stdout.fnmatch_lines(["gate passed: *only a part was asked of skills acc (99 of 100 items)"])
     named = score(skilled, 150, "named", "--gate", "--baseline", "first", *left_out)
     assert named.ret == 9
     named.stdout.fnmatch_lines(
@@ -113,7 +113,7 @@ def test_an_item_that_is_left_out_leaves_nothing_to_compare_and_the_decision_say
 
 def test_a_removed_row_of_data_makes_the_run_not_valid_until_items_may_differ(skilled: Project) -> None:
     score(skilled, 150, "first")
-    skilled.rows(199)
+    skilled.rows(99)
     result = score(skilled, 150, "less", "--gate")
     assert result.ret == 9
     assert "its rows are others" in gate_of(skilled.path, "less")["text"]
@@ -121,7 +121,7 @@ def test_a_removed_row_of_data_makes_the_run_not_valid_until_items_may_differ(sk
         skilled, 150, "allowed", "--gate", "--baseline", "first", "--eval-baseline-allow", "data,items"
     )
     assert allowed.ret == 0
-    assert "compared on 199 common items" in gate_of(skilled.path, "allowed")["lines"][0]["notes"][0]
+    assert "compared on 99 common items" in gate_of(skilled.path, "allowed")["lines"][0]["notes"][0]
 
 
 def test_an_item_that_ends_in_error_is_9_even_where_the_rest_is_worse(skilled: Project) -> None:
@@ -130,7 +130,7 @@ def test_an_item_that_ends_in_error_is_9_even_where_the_rest_is_worse(skilled: P
     path.write_text(path.read_text().replace("    return", "    assert example['n'] != 3\n    return"))
     result = score(skilled, 50, "broken", "--gate")
     assert result.ret == 9
-    assert "1 of 200 items ended in error" in gate_of(skilled.path, "broken")["text"]
+    assert "1 of 100 items ended in error" in gate_of(skilled.path, "broken")["text"]
 
 
 def test_without_gate_a_baseline_only_shows_verdicts(skilled: Project) -> None:
@@ -173,7 +173,7 @@ def test_a_configuration_in_pyproject_sets_floors_and_margins(skilled: Project) 
     assert score(skilled, 140, "fine", "--gate").ret == 0
     low = score(skilled, 139, "low", "--gate")
     assert low.ret == 8
-    low.stdout.fnmatch_lines(["gate failed (exit code 8): skills acc floor acc >= 0.7: it is 0.695"])
+    low.stdout.fnmatch_lines(["gate failed (exit code 8): skills acc floor acc >= 0.7: it is 0.69"])
     (skilled.path / "own.toml").write_text("[benchmarks.skills]\nmargin = 0.3\n")
     assert (
         score(skilled, 100, "wide", "--gate", "--baseline", "fine", "--eval-gate-config", "own.toml").ret == 0
@@ -397,7 +397,7 @@ def test_a_plan_of_the_gate_is_shown_and_nothing_is_asked(skilled: Project) -> N
         [
             "*= plan of the gate =*",
             "plan  against best, margin 1 point, alpha 0.05",
-            "skills acc * 200 *",
+            "skills acc * 100 *",
             "from  skills: assumed: * % of the items flip, *",
         ]
     )

@@ -29,7 +29,6 @@ def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) 
     [
         ["--eval-batch-items", "1"],
         ["--eval-batch-items", "7"],
-        ["-n", "2"],
         ["-n", "2", "--eval-batch-items", "3"],
         ["-n", "1"],
         ["-n", "0"],

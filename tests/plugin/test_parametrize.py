@@ -122,7 +122,7 @@ def test_two_combinations_of_one_name_are_refused(project: Project) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--eval-batch-items", "3"], ["-n", "2"], ["-n", "2", "--eval-batch-items", "3"]],
+    [["--eval-batch-items", "3"], ["-n", "2", "--eval-batch-items", "3"]],
     ids=" ".join,
 )
 def test_neither_workers_nor_units_matter(project: Project, arguments: list[str]) -> None:

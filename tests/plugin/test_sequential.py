@@ -17,7 +17,7 @@ BAD = "return {'acc': float(example['n'] % 10 < 2)}"
 SCHEDULE = InterimSchedule(["i1", "i2", "i3", "i4"], ["b/1", "b/2", "b/3", "b/4"], ["r"] * 4, (1, 3, 4))
 
 
-def begin(project: Project, count: int = 300) -> str:
+def begin(project: Project, count: int = 120) -> str:
     """A first run with a good score; gives its run id."""
     project.rows(count)
     project.write(GOOD)
@@ -37,7 +37,6 @@ def later(project: Project, first: str) -> str:
     [
         ("named", []),
         ("best", []),
-        ("best", ["-n", "2"]),
         ("best", ["-n", "1"]),
         ("best", ["--eval-batch-items", "7"]),
     ],
@@ -53,9 +52,9 @@ def test_a_bad_checkpoint_is_stopped_early_with_exit_code_8(
     gate = gate_of(project.path, later(project, first))
     (line,) = gate["lines"]
     assert line["kind"] == "worse"
-    assert line["n"] < 300
-    assert line["n"] <= gate["asked"][0] < gate["asked"][1] == 300
-    result.stdout.fnmatch_lines(["*settled after *", "note *of 300 items were asked*"])
+    assert line["n"] < 120
+    assert line["n"] <= gate["asked"][0] < gate["asked"][1] == 120
+    result.stdout.fnmatch_lines(["*settled after *", "note *of 120 items were asked*"])
 
 
 def test_the_verdict_is_the_same_with_and_without_workers(project: Project) -> None:
@@ -84,7 +83,7 @@ def test_what_is_not_asked_is_skipped_with_the_reason_and_is_no_baseline_later(p
     project.write(GOOD)
     again = project.run("--gate", "--baseline", run.name)
     assert again.ret == 9
-    again.stdout.fnmatch_lines(["*is not whole: * of 300 items*"])
+    again.stdout.fnmatch_lines(["*is not whole: * of 120 items*"])
 
 
 def test_without_a_baseline_all_items_are_asked(project: Project) -> None:

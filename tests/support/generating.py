@@ -11,11 +11,17 @@ from tests.support.tiny import CORPUS
 def prompts() -> list[Generate]:
     """With few-shot examples and without, of many lengths, one the prefix of another, one twice."""
     asked = [
-        Generate(f"{SHOTS}\n\n{text[: 10 + 7 * number]}", max_new_tokens=4 + 5 * number)
+        Generate(f"{SHOTS}\n\n{text[: 10 + 7 * number]}", max_new_tokens=4 + 3 * number)
         for number, text in enumerate(CORPUS)
     ]
-    asked += [Generate(text[: 3 + 9 * number], max_new_tokens=20) for number, text in enumerate(CORPUS)]
+    asked += [Generate(text[: 3 + 9 * number], max_new_tokens=10) for number, text in enumerate(CORPUS)]
     return [*asked, Generate(SHOTS[:40], max_new_tokens=9), asked[0]]
+
+
+def few() -> list[Generate]:
+    """Fewer of them, of all these kinds, and two with samples: for what is tried with every family."""
+    asked = prompts()
+    return [*asked[::3], asked[0], *with_samples()[1:5:2]]
 
 
 def with_samples() -> list[Generate]:

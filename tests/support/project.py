@@ -17,9 +17,11 @@ from pytest_touchstone.results.records import Record
 ALONE = (
     *("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio"),
     *("-p", "no:logging"),
+    *("-p", "no:unraisableexception", "-p", "no:threadexception", "-p", "no:faulthandler"),
+    *("-p", "no:legacypath", "-p", "no:subtests", "-p", "no:unittest", "-p", "no:doctest"),
 )
-"""Options without which a run writes a cache, imports all of anyio at its start and of hypothesis at its end, and adds
-two handlers to each of transformers' many loggers three times per item."""
+"""Options without which a run writes a cache, imports all of anyio at its start and of hypothesis at its end, adds
+two handlers to each of transformers' many loggers three times per item, and calls hooks that do nothing here."""
 
 BENCHMARK = """
 from pytest_touchstone import Loglikelihood, Shots, benchmark

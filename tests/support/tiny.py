@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,6 +31,9 @@ _SIZE: dict[str, Any] = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
 }
+
+_MADE: dict[str, dict[str, bytes]] = {}
+"""The files of each checkpoint that was made in this process, by what it was made of: many tests want the same."""
 
 _OWN_SIZES = ("funnel", "xlnet")
 """Model types that take none of the usual names of sizes."""
@@ -127,9 +131,7 @@ def tiny_causal(
         settings = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": seq_len, **config}
     if model_type in _OWN_SIZES:
         settings = config
-    return _save(
-        folder, AutoModelForCausalLM, model_type, bytelevel_tokenizer(), seed=seed, settings=settings
-    )
+    return _save(folder, AutoModelForCausalLM, model_type, bytelevel_tokenizer, seed=seed, settings=settings)
 
 
 def tiny_masked(
@@ -144,9 +146,7 @@ def tiny_masked(
         settings |= {"max_position_embeddings": seq_len, **config}
     if model_type in _OWN_SIZES:
         settings = config
-    return _save(
-        folder, AutoModelForMaskedLM, model_type, wordpiece_tokenizer(), seed=seed, settings=settings
-    )
+    return _save(folder, AutoModelForMaskedLM, model_type, wordpiece_tokenizer, seed=seed, settings=settings)
 
 
 def tiny_adapter(
@@ -209,14 +209,35 @@ def _pieces(words: Sequence[str], count: int, *, inner: Callable[[str], str]) ->
 
 
 def _save(
-    folder: Path, auto: Any, model_type: str, tokenizer: Any, *, seed: int, settings: dict[str, Any]
+    folder: Path,
+    auto: Any,
+    model_type: str,
+    tokenizer: Callable[[], Any],
+    *,
+    seed: int,
+    settings: dict[str, Any],
 ) -> Path:
-    import torch
-    from transformers import AutoConfig
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    made_of = repr((auto.__name__, model_type, tokenizer.__name__, seed, sorted(settings.items())))
+    folder.mkdir(parents=True, exist_ok=True)
+    if made_of not in _MADE:
+        with tempfile.TemporaryDirectory() as place:
+            _make(Path(place), auto, model_type, tokenizer(), seed=seed, settings=settings)
+            _MADE[made_of] = {path.name: path.read_bytes() for path in Path(place).iterdir()}
+    for name, content in _MADE[made_of].items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def _make(
+    folder: Path, auto: Any, model_type: str, tokenizer: Any, *, seed: int, settings: dict[str, Any]
+) -> None:
+    import torch
+    from transformers import AutoConfig
+
     ids = {
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
@@ -232,10 +253,8 @@ def _save(
             for name, parameter in model.named_parameters():
                 if parameter.dim() > 1 or name.endswith("bias"):
                     parameter.normal_(0.0, 0.2)
-    folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return folder
 
 
 def pickle_weights(folder: Path) -> None:

@@ -24,7 +24,7 @@ from pytest_touchstone.engines.transformers.pool import load_weights
 from pytest_touchstone.engines.transformers.split_attention import attended
 from tests.support.engines import engine_for, generates_together
 from tests.support.families import CAUSAL, SHOTS, causal_of
-from tests.support.generating import prompts, texts, with_samples
+from tests.support.generating import few, prompts, texts
 
 OF_THE_FORM = {"llama", "llama tied", "mistral", "qwen2", "qwen2 sliding", "qwen3"}
 
@@ -59,7 +59,7 @@ def test_texts_stay_and_steps_of_llamas_form_go_this_way(
     name: str, tmp_path: Path, steps: list[int], step_way: str
 ) -> None:
     folder = causal_of(tmp_path, name)
-    engine, requests = quick_engine(folder), [*prompts(), *with_samples()]
+    engine, requests = quick_engine(folder), few()
     assert steps_are_fused(engine.loaded.model) == (name in OF_THE_FORM)
     assert texts(engine, requests) == texts(engine_for(folder), requests)
     assert bool(steps) == (name in OF_THE_FORM)
@@ -74,9 +74,8 @@ def test_texts_after_several_prefixes_are_those_of_each_alone(llama: Path, steps
         for shots in (SHOTS, " ".join(reversed(SHOTS.split())), "a")
         for word in ("one", "two", "three", "four")
     ]
-    assert texts(quick_engine(llama), requests) == [
-        text for one in requests for text in texts(engine_for(llama), [one])
-    ]
+    alone = engine_for(llama, together=False)
+    assert texts(quick_engine(llama), requests) == texts(alone, requests)
     assert max(steps) == len(requests)
 
 
@@ -91,14 +90,14 @@ def test_half_precision_goes_this_way_too(llama: Path, steps: list[int]) -> None
 
 @pytest.mark.usefixtures("step_way")
 def test_a_layer_with_a_hook_is_computed_by_its_own_code(llama: Path, steps: list[int]) -> None:
-    engine, wanted = quick_engine(llama), texts(engine_for(llama), prompts())
-    assert texts(engine, prompts()) == wanted
+    engine, wanted = quick_engine(llama), texts(engine_for(llama), few())
+    assert texts(engine, few()) == wanted
     steps.clear()
     hook = engine.loaded.model.model.layers[1].mlp.up_proj.register_forward_hook(lambda *_: None)
-    assert texts(engine, prompts()) == wanted
+    assert texts(engine, few()) == wanted
     assert steps == []
     hook.remove()
-    assert texts(engine, prompts()) == wanted
+    assert texts(engine, few()) == wanted
     assert steps
 
 

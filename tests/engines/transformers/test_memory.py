@@ -175,7 +175,7 @@ def test_keys_and_values_at_work_stay_within_half_of_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tiny_causal(tmp_path / "c", seq_len=2000)
-    requests = [Generate(f"{CORPUS[0]} {number}", max_new_tokens=260, stop=()) for number in range(12)]
+    requests = [Generate(f"{CORPUS[0]} {number}", max_new_tokens=130, stop=()) for number in range(24)]
     wanted = engine_for(folder).answer(requests)
     engine = engine_for(folder, memory="1MiB")
     assert generates_together(engine)

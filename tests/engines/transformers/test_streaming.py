@@ -11,7 +11,7 @@ import torch
 from pytest_touchstone.core.requests import Answer, Generate, GenerateAnswer, Loglikelihood, Refusal, Request
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from tests.support.engines import before_each_pass, engine_for, generates_together, out_of_memory
-from tests.support.generating import prompts, with_samples
+from tests.support.generating import few, prompts, with_samples
 from tests.support.tiny import CORPUS
 
 
@@ -40,7 +40,7 @@ def check_told(engine: CausalEngine, requests: list[Request], wanted: list[Answe
 
 def mixed() -> list[Request]:
     """Requests of all kinds, short texts behind long ones."""
-    return [*prompts(), Loglikelihood("The quick", " brown"), Loglikelihood("a", ""), *with_samples()]
+    return [*few(), Loglikelihood("The quick", " brown"), Loglikelihood("a", "")]
 
 
 @pytest.mark.parametrize("batch", [None, 1, 3])

@@ -73,7 +73,7 @@ def test_greedy_texts_are_those_of_transformers_for_each_prompt(family: str, tmp
     engine = engine_for(causal_of(tmp_path, family))
     assert generates_together(engine)
     assert engine.notes == []
-    requests = prompts()
+    requests = prompts()[::2]
     together = texts(engine, requests)
     for request, found in zip(requests, together, strict=True):
         assert checked_greedy(engine, request) == found
@@ -82,7 +82,7 @@ def test_greedy_texts_are_those_of_transformers_for_each_prompt(family: str, tmp
 @pytest.mark.parametrize("family", ["llama", "gpt2", "mistral"])
 def test_texts_do_not_depend_on_company_order_or_batch(family: str, tmp_path: Path) -> None:
     folder = causal_of(tmp_path, family)
-    requests = [*prompts(), *with_samples()]
+    requests = [*prompts()[::2], *with_samples()[:4]]
     wanted = texts(engine_for(folder), requests)
     for batch in (None, 1, 3):
         engine = engine_for(folder, batch=batch)

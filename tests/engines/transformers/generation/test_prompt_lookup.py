@@ -30,7 +30,7 @@ from pytest_touchstone.engines.transformers.pool import load_weights
 from pytest_touchstone.engines.transformers.split_attention import FEW
 from tests.support.engines import ON_CPU, engine_for, generates_together
 from tests.support.families import CAUSAL, SEQ_LEN, causal_of
-from tests.support.generating import prompts, texts, with_samples
+from tests.support.generating import few, prompts, texts
 
 pytestmark = ON_CPU
 
@@ -120,7 +120,7 @@ def test_where_proposals_are_turned_off_each_pass_gives_one_token(llama: Path, w
 @pytest.mark.usefixtures("often_wrong")
 def test_wrong_proposals_change_no_text_of_any_family(name: str, tmp_path: Path, widths: list[int]) -> None:
     folder = causal_of(tmp_path, name)
-    requests = [*prompts(), *with_samples()]
+    requests = few()
     engine = own_engine(folder, fused=True)
     assert texts(engine, requests) == texts(engine_for(folder, together=False), requests)
     assert engine.notes == []

@@ -63,9 +63,9 @@ def test_greedy_texts_are_head_0s_token_for_token(
     info: CheckpointInfo, alone: CausalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SpeculationTuner, "proposes", lambda *_: True)
-    asked = requests(24, 48)
+    asked = requests(12, 24)
     wanted = texts(alone, asked, len(asked))
-    for batch in (5, 24):
+    for batch in (5, 12):
         speculative = mtp_engine(info)
         assert texts(speculative, asked, batch) == wanted
         assert speculative.work_done.accepted.mean_length > 1.2
@@ -87,7 +87,7 @@ def test_drawn_texts_are_head_0s_token_for_token(
 ) -> None:
     monkeypatch.setattr(SpeculationTuner, "proposes", lambda *_: True)
     asked = [
-        Generate(one.prompt, max_new_tokens=32, temperature=(0.4, 1.0)[number % 2], top_p=0.95, seed=number)
-        for number, one in enumerate(requests(12, 32))
+        Generate(one.prompt, max_new_tokens=16, temperature=(0.4, 1.0)[number % 2], top_p=0.95, seed=number)
+        for number, one in enumerate(requests(8, 16))
     ]
-    assert texts(mtp_engine(info), asked, 5) == texts(alone, asked, 12)
+    assert texts(mtp_engine(info), asked, 5) == texts(alone, asked, 8)
