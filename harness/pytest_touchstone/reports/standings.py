@@ -45,6 +45,13 @@ def in_summary(summary: Summary) -> list[Standing]:
     return [Standing(**{**former, **row}) for row in summary.leaders]
 
 
+def best_of_run(summary: Summary) -> str:
+    """Return who is best in a run of several checkpoints, in a sentence."""
+    names = [one.benchmark for one in wholes(summary)]
+    several = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    return best_line(in_summary(summary), several)
+
+
 def best_line(standings: Sequence[Standing], benchmarks: Iterable[str] = ()) -> str:
     """Return who is best in a sentence; empty without standings. ``benchmarks`` are all that there are: those without a
     standing are named."""

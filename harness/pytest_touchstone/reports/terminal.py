@@ -27,7 +27,7 @@ from pytest_touchstone.engines.base import SLOW_WAYS
 from pytest_touchstone.reports import formatting, notes, tables, validity
 from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, open_table, written
 from pytest_touchstone.reports.gate import print_decision, print_verdicts
-from pytest_touchstone.reports.standings import best_line, in_summary
+from pytest_touchstone.reports.standings import best_of_run
 from pytest_touchstone.reports.validity import helped, options_for_valid, to_look_at
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Summary, totals, wholes
@@ -233,7 +233,7 @@ def _best(summary: Summary) -> list[str]:
 
 def _ending(summary: Summary, write: Write, width: int, details: bool) -> None:
     """Print where the results lie, and the next commands, in a form that can be pasted."""
-    best = best_line(in_summary(summary), _of_several(summary))
+    best = best_of_run(summary)
     _lines([FactLine("best", best, "bold")] * bool(best) + [FactLine("saved", saved(summary))], write)
     steps = [("more", again(summary, details=details))]
     steps += [("next", step) for step in next_steps(summary)]
@@ -306,7 +306,8 @@ def brief_lines(summary: Summary) -> list[FactLine]:
     }
     found = [FactLine(label, text) for label, text in texts.items() if text not in ("", "none")]
     found += [FactLine("left out", text) for text in _left_out(summary)]
-    return [_item_counts(summary), *found, *loud(summary)]
+    items = FactLine("items", notes.items(summary), "bold red" if summary.faults else "")
+    return [items, *found, *loud(summary)]
 
 
 def loud(summary: Summary) -> list[FactLine]:
@@ -346,17 +347,6 @@ def legend(summary: Summary, *, many: bool) -> str:
     if lower := _lower(summary):
         found.append(f"lower is better for {listed(lower, NAMED)}")
     return "; ".join(found)
-
-
-def _item_counts(summary: Summary) -> FactLine:
-    found = totals(summary)
-    parts = [f"{found['scored']:,} scored"]
-    words = {"skipped": "skipped", "errors": "error", "timeouts": "timeout", "lost": "lost"}
-    for name, word in words.items():
-        if number := found[name]:
-            parts.append(f"{number} {word}" if name in ("skipped", "lost") else count(number, word))
-    took = f" in {formatting.duration(summary.seconds)}" if summary.seconds else ""
-    return FactLine("items", ", ".join(parts) + took, "bold red" if summary.faults else "")
 
 
 def _names(names: Iterable[str]) -> str:
@@ -538,10 +528,9 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
 
 def _of_several_checkpoints(summary: Summary) -> Iterator[NextStep]:
     """Yield what tells several checkpoints apart: two by their differences, more by who is best and by their curves."""
-    if len(formatting.checkpoints(summary)) == 2:
+    if len(formatting.checkpoints(summary)) == 2 or not summary.leaders:
         yield NextStep(_touchstone(summary, "compare"), "what can be said of their differences")
-        return
-    if summary.leaders:
+    else:
         yield NextStep(_touchstone(summary, "best"), "benchmark by benchmark, and from whom it is told")
     series = [row.get("series") for row in summary.checkpoints if row.get("series")]
     if any(series.count(one) > 2 for one in series):
@@ -560,12 +549,6 @@ def _command_of(summary: Summary, without: Collection[str] = ()) -> str:
         else:
             words.append(word)
     return shlex.join(words)
-
-
-def _of_several(summary: Summary) -> list[str]:
-    """Return the benchmarks that several checkpoints have."""
-    names = [one.benchmark for one in wholes(summary)]
-    return [name for name in dict.fromkeys(names) if names.count(name) > 1]
 
 
 def _alike(summary: Summary) -> bool:
