@@ -41,8 +41,8 @@ from pytest_touchstone.results.summary import Summary, wholes
 
 def in_summary(summary: Summary) -> list[Standing]:
     """Return the standings of a run's checkpoints; results of former versions have those that are told."""
-    former = {"told": True, "rival": "", "p": None}
-    return [Standing(**{**former, **row}) for row in summary.leaders]
+    former = Standing("", "", "", of=2, told=True, rival="", p=None)._asdict()
+    return [Standing(**{name: row.get(name, former[name]) for name in former}) for row in summary.leaders]
 
 
 def best_of_run(summary: Summary) -> str:
@@ -326,8 +326,10 @@ _LATEX: Final = {
     '"': "\\textquotedbl{}",
     "`": "\\textasciigrave{}",
     "±": "$\\pm$",
-    # Ligatures of dashes.
-    "--": "-{}-",
+    "--": "-{}-",  # else one dash
+    # After the end of a row they would be an option of it.
+    "[": "{[}",
+    "*": "{*}",
 }
 _LATEX_SIGNS: Final = re.compile("|".join(map(re.escape, sorted(_LATEX, key=len, reverse=True))))
 
