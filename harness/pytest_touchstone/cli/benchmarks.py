@@ -22,11 +22,8 @@ from pytest_touchstone.plugin.declarations import returned_names
 from pytest_touchstone.plugin.listing import ListedBenchmark, find_benchmarks
 from pytest_touchstone.plugin.selection import faults_of, faults_of_unused
 
-METRIC: Final = 16
-"""The columns of a metric in narrower terminals."""
-
 WIDE: Final = 100
-"""The columns from which the table's columns are two spaces apart."""
+"""The columns from which the table has versions, all tags and the number of metrics, two spaces apart."""
 
 LEGEND: Final = (
     ("here", "rows that are shipped, or in --data DIR; full: in the published set"),
@@ -142,24 +139,17 @@ def _shown(path: Path) -> str:
 
 
 def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
-    from pytest_touchstone.reports.formatting import (
-        NOTHING,
-        console_of,
-        folded,
-        labelled,
-        open_table,
-        written,
-    )
+    from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
 
     width, color = terminal()
     console = console_of(width, color=color)
     wide = width >= WIDE
     table = open_table(2 if wide else 1)
     table.add_column("benchmark", no_wrap=True)
-    for label in ("v", "shots", "here", "full")[0 if wide else 1 :]:
+    for label in ("v", "shots", "here", "full") if wide else ("shot", "here", "full"):
         table.add_column(label, justify="right", no_wrap=True)
-    table.add_column("tags", no_wrap=wide, min_width=len("mathematics"))
-    table.add_column("metrics" if wide else "metric")
+    table.add_column("tags" if wide else "kind", no_wrap=True)
+    table.add_column("metrics" if wide else "metric", no_wrap=True)
     for row in sorted(rows, key=itemgetter("name")):
         numbers = (row["rows"], row["published_rows"])
         first, *others = row["metrics"]
@@ -168,8 +158,8 @@ def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
             *[str(row["version"])] * wide,
             str(row["shots"]),
             *(NOTHING if one is None else f"{one:,}" for one in numbers),
-            ", ".join(_kinds(row["tags"])),
-            f"{first} +{len(others)}" if wide and others else "\n".join(folded(first, METRIC)),
+            ", ".join(_kinds(row["tags"])[: None if wide else 1]),
+            f"{first} +{len(others)}" if wide and others else first,
         )
     console.print(table)
     console.print()
