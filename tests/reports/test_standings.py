@@ -64,6 +64,10 @@ OVERALL = standing(ALL, metric="pooled")
             "a (p 0.31)",
         ),
         ([standing("x"), standing("y")], "a leads on 2 of 2 benchmarks"),
+        (
+            [standing("x", tied=True), standing("y", tied=True), OVERALL._replace(tied=True)],
+            "no checkpoint leads alone on any of 2 benchmarks; over all items a and b are equally good",
+        ),
     ],
 )
 def test_who_is_best_is_one_sentence(standings: list[Standing], expected: str) -> None:

@@ -74,7 +74,9 @@ def _on_one(one: Standing) -> str:
 
 def _on_several(best: BestCheckpoint) -> str:
     leads = f"{best.checkpoint} leads on {best.leads} of {best.of} benchmarks"
-    if best.shared or not best.leads:
+    if not best.leads:
+        leads = f"no checkpoint leads alone on any of {best.of} benchmarks"
+    elif best.shared:
         leads = f"no checkpoint leads on more than {best.leads} of {best.of} benchmarks"
     one = best.overall
     if one is None:
@@ -87,6 +89,8 @@ def _on_several(best: BestCheckpoint) -> str:
         return f"{leads}; over all items it cannot be told from {one.rival}{_p(one)}"
     if one.told:
         return f"{leads}; over all items {one.checkpoint} is the best, told from each other one{_p(one)}"
+    if one.tied:
+        return f"{leads}; over all items {one.checkpoint} and {one.rival} are equally good"
     return f"{leads}; over all items {one.checkpoint} is first, but cannot be told from {one.rival}{_p(one)}"
 
 
