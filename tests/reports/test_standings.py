@@ -13,7 +13,7 @@ import pytest
 from pytest_touchstone.compare.standings import ALL, Standing
 from pytest_touchstone.reports.standings import (
     ScoreCell,
-    ScoreColumn,
+    BenchmarkColumn,
     ScoreTable,
     best_line,
     best_of_run,
@@ -52,7 +52,7 @@ OVERALL = standing(ALL, metric="pooled")
         ),
         (
             [standing("x"), standing("y"), OVERALL._replace(told=True, p=0.01)],
-            "a leads on 2 of 2 benchmarks, and over all items is told from each other one (p 0.01)",
+            "a leads on 2 of 2 benchmarks; over all items it is the best, told from each other one (p 0.01)",
         ),
         (
             [standing("x"), standing("y"), OVERALL._replace(checkpoint="c", told=True, p=0.01)],
@@ -103,7 +103,10 @@ def test_the_table_of_a_run_has_its_checkpoints_and_marks_what_is_best_or_not_va
 
 HOSTILE = "=a|b_&%$#{}~^\\`<x>--\n"
 TABLE = ScoreTable(
-    columns=(ScoreColumn("real_coref", "real@1"), ScoreColumn(HOSTILE, "bits", share=False, lower=True)),
+    columns=(
+        BenchmarkColumn("real_coref", "real@1"),
+        BenchmarkColumn(HOSTILE, "bits", share=False, lower=True),
+    ),
     rows=(
         ("c_1", (ScoreCell(0.1175, 0.0894, 0.1529, 0.016, best=True), ScoreCell(1.25, None, None, None))),
         ("c_2", (ScoreCell(0.12, 0.09, 0.15, 0.016, invalid=True), None)),

@@ -78,20 +78,19 @@ def _on_several(best: BestCheckpoint) -> str:
         leads = f"no checkpoint leads alone on any of {best.of} benchmarks"
     elif best.shared:
         leads = f"no checkpoint leads on more than {best.leads} of {best.of} benchmarks"
-    one = best.overall
-    if one is None:
+    if best.overall is None:
         return leads
-    if one.checkpoint == best.checkpoint and best.leads and not best.shared:
-        if one.tied:
-            return f"{leads}; over all items {one.rival} is as good"
-        if one.told:
-            return f"{leads}, and over all items is told from each other one{_p(one)}"
-        return f"{leads}; over all items it cannot be told from {one.rival}{_p(one)}"
-    if one.told:
-        return f"{leads}; over all items {one.checkpoint} is the best, told from each other one{_p(one)}"
+    same = best.overall.checkpoint == best.checkpoint and best.leads and not best.shared
+    return f"{leads}; over all items {_over_all(best.overall, 'it' if same else best.overall.checkpoint)}"
+
+
+def _over_all(one: Standing, who: str) -> str:
     if one.tied:
-        return f"{leads}; over all items {one.checkpoint} and {one.rival} are equally good"
-    return f"{leads}; over all items {one.checkpoint} is first, but cannot be told from {one.rival}{_p(one)}"
+        return f"{one.rival} is as good" if who == "it" else f"{who} and {one.rival} are equally good"
+    if one.told:
+        return f"{who} is the best, told from each other one{_p(one)}"
+    first = "" if who == "it" else " is first, but"
+    return f"{who}{first} cannot be told from {one.rival}{_p(one)}"
 
 
 def _p(one: Standing) -> str:
@@ -172,7 +171,7 @@ class ScoreCell(NamedTuple):
     invalid: bool = False
 
 
-class ScoreColumn(NamedTuple):
+class BenchmarkColumn(NamedTuple):
     """A benchmark's metric: ``share`` where values are shown in per cent; ``items`` as ``4/1,188`` where all rows have
     so many."""
 
@@ -187,7 +186,7 @@ class ScoreColumn(NamedTuple):
 class ScoreTable:
     """Checkpoints by benchmarks; None where there is no value."""
 
-    columns: tuple[ScoreColumn, ...]
+    columns: tuple[BenchmarkColumn, ...]
     rows: tuple[tuple[str, tuple[ScoreCell | None, ...]], ...]
     notes: tuple[str, ...] = ()
 
@@ -211,7 +210,7 @@ def table_of_run(summary: Summary) -> ScoreTable:
             formatting.of_all(one, own=benchmark in formatting.own_rows(summary)) for one in same.values()
         }
         columns.append(
-            ScoreColumn(
+            BenchmarkColumn(
                 f"{benchmark} {formatting.asked_alike(list(same.values()))}".rstrip(),
                 some.primary,
                 _are_shares(one.value for one in metrics.values()),
@@ -227,7 +226,7 @@ def table_of_run(summary: Summary) -> ScoreTable:
     for composite in dict.fromkeys(one["name"] for one in summary.composites):
         same_ = [one for one in summary.composites if one["name"] == composite]
         shares = _are_shares(one["value"] for one in same_)
-        columns.append(ScoreColumn(composite, COMPOSITE, shares))
+        columns.append(BenchmarkColumn(composite, COMPOSITE, shares))
         wrong_parts = {
             (one.checkpoint, one.benchmark) for one in wholes(summary) if one.invalid or one.faults
         }
@@ -259,7 +258,8 @@ def table_of_study(study: Study) -> ScoreTable:
 
     return ScoreTable(
         columns=tuple(
-            ScoreColumn(one.benchmark, one.metric, one.share, not one.higher_is_better) for one in measures
+            BenchmarkColumn(one.benchmark, one.metric, one.share, not one.higher_is_better)
+            for one in measures
         ),
         rows=tuple((point.name, tuple(cell_of(point, one) for one in measures)) for point in study.points),
         notes=tuple(marks_of(study)),
@@ -286,7 +286,7 @@ def legend(table: ScoreTable, *, stderr: bool) -> str:
     return "; ".join([*parts, *table.notes])
 
 
-def cell_texts(column: ScoreColumn, one: ScoreCell, *, stderr: bool) -> tuple[str, str]:
+def cell_texts(column: BenchmarkColumn, one: ScoreCell, *, stderr: bool) -> tuple[str, str]:
     """Return a value, and its interval or standard error; empty where that is not known."""
 
     def text(value: float) -> str:
@@ -301,7 +301,7 @@ def cell_texts(column: ScoreColumn, one: ScoreCell, *, stderr: bool) -> tuple[st
 def markdown_table(table: ScoreTable, *, stderr: bool = False) -> str:
     """Return the table as GitHub-flavoured Markdown."""
 
-    def shown(column: ScoreColumn, one: ScoreCell | None) -> str:
+    def shown(column: BenchmarkColumn, one: ScoreCell | None) -> str:
         if one is None:
             return NOTHING
         value, around = cell_texts(column, one, stderr=stderr)
@@ -346,7 +346,7 @@ def latex_text(text: str) -> str:
 def latex_table(table: ScoreTable, *, stderr: bool = False) -> str:
     """Return the table as LaTeX, for ``\\usepackage{booktabs}``."""
 
-    def shown(column: ScoreColumn, one: ScoreCell | None) -> str:
+    def shown(column: BenchmarkColumn, one: ScoreCell | None) -> str:
         if one is None:
             return "--"
         value, around = cell_texts(column, one, stderr=stderr)
