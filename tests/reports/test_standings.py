@@ -12,8 +12,8 @@ import pytest
 
 from pytest_touchstone.compare.standings import ALL, Standing
 from pytest_touchstone.reports.standings import (
-    ScoreCell,
     BenchmarkColumn,
+    ScoreCell,
     ScoreTable,
     best_line,
     best_of_run,
