@@ -1,4 +1,4 @@
-"""``touchstone list``: a table of runs that fits the terminal."""
+"""Runs of a results folder: their list, a table of several for a paper, and which of their checkpoints is best."""
 
 from __future__ import annotations
 
@@ -40,3 +40,78 @@ def test_runs_are_a_table_with_the_newest_last(
 def test_a_folder_without_runs_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"no runs in {tmp_path}/\n"
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two runs below ``results``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    run(tmp_path / "results", "first", "checkpoint-100", "checkpoint-200", when=HOUR)
+    run(tmp_path / "results", "second", "checkpoint-300", seed=3, when=2 * HOUR)
+    return tmp_path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(arguments) == code
+    out, err = capsys.readouterr()
+    return err if code else out
+
+
+def test_the_table_for_a_paper_has_the_checkpoints_of_all_runs_and_nothing_else(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for form, start in (
+        ("latex", "% \\usepackage{booktabs}"),
+        ("markdown", "| checkpoint |"),
+        ("csv", "checkpoint,"),
+    ):
+        text = printed(capsys, "report", "first", "last", "--format", form)
+        assert text.startswith(start)
+        assert [text.count(f"checkpoint-{step}") for step in (100, 200, 300)] == [1, 1, 1]
+    assert "95 % intervals" in printed(capsys, "report", "last", "--format", "markdown")
+    assert "standard errors" in printed(capsys, "report", "last", "--format", "markdown", "--stderr")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("first", "second"), "2 runs: is for one table of all; give --format markdown|latex|csv too"),
+        (("first", "--stderr"), "--stderr: is for one table of all; give --format"),
+        (("first", "--format", "csv", "--json"), "--json and --format csv: give one of them"),
+        (("first", "--format", "word"), "--format: invalid choice: 'word'"),
+        (("firts", "--format", "csv"), "firts: no such run, file, folder or pattern"),
+    ],
+)
+def test_a_mistake_about_the_table_is_one_line(
+    arguments: tuple[str, ...], told: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(capsys, "report", *arguments, code=4)
+    assert told in text
+    assert text.count("\n") == 1
+
+
+def test_best_says_who_leads_in_its_first_line_and_each_benchmark_below(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(capsys, "best", "first", "second")
+    assert " leads on " in text.splitlines()[0]
+    assert [line.split()[0] for line in text.splitlines() if line.startswith(("wino", "real"))] == [
+        "winogrande",
+        "real_coref",
+    ]
+    data = json.loads(printed(capsys, "best", "first", "--json"))
+    assert (data["kind"], {row["of"] for row in data["best"]}) == ("best", {2})
+    assert data["text"] in " ".join(printed(capsys, "best", "first").split())
+    assert "one checkpoint: name another run" in printed(capsys, "best")
+
+
+def test_last_is_the_newest_run_wherever_a_run_is_named(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("report", "study", "page", "best", "compare first#checkpoint-100", "baseline show"):
+        assert printed(capsys, *command.split(), "last")
+    assert "main is checkpoint-300 of run second" in printed(capsys, "baseline", "set", "last")
+    assert "best, none, last" in printed(capsys, "baseline", "set", "last", "--name", "last", code=4)
+    assert "second" in printed(capsys, "plan", "--baseline", "last")
+    assert "saved result(s) of second removed" in printed(capsys, "baseline", "rm", "last")

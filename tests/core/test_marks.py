@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.core.marks import Extent, composite_mark, mark
+from pytest_touchstone.core.marks import Extent, composite_mark, mark, sizes_in
 
 SHIPPED = Extent(of=32, rows=32, published=2376)
 HALF = Extent(of=1188, rows=1188, published=2376)
@@ -66,3 +66,9 @@ def test_whatever_is_over_fewer_items_is_marked_with_both_numbers(
     found = mark(n, Extent(of=of, rows=of, published=published), origin=origin)
     assert (f"{n:,} of {of:,} items" in found) == (n < of)
     assert bool(found) == (n < of or published not in (None, of))
+
+
+def test_the_largest_number_of_a_mark_is_the_size_of_the_set() -> None:
+    assert sizes_in(mark(4, HALF, origin="hub")) == 2376
+    assert sizes_in(mark(32, SHIPPED, origin="shipped")) == 2376
+    assert sizes_in("sample: problems of our own") == sizes_in("") == 0

@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.reports.charts import (
+    Dot,
+    LineChart,
     bar_charts,
     best_of,
     chart_key,
+    curve_line,
     extent,
     is_pass_at,
     line_charts,
     ticks,
 )
+from pytest_touchstone.reports.plots import draw_curves, svg
 from tests.support.korean_table import row, write
 from tests.support.published import published
 
@@ -96,3 +100,18 @@ def test_a_key_is_safe_in_files_and_documents() -> None:
     assert chart_key("real_coref:real@1") == "real_coref-real@1"
     assert chart_key("../<x> y") == "..-x-y"
     assert chart_key("//") == "chart"
+
+
+def test_what_is_not_valid_is_a_grey_cross_and_never_the_best() -> None:
+    dots = [(Dot(300, 0.9), False), (Dot(100, 0.2, 0.1, 0.3), True), (Dot(200, 0.4, 0.3, 0.5), True)]
+    line = curve_line("nouns", dots, higher=True)
+    assert [dot.place for dot in line.dots] == [100, 200]
+    assert (line.best, [dot.value for dot in line.invalid]) == (1, [0.9])
+    chart = LineChart(key="k", title="gsm8k acc", axis="step", lines=(line,))
+    assert extent(chart) == (0.1, 0.9)
+    picture = draw_curves(chart)
+    assert "NOT VALID at 300" in picture.about
+    text = svg(picture)
+    assert text.count("the best of its series") == 1
+    assert "grey crosses: NOT VALID" in text
+    assert "90.00 %" not in text

@@ -636,6 +636,30 @@ def test_the_files_that_are_there_are_named_and_the_long_report_can_be_printed(
     assert "acc_norm_macro" not in capsys.readouterr().out
 
 
+LEADER = {
+    "benchmark": "winogrande",
+    "metric": "acc",
+    "checkpoint": "checkpoint-200",
+    "of": 3,
+    "told": False,
+    "rival": "checkpoint-100",
+    "p": 0.31,
+    "tied": False,
+}
+
+
+def test_a_run_of_several_checkpoints_ends_with_who_is_best_and_the_commands_that_say_more() -> None:
+    whole = replace(run(3), leaders=[LEADER])
+    text = words(render(whole, 100, False))
+    assert "best checkpoint-200 leads on winogrande; it cannot be told from checkpoint-100 (p 0.31)" in text
+    assert "*" not in text.partition("legend")[0]
+    found = commands(whole)
+    assert found[0] == "touchstone best 20260102_030405_77"
+    series = [{**row, "series": "nouns"} for row in whole.checkpoints]
+    assert commands(replace(whole, checkpoints=series)) == [found[0], "touchstone study 20260102_030405_77"]
+    assert commands(replace(run(2), leaders=[LEADER])) == ["touchstone compare 20260102_030405_77"]
+
+
 def test_several_checkpoints_are_compared_next_also_where_one_is_not_valid() -> None:
     whole = sample(3, faults=False)
     results = [

@@ -88,7 +88,16 @@ def test_inconclusive_comes_with_the_number_of_items_it_would_take() -> None:
     assert found.kind == "inconclusive"
     # 15 % of the items flip: (1.96 + 0.84)^2 * 0.15 / 0.01^2
     assert found.items == pytest.approx(11_770, rel=0.01)
-    assert str(found.items) in found.why
+    assert f"about {found.items:,} items would tell" in found.why
+
+
+def test_more_items_than_there_are_is_no_advice() -> None:
+    one = {"one": compare_flips(1000, 180, 180, 1040)}
+    assert "about 11,861 items would tell" in judge(one, sizes={"one": 11_861})["one"].why
+    told = judge(one, sizes={"one": 2400})["one"]
+    assert told.items == 11_861
+    assert "would tell" not in told.why
+    assert "it would take about 11,861 items, and there are 2,400: this set cannot tell" in told.why
 
 
 def test_the_reason_is_written_for_a_person() -> None:

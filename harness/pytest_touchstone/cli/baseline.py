@@ -41,6 +41,7 @@ from pytest_touchstone.core.composite import COMPOSITE, Composite, missing_parts
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.reports.formatting import number
+from pytest_touchstone.results.run_directory import run_id_of
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import SUMMARY, load_summary
@@ -121,6 +122,7 @@ def remove_run(options: argparse.Namespace) -> Output:
     if options.checkpoint is None and remove_named_baseline(output, options.target):
         text = f"{options.target} is no name of a baseline any more; its results stay"
         return Output({"name": options.target, "results": []}, text)
+    options.target = run_id_of(options.target, output)
     _, found = _meant(output, options.target)
     mine = [one for one in found if options.checkpoint in (None, one.checkpoint)]
     if not mine:
@@ -298,7 +300,7 @@ def best_first(saved: Sequence[StoredResult]) -> list[StoredResult]:
 
 def _meant(output: Path, target: str) -> tuple[NamedBaseline | None, list[StoredResult]]:
     """The baseline that a name or a run id means; raises ``GateError`` where it means nothing."""
-    saved = ResultStore(output).find()
+    saved, target = ResultStore(output).find(), run_id_of(target, output)
     pin = read_named_baseline(output, target) if "/" not in target else None
     found = pinned(pin, saved) if pin is not None else [one for one in saved if one.run_id == target]
     if pin is None and not found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from pytest_touchstone.plugin.listing import ListedBenchmark, find_benchmarks
 from pytest_touchstone.plugin.selection import faults_of, faults_of_unused
 
 WIDE: Final = 100
-"""The columns from which the table's columns are two spaces apart."""
+"""The columns from which the table has versions, all tags and the number of metrics, two spaces apart."""
 
 LEGEND: Final = (
     ("here", "rows that are shipped, or in --data DIR; full: in the published set"),
@@ -138,31 +139,27 @@ def _shown(path: Path) -> str:
 
 
 def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
-    from rich.text import Text
-
     from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
 
     width, color = terminal()
     console = console_of(width, color=color)
-    table = open_table(2 if width >= WIDE else 1)
+    wide = width >= WIDE
+    table = open_table(2 if wide else 1)
     table.add_column("benchmark", no_wrap=True)
-    for label in ("v", "shots", "here", "full"):
+    for label in ("v", "shots", "here", "full") if wide else ("shot", "here", "full"):
         table.add_column(label, justify="right", no_wrap=True)
-    table.add_column("tags", no_wrap=True)
-    table.add_column("metrics")
-    for row in rows:
+    table.add_column("tags" if wide else "kind", no_wrap=True)
+    table.add_column("metrics" if wide else "metric", no_wrap=True)
+    for row in sorted(rows, key=itemgetter("name")):
         numbers = (row["rows"], row["published_rows"])
+        first, *others = row["metrics"]
         table.add_row(
             row["name"],
-            str(row["version"]),
+            *[str(row["version"])] * wide,
             str(row["shots"]),
             *(NOTHING if one is None else f"{one:,}" for one in numbers),
-            ", ".join(_kinds(row["tags"])),
-            Text(
-                row["metrics"][0] + (f" +{len(row['metrics']) - 1}" if len(row["metrics"]) > 1 else ""),
-                no_wrap=True,
-                overflow="ellipsis",
-            ),
+            ", ".join(_kinds(row["tags"])[: None if wide else 1]),
+            f"{first} +{len(others)}" if wide and others else first,
         )
     console.print(table)
     console.print()

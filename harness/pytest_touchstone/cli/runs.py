@@ -10,14 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.cli.command import Output, add_output, add_run, run_folder, terminal
+from pytest_touchstone.cli.command import Output, add_output, add_run, form_of, run_folder, terminal
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, listed, one_line
 from pytest_touchstone.reports.trackers.payload import PLACE, Tracker, place_option
 from pytest_touchstone.reports.trackers.sending import TrackOutcome, track, trackers
 from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
 from pytest_touchstone.results.rows import results_csv
-from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.run_directory import RunDirectory, find_run
 from pytest_touchstone.results.summary import (
     SUMMARY,
     Summary,
@@ -26,6 +26,9 @@ from pytest_touchstone.results.summary import (
     wholes,
 )
 
+FORMS: Final = ("markdown", "latex", "csv")
+"""The forms of one table of checkpoints by benchmarks."""
+
 NAMED: Final = 2
 """The most checkpoints or benchmarks of a run that are named."""
 
@@ -33,10 +36,16 @@ list_add_arguments = add_output
 
 
 def report_add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The run, and how much is shown."""
-    add_run(parser)
+    """The runs, and how much is shown."""
+    text = "a run id, a run's folder, or last; with --format also several, or what else study takes"
+    parser.add_argument("targets", nargs="+", metavar="RUN", help=text)
+    add_output(parser)
     text = "all metrics, groups and notes, as pytest -v shows them"
     parser.add_argument("-v", "--verbose", action="store_true", help=text)
+    text = "one table of checkpoints by benchmarks, for a paper: markdown, latex (booktabs) or csv"
+    parser.add_argument("--format", choices=FORMS, help=text)
+    text = "with --format: standard errors in place of 95 %% intervals"
+    parser.add_argument("--stderr", action="store_true", help=text)
 
 
 def list_run(options: argparse.Namespace) -> Output:
@@ -54,8 +63,13 @@ def list_run(options: argparse.Namespace) -> Output:
 
 def report_run(options: argparse.Namespace) -> Output:
     """Print the report that the end of the run printed, in the width of today's terminal; of a run that was killed,
-    that of what it has scored."""
-    folder = run_folder(options, SUMMARY, COLLECTED)
+    that of what it has scored. With ``--format`` it is one table of all that is named. Raises ``HarnessError``."""
+    if options.format is not None:
+        return _paper_table(options)
+    if options.stderr or len(options.targets) > 1:
+        what = "--stderr" if options.stderr else f"{len(options.targets)} runs"
+        raise HarnessError(f"{what}: is for one table of all; give --format {'|'.join(FORMS)} too")
+    folder = find_run(options.targets[0], options.output, SUMMARY, COLLECTED)
     summary = summary_so_far(folder)
 
     def text() -> str:
@@ -65,6 +79,17 @@ def report_run(options: argparse.Namespace) -> Output:
         return shown if ended(folder) else f"{shown}\n{_unfinished(summary)}"
 
     return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
+
+
+def _paper_table(options: argparse.Namespace) -> Output:
+    from pytest_touchstone.cli.study import read_study
+    from pytest_touchstone.reports import standings
+
+    if (form := form_of(options)) is not None:
+        raise HarnessError(f"--{form} and --format {options.format}: give one of them")
+    table = standings.table_of_study(read_study(options.targets, options.output))
+    made = getattr(standings, f"{options.format}_table")(table, stderr=options.stderr)
+    return Output(None, made)
 
 
 def _unfinished(summary: Summary) -> str:

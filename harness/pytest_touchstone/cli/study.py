@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output, add_items, add_output, terminal
 from pytest_touchstone.compare.formats.base import ResultTable
@@ -18,7 +18,7 @@ from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import project_series, study_of
 from pytest_touchstone.core.composite import project_composites
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import shown_path, unwritable
+from pytest_touchstone.core.files import SCHEMA, shown_path, unwritable
 from pytest_touchstone.core.text import count, did_you_mean
 from pytest_touchstone.reports.study.section import Section
 from pytest_touchstone.reports.study.sections import sections_of, study_facts
@@ -60,17 +60,14 @@ def run(options: argparse.Namespace) -> Output:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if options.plots is not None and (why := unwritable(options.plots)) is not None:
         raise HarnessError(f"--plots {shown_path(options.plots)}: {why}; choose another folder")
-    project, sizes = Path("pyproject.toml"), parse_sizes(options.items)
-    with _without_collection():
-        study = study_of(
-            options.what,
-            output=options.output,
-            sizes=sizes,
-            more=_tracked(options.from_mlflow, sizes),
-            composites=project_composites(project),
-            told=project_series(project),
-            every=options.all_metrics,
-        )
+    sizes = parse_sizes(options.items)
+    study = read_study(
+        options.what,
+        options.output,
+        sizes=sizes,
+        more=_tracked(options.from_mlflow, sizes),
+        every=options.all_metrics,
+    )
     files: list[Path] = []
     sections = sections_of(study)
     chosen = _chosen(sections, options.section)
@@ -100,6 +97,43 @@ def run(options: argparse.Namespace) -> Output:
 
     facts = study_facts(study, chosen) if options.json else None
     return Output(facts, text, markdown=markdown)
+
+
+def read_study(what: Sequence[str], output: Path, **more: Any) -> Study:
+    """Return the study of what is named, with the composites and series of this folder's project. Raises
+    ``HarnessError``."""
+    project = Path("pyproject.toml")
+    with _without_collection():
+        return study_of(
+            what,
+            output=output,
+            composites=project_composites(project),
+            told=project_series(project),
+            **more,
+        )
+
+
+def best_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    text = "runs, results files, folders of either, or checkpoints (RUN#NAME), as of study (default: last)"
+    parser.add_argument("what", nargs="*", metavar="RUN", help=text)
+    add_output(parser)
+
+
+def best_run(options: argparse.Namespace) -> Output:
+    """Say which checkpoint is best. Raises ``HarnessError`` for a mistake."""
+    from pytest_touchstone.reports.standings import benchmarks_of, best_line, best_text, in_study
+
+    study = read_study(options.what or ["last"], options.output)
+
+    def text() -> str:
+        width, color = terminal()
+        return best_text(study, width, color=color)
+
+    found = in_study(study)
+    rows = [one._asdict() for one in found]
+    facts = {"schema": SCHEMA, "kind": "best", "text": best_line(found, benchmarks_of(study)), "best": rows}
+    return Output(facts, text)
 
 
 def _chosen(sections: Sequence[Section], given: Sequence[str]) -> Sequence[Section]:

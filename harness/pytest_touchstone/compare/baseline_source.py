@@ -35,12 +35,13 @@ from pytest_touchstone.core.files import (
 )
 from pytest_touchstone.core.text import did_you_mean
 from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.run_directory import LAST, run_id_of
 from pytest_touchstone.results.store import FOLDER, ResultStore
 from pytest_touchstone.results.store_entry import StoredResult, saved_from_json, saved_of
 from pytest_touchstone.results.summary import SUMMARY, Summary, summary_from_json
 
 NAMED: Final = "baselines"
-RESERVED: Final = ("best", "none")
+RESERVED: Final = ("best", "none", LAST)
 MAIN: Final = "main"
 """The name that is used where the user gives none."""
 
@@ -63,9 +64,9 @@ def set_named_baseline(output: Path, name: str, run_id: str, checkpoint: str | N
     """
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", name) or name in RESERVED:
         raise GateError(
-            f"{name!r} is no name for a baseline; use letters, digits, '.', '_', '-', not best or none"
+            f"{name!r} is no name for a baseline; use letters, digits, '.', '_', '-', not {', '.join(RESERVED)}"
         )
-    saved = ResultStore(output).find()
+    saved, run_id = ResultStore(output).find(), run_id_of(run_id, output)
     if any(one.run_id == name for one in saved):
         raise GateError(f"{name!r} is the id of a run; choose another name for the baseline")
     mine = {one.checkpoint: one for one in saved if one.run_id == run_id}
@@ -139,6 +140,7 @@ def open_source(text: str, output: Path, *, folder: Path) -> BaselineSource:
         return BaselineSource(name=text, kind="none")
     if text == "best":
         return _of_store(text, ResultStore(output))
+    text = run_id_of(text, output)
     named = _of_name(text, output)
     if named is not None:
         return named

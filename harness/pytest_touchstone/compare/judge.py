@@ -180,7 +180,8 @@ class Compared:
     ``chosen`` is the place of the baseline that is compared with. ``comparison`` is the one to judge by; it is against
     ``shrunk``, the baseline's value after allowing for its having been chosen as the best of ``runs``, of which
     ``candidates`` may be the best. ``measured`` is the value as it was; both are None without items. ``identical``:
-    the same checkpoint with the same score of every item.
+    the same checkpoint with the same score of every item. ``size`` is the most items that the benchmark has, 0 where
+    that is not known.
     """
 
     metric: str
@@ -192,6 +193,7 @@ class Compared:
     runs: int = 1
     candidates: int = 1
     identical: bool = False
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,9 +233,8 @@ def compare(
         return _nothing(metric, chosen or 0, len(baselines), level)
     higher = new.saved.aggregation(metric).higher_score_is_better
     selection = compare_aligned(found, higher=higher, chosen=chosen, level=level)
-    return compared_of(
-        metric, selection, _identical(new, baselines[selection.chosen], found, selection.chosen)
-    )
+    identical = _identical(new, baselines[selection.chosen], found, selection.chosen)
+    return replace(compared_of(metric, selection, identical), size=new.saved.size)
 
 
 def compare_aligned(
@@ -313,6 +314,7 @@ def judge(
         margin=margin,
         margins={name: value for name, value in (margins or {}).items() if name in compared},
         alpha=alpha,
+        sizes={name: one.size for name, one in compared.items()},
     )
     return {
         name: Judged(

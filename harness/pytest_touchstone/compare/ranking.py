@@ -1,13 +1,8 @@
-"""The best checkpoints: of all saved results, of earlier runs, and of one run.
+"""The best checkpoints of all saved results, and of earlier runs; ``standings`` has those of one run.
 
 A **ranking** has saved results by a metric or a composite, the best first, and only those that were asked alike. A
 checkpoint stands in a ranking once, with its best result. A composite is made of a checkpoint's saved results, its
 interval of their items, as that of a run is.
-
-The **leader** of a run, by each benchmark and composite, is the best checkpoint where it can be told from every other
-one. Only what is whole, and was asked alike and of the same items, is compared: the primary metric, item by item,
-corrected for choosing the best of many (``statistics.best_of_many``). Where a result beside it was asked otherwise,
-nobody leads.
 
 The **changes** of a run against the best so far are told metric by metric, as measured and without a verdict. The best
 so far of a metric is the best value among the saved results of earlier runs that are whole, asked alike and
@@ -19,26 +14,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.baselines import comparable, one_each, worth
-from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import check_names
-from pytest_touchstone.compare.judge import Weighed, compare, compare_composite
-from pytest_touchstone.compare.metric import conditions_apart
 from pytest_touchstone.core.aggregation import Aggregation, mean
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.conditions import ways_of_asking
 from pytest_touchstone.core.data_files import DatasetInfo
-from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.aggregate import composite_of_records
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, composites_of
 from pytest_touchstone.results.summary import Declaration
-from pytest_touchstone.statistics.best_of_many import is_told_best
-from pytest_touchstone.statistics.verdicts import ALPHA
 
 
 class BestSoFarChange(NamedTuple):
@@ -352,107 +341,3 @@ def _records(saved: StoredResult, items: ItemScores) -> list[Record]:
         )
         for place, example in enumerate(items.examples)
     ]
-
-
-# The leaders of a run
-
-
-Runner = TypeVar("Runner")
-
-
-class Leader(NamedTuple):
-    """The checkpoint that is the best of so many by a benchmark's metric, or by a composite."""
-
-    benchmark: str
-    metric: str
-    checkpoint: str
-    of: int
-
-
-def leaders_of(entries: Iterable[BenchmarkScores], alpha: float = ALPHA) -> list[Leader]:
-    """Return the leaders of a run; none of a benchmark or composite that fewer than two checkpoints have."""
-    whole = [entry for entry in entries if entry.saved.complete and entry.items.examples]
-    by_benchmark: dict[str, list[BenchmarkScores]] = {}
-    for entry in whole:
-        by_benchmark.setdefault(entry.saved.benchmark, []).append(entry)
-    found = [_benchmark_leader(same, alpha) for same in by_benchmark.values()]
-    found += [
-        _composite_leader(one, by_benchmark, alpha) for one in composites_of(entry.saved for entry in whole)
-    ]
-    return [leader for leader in found if leader is not None]
-
-
-def _benchmark_leader(entries: Sequence[BenchmarkScores], alpha: float) -> Leader | None:
-    metric = entries[0].saved.primary
-
-    def against(best: BenchmarkScores, other: BenchmarkScores) -> float | None:
-        return compare(best, [other], metric, level=1 - alpha).comparison.p
-
-    if not _asked_alike(entries):
-        return None
-    best = _best(entries, lambda entry: worth(entry.saved, metric), against, alpha)
-    return Leader(best.saved.benchmark, metric, best.saved.checkpoint, len(entries)) if best else None
-
-
-def _composite_leader(
-    composite: Composite, by_benchmark: Mapping[str, Sequence[BenchmarkScores]], alpha: float
-) -> Leader | None:
-    parts = {name: by_benchmark.get(name, ()) for name in composite.benchmarks}
-    if not all(same and _asked_alike(same) for same in parts.values()):
-        return None
-    names = dict.fromkeys(entry.saved.checkpoint for same in parts.values() for entry in same)
-    mine = [
-        {
-            entry.saved.benchmark: entry
-            for same in parts.values()
-            for entry in same
-            if entry.saved.checkpoint == name
-        }
-        for name in names
-    ]
-    values = [composite_value(composite, values_of(entry.saved for entry in one.values())) for one in mine]
-    known = [(value, one) for value, one in zip(values, mine, strict=True) if value is not None]
-
-    def against(
-        best: tuple[float, dict[str, BenchmarkScores]], other: tuple[float, dict[str, BenchmarkScores]]
-    ) -> float | None:
-        weighed = [
-            Weighed(weight, metric, best[1][name], [other[1][name]])
-            for weight, name, metric in composite.parts
-        ]
-        return compare_composite(composite.name, weighed, level=1 - alpha).comparison.p
-
-    best = _best(known, lambda one: one[0], against, alpha)
-    if best is None:
-        return None
-    checkpoint = next(iter(best[1].values())).saved.checkpoint
-    return Leader(composite.name, COMPOSITE, checkpoint, len(known))
-
-
-def _best(
-    runners: Sequence[Runner],
-    value: Callable[[Runner], float],
-    against: Callable[[Runner, Runner], float | None],
-    alpha: float,
-) -> Runner | None:
-    """Return the runner of the largest value, if it is told from all others; those nearest to it are tested first."""
-    if len(runners) < 2:
-        return None
-    best, *others = sorted(runners, key=value, reverse=True)
-
-    def tests() -> Iterator[float | None]:
-        for other in others:
-            yield against(best, other)
-
-    try:
-        return best if is_told_best(tests(), len(runners), alpha) else None
-    except GateError:  # a mean over groups has no items to compare
-        return None
-
-
-def _asked_alike(entries: Sequence[BenchmarkScores]) -> bool:
-    first = entries[0]
-    return all(
-        entry.saved.items_sha256 == first.saved.items_sha256 and not conditions_apart(first, entry)
-        for entry in entries[1:]
-    )

@@ -13,6 +13,7 @@ As many rows as were published may still be other rows: then nothing is said of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -76,6 +77,12 @@ def _sample(extent: Extent, origin: str, own: str, *, behind: bool) -> str:
             else f"{extent.rows:,} row{'' if extent.rows == 1 else 's'}, {extent.published:,} published"
         )
     return f"sample of {extent.published:,}" if behind else f"sample: {extent.rows:,} of {extent.published:,}"
+
+
+def sizes_in(text: str) -> int:
+    """The largest number of items or rows that a mark names, 0 where it names none."""
+    numbers = re.findall(r"[0-9][0-9,]{0,15}", text)
+    return max((int(one.replace(",", "")) for one in numbers), default=0)
 
 
 def composite_mark(parts: Iterable[tuple[str, int, int, str]]) -> str:

@@ -17,7 +17,8 @@ import pytest
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.series import FailedToLoad
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.ranking import changes_of, leaders_of
+from pytest_touchstone.compare.ranking import changes_of
+from pytest_touchstone.compare.standings import standings_of
 from pytest_touchstone.core import eval_config
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.engines.registry import identity
@@ -186,8 +187,8 @@ class RunResults:
         return [one._asdict() for one in changes_of(mine, earlier, named)]
 
     def leaders(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:
-        """Return the best of the run's checkpoints, by each benchmark and composite where it can be told."""
-        return [one._asdict() for one in leaders_of(BenchmarkScores(*one) for one in results)]
+        """Return the best of the run's checkpoints by each benchmark and composite, and over all items."""
+        return [one._asdict() for one in standings_of(BenchmarkScores(*one) for one in results)]
 
     def _record_lost(self, known: dict[str, Record], why: Callable[[str], str]) -> None:
         """Write down the collected items without a record as lost, and add them to those that are ``known``."""

@@ -32,11 +32,13 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class CurveLine:
-    """The dots of a series in the order of their places; ``best`` is the number of the best one."""
+    """The dots of a series in the order of their places; ``best`` is the number of the best one. Those of ``invalid``
+    must not be believed: they are no part of the line."""
 
     name: str
     dots: tuple[Dot, ...]
     best: int | None = None
+    invalid: tuple[Dot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,20 +98,22 @@ def line_charts(study: Study) -> list[LineChart]:
 
 
 def line_of(study: Study, series: Series, measure: Measure) -> CurveLine:
-    """Return a series as a line; the place is its order where nothing else is known. What is not valid is left out."""
+    """Return a series as a line; the place is its order where nothing else is known."""
     dots = []
     for number, point in enumerate(series.points, start=1):
-        value, place = study.valid(point, measure), series.place(point)
+        value, place = study.value(point, measure), series.place(point)
         known = place is not None or series.axis == "order"
         if value is not None and math.isfinite(value.value) and known:
-            dots.append(
-                Dot(
-                    float(number if place is None else place), value.value, value.low, value.high, point.short
-                )
-            )
-    return CurveLine(
-        series.name, tuple(dots), best_of((dot.value for dot in dots), higher=measure.higher_is_better)
-    )
+            at = float(number if place is None else place)
+            dots.append((Dot(at, value.value, value.low, value.high, point.short), value.invalid is None))
+    return curve_line(series.name, dots, higher=measure.higher_is_better)
+
+
+def curve_line(name: str, dots: Iterable[tuple[Dot, bool]], *, higher: bool) -> CurveLine:
+    """Return the line of dots, each with whether it is valid."""
+    ordered = sorted(dots, key=lambda one: one[0].place)
+    valid, wrong = (tuple(dot for dot, fine in ordered if fine is wanted) for wanted in (True, False))
+    return CurveLine(name, valid, best_of((dot.value for dot in valid), higher=higher), wrong)
 
 
 def best_of(values: Iterable[float], *, higher: bool = True) -> int | None:
@@ -236,5 +240,6 @@ def extent(chart: LineChart) -> tuple[float, float]:
 
 def _numbers(chart: LineChart) -> Iterator[float]:
     for line in chart.lines:
+        yield from (dot.value for dot in line.invalid)
         for dot in line.dots:
             yield from (one for one in (dot.value, dot.low, dot.high) if one is not None)

@@ -227,16 +227,12 @@ def directions(summary: Summary) -> list[str]:
 def items(summary: Summary) -> str:
     """Return the counts of the run's items by outcome, in one line."""
     found = totals(summary)
-    parts = [
-        f"{found['collected']} collected",
-        f"{found['scored']} scored",
-        *(not_counted(found["skipped"], found["xfailed"]) or ["0 skipped"]),
-        count(found["errors"], "error"),
-    ]
-    parts += [count(found["timeouts"], "timeout")] if found["timeouts"] else []
-    parts += [f"{found['lost']} lost"] if found["lost"] else []
-    took = f" in {duration(summary.seconds)}" if summary.seconds else ""
-    return ", ".join(parts) + took
+    parts = [f"{found['scored']:,} scored", *not_counted(found["skipped"], found["xfailed"])]
+    words = {"errors": "error", "timeouts": "timeout", "lost": "lost"}
+    for name, word in words.items():
+        if number := found[name]:
+            parts.append(f"{number} {word}" if name == "lost" else count(number, word))
+    return ", ".join(parts) + (f" in {duration(summary.seconds)}" if summary.seconds else "")
 
 
 def faults(summary: Summary) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pytest_touchstone.compare.study.points import Study
-from pytest_touchstone.core.text import place_text
+from pytest_touchstone.core.text import listed, place_text
 from pytest_touchstone.reports.charts import (
     LIMITS,
     Bar,
@@ -211,6 +211,7 @@ def draw_curves(chart: LineChart) -> Picture:
         if chart.limits
         else "rings: the best of each series"
     )
+    note += "; grey crosses: NOT VALID" if any(line.invalid for line in chart.lines) else ""
     parts += [*legend, Words((LEFT, height + 14), note, opacity=0.75)]
     return Picture(f"curve_{chart.key}", heading(chart), description(chart), WIDTH, height + 20, parts)
 
@@ -221,17 +222,19 @@ def description(chart: LineChart) -> str:
     for line in (one for one in chart.lines if one.dots):
         first, last = line.dots[0], line.dots[-1]
         best = line.dots[line.best] if line.best is not None else last
+        wrong = [place_text(dot.place) for dot in line.invalid]
         texts.append(
             f"{line.name}: {shown(chart, first.value)} at {place_text(first.place)}, "
             f"best {shown(chart, best.value)} at {place_text(best.place)}, "
-            f"{shown(chart, last.value)} at {place_text(last.place)}."
+            f"{shown(chart, last.value)} at {place_text(last.place)}"
+            f"{f'; NOT VALID at {listed(wrong)}' if wrong else ''}."
         )
     return " ".join(texts)
 
 
 def _panels(chart: LineChart, apart: bool) -> tuple[list[Panel], float]:
     """Return the panels, and where the lowest of them ends."""
-    places = [dot.place for line in chart.lines for dot in line.dots]
+    places = [dot.place for line in chart.lines for dot in (*line.dots, *line.invalid)]
     pad = (max(places) - min(places)) * 0.02 or 0.5
     values = ticks(*extent(chart))
     many = len(chart.lines) if apart else 1
@@ -290,6 +293,16 @@ def _curve(chart: LineChart, series: int, panel: Panel) -> Iterator[Part]:
         text = f"{where}: {_with_limits(chart, dot)}{', the best of its series' if best else ''}"
         text += f" ({dot.name})" if dot.name else ""
         yield Mark(at, series, text, best and len(points) > 1, len(points) > DENSE)
+    if line.invalid:
+        yield Stroke(tuple(_crosses(panel, line.invalid)), width=1.5, opacity=0.55)
+
+
+def _crosses(panel: Panel, dots: Sequence[Dot]) -> Iterator[tuple[XY, XY]]:
+    """Yield the strokes of a cross at each dot."""
+    for dot in dots:
+        x, y = panel.x.at(dot.place), panel.y.at(dot.value)
+        yield (x - 4, y - 4), (x + 4, y + 4)
+        yield (x - 4, y + 4), (x + 4, y - 4)
 
 
 def _with_limits(chart: LineChart | BarChart, dot: Dot | Bar) -> str:

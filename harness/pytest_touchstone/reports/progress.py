@@ -356,7 +356,7 @@ def short(name: str) -> str:
 
 UNGRADED: Final = "~"
 
-LETTERS: Final = "+ right   - wrong   4 a score from 0.4 to 0.5   ~ any other score"
+LETTERS: Final = "+ right   - wrong   (of partial scores, 4 from 0.4 to 0.5; ~ any other)"
 """The letters of pytest's dots line, in words."""
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pytest_touchstone.compare.standings import leading
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports import formatting
@@ -93,7 +94,7 @@ def has_one_benchmark(summary: Summary) -> bool:
 
 
 def _of_one_benchmark(summary: Summary, width: int) -> tuple[str, str, Table]:
-    own, best = formatting.own_rows(summary), {one["checkpoint"] for one in summary.leaders}
+    own, best = formatting.own_rows(summary), {name for _, name in leading(summary.leaders)}
     known = {one.checkpoint: one for one in wholes(summary)}
     same = [known[name] for name in in_order(summary)]
     rows = [
@@ -115,7 +116,7 @@ def _of_one_benchmark(summary: Summary, width: int) -> tuple[str, str, Table]:
 
 def _benchmark_rows(summary: Summary, checkpoint: str, details: bool, most: int) -> Iterator[TableRow]:
     """Yield the rows of a checkpoint, ``most`` groups below each benchmark."""
-    best = {one["benchmark"] for one in summary.leaders if one["checkpoint"] == checkpoint}
+    best = {benchmark for benchmark, name in leading(summary.leaders) if name == checkpoint}
     own = formatting.own_rows(summary)
     mine = [one for one in summary.results if one.checkpoint == checkpoint]
     for whole in (one for one in mine if one.group is None):
@@ -357,7 +358,7 @@ def ends(summary: Summary, names: Sequence[str]) -> list[bool]:
 
 
 def _columns(summary: Summary, names: Sequence[str]) -> Iterator[TableColumn]:
-    best = {(one["benchmark"], one["checkpoint"]) for one in summary.leaders}
+    best = leading(summary.leaders)
     own = formatting.own_rows(summary)
     for benchmark in dict.fromkeys(one.benchmark for one in wholes(summary) if one.checkpoint in names):
         same = {one.checkpoint: one for one in wholes(summary) if one.benchmark == benchmark}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.compare.gate.accepted import FILE as ACCEPTED
 from pytest_touchstone.compare.gate.result import lines_from_json
+from pytest_touchstone.compare.standings import leading
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.eval_config import LEFT_OUT
@@ -27,6 +28,7 @@ from pytest_touchstone.engines.base import SLOW_WAYS
 from pytest_touchstone.reports import formatting, notes, tables, validity
 from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, open_table, written
 from pytest_touchstone.reports.gate import print_decision, print_verdicts
+from pytest_touchstone.reports.standings import best_of_run
 from pytest_touchstone.reports.validity import helped, options_for_valid, to_look_at
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Summary, totals, wholes
@@ -232,7 +234,8 @@ def _best(summary: Summary) -> list[str]:
 
 def _ending(summary: Summary, write: Write, width: int, details: bool) -> None:
     """Print where the results lie, and the next commands, in a form that can be pasted."""
-    _lines([FactLine("saved", saved(summary))], write)
+    best = best_of_run(summary)
+    _lines([FactLine("best", best, "bold")] * bool(best) + [FactLine("saved", saved(summary))], write)
     steps = [("more", again(summary, details=details))]
     steps += [("next", step) for step in next_steps(summary)]
     for label, step in steps:
@@ -304,7 +307,8 @@ def brief_lines(summary: Summary) -> list[FactLine]:
     }
     found = [FactLine(label, text) for label, text in texts.items() if text not in ("", "none")]
     found += [FactLine("left out", text) for text in _left_out(summary)]
-    return [_item_counts(summary), *found, *loud(summary)]
+    items = FactLine("items", notes.items(summary), "bold red" if summary.faults else "")
+    return [items, *found, *loud(summary)]
 
 
 def loud(summary: Summary) -> list[FactLine]:
@@ -328,7 +332,7 @@ def legend(summary: Summary, *, many: bool) -> str:
         if "*" not in signs:
             found.append("no best of a column is marked: none is told from all others")
         found.append(f"{tables.SPREAD} half the widest 95 % interval of the column")
-    elif summary.leaders:
+    elif leading(summary.leaders):
         found.append(f"best: {tables.TOLD}")
     if any(one.of or one.published for one in wholes(summary)):
         found.append("n/N items scored of those published (or, of other data, of all)")
@@ -344,17 +348,6 @@ def legend(summary: Summary, *, many: bool) -> str:
     if lower := _lower(summary):
         found.append(f"lower is better for {listed(lower, NAMED)}")
     return "; ".join(found)
-
-
-def _item_counts(summary: Summary) -> FactLine:
-    found = totals(summary)
-    parts = [f"{found['scored']:,} scored", *formatting.not_counted(found["skipped"], found["xfailed"])]
-    words = {"errors": "error", "timeouts": "timeout", "lost": "lost"}
-    for name, word in words.items():
-        if number := found[name]:
-            parts.append(f"{number} {word}" if name == "lost" else count(number, word))
-    took = f" in {formatting.duration(summary.seconds)}" if summary.seconds else ""
-    return FactLine("items", ", ".join(parts) + took, "bold red" if summary.faults else "")
 
 
 def _names(names: Iterable[str]) -> str:
@@ -507,7 +500,7 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
         yield NextStep(f"{others} {' '.join(options)}", f"for valid results{helped(summary)}")
     compares = _alike(summary) and summary.gate is None and not summary.manifest.get("demonstration")
     if compares and not summary.faults:
-        yield NextStep(_compare(summary, summary.run_id), "what can be said of their differences")
+        yield from _of_several_checkpoints(summary)
     if look := to_look_at(summary):
         place = formatting.place(summary)
         yield NextStep(shlex.join(["touchstone", "items", place, *look]), "the texts that are of no use")
@@ -532,6 +525,17 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
     else:
         others = _command_of(summary, without=OF_A_CHECKPOINT)
         yield NextStep(f"{others} --checkpoint NEW --gate", "a verdict on a new checkpoint")
+
+
+def _of_several_checkpoints(summary: Summary) -> Iterator[NextStep]:
+    """Yield what tells several checkpoints apart: two by their differences, more by who is best and by their curves."""
+    if len(formatting.checkpoints(summary)) == 2 or not summary.leaders:
+        yield NextStep(_touchstone(summary, "compare"), "what can be said of their differences")
+    else:
+        yield NextStep(_touchstone(summary, "best"), "benchmark by benchmark, and from whom it is told")
+    series = [row.get("series") for row in summary.checkpoints if row.get("series")]
+    if any(series.count(one) > 2 for one in series):
+        yield NextStep(_touchstone(summary, "study"), "curves, peaks, and what to do next")
 
 
 def _command_of(summary: Summary, without: Collection[str] = ()) -> str:
@@ -564,7 +568,7 @@ def after_gate(summary: Summary) -> Iterator[NextStep]:
     bad = next((line for line in lines if line.fails and line.against), None)
     if bad is not None and bad.against is not None:
         sides = [f"{bad.against.run_id}#{bad.against.checkpoint}", f"{summary.run_id}#{bad.checkpoint}"]
-        yield NextStep(_compare(summary, *sides, "--show-flips", "3"), "items gained and lost")
+        yield NextStep(_touchstone(summary, "compare", *sides, "--show-flips", "3"), "items gained and lost")
     if red := list(dict.fromkeys(line.benchmark for line in lines if line.fails and not line.invalid)):
         named = [word for name in red for word in ("--benchmark", name)]
         accept = shlex.join(["touchstone", "accept", summary.run_id, *named]) + _output(summary)
@@ -579,8 +583,9 @@ def _baseline(summary: Summary) -> str:
     return f"touchstone baseline set {summary.run_id}{which}{_output(summary)}"
 
 
-def _compare(summary: Summary, *words: str) -> str:
-    return shlex.join(["touchstone", "compare", *words]) + _output(summary)
+def _touchstone(summary: Summary, command: str, *words: str) -> str:
+    """Return a command on the run, or on what is named."""
+    return shlex.join(["touchstone", command, *(words or (summary.run_id,))]) + _output(summary)
 
 
 def _output(summary: Summary) -> str:

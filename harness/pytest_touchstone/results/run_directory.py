@@ -41,6 +41,7 @@ from pytest_touchstone.core.keys import masked, masked_value
 from pytest_touchstone.core.text import did_you_mean, unbroken
 from pytest_touchstone.results.live import remove_live
 from pytest_touchstone.results.summary import (
+    SUMMARY,
     Collected,
     Declaration,
     check_manifest,
@@ -101,6 +102,11 @@ def find_run(target: str | Path, output: Path, *files: str) -> Path:
         return runs[-1][1]
     known = did_you_mean(str(target), (folder.name for _, folder in runs)) if str(target) != LAST else ""
     raise HarnessError(f"{target}: no such run in {output}/; {known}`touchstone list` shows them")
+
+
+def run_id_of(target: str, output: Path) -> str:
+    """Return the id of the newest run for ``last``, any other text as it is. Raises ``HarnessError`` without a run."""
+    return find_run(target, output, SUMMARY).name if target == LAST else target
 
 
 class RunDirectory:

@@ -18,7 +18,7 @@ from pytest_touchstone.core.composite import Composite, composites_from_plain, p
 from pytest_touchstone.core.conditions import known_conditions, of_settings
 from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import SCHEMA, check_kind, typed
-from pytest_touchstone.core.marks import asked
+from pytest_touchstone.core.marks import asked, sizes_in
 from pytest_touchstone.results.journal import RecordPlace, journal_files, placed_heads, read_at
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Declaration, Metric, Summary, wholes
@@ -97,6 +97,11 @@ class StoredResult:
     def part(self) -> bool:
         """Return whether it is over fewer items than the benchmark has with this data, as far as that is known."""
         return self.scored < self.of
+
+    @property
+    def size(self) -> int:
+        """Return the most items that the benchmark is known to have, here or published; 0 where nothing is known."""
+        return max(self.of, sizes_in(self.mark))
 
     @property
     def published(self) -> bool:

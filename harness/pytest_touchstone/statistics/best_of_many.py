@@ -256,7 +256,12 @@ def best_of(means: Sequence[float], noise: JointNoise, *, draws: int = DRAWS) ->
 def is_told_best(against: Iterable[float | None], runs: int, alpha: float) -> bool:
     """Return whether the run measured best of so many is the best; ``against`` has its paired, two-sided p against each
     other one, None for no test. It is read as far as needed."""
-    return all(p is not None and p * runs / 2 <= alpha for p in against)
+    return all(p is not None and corrected_for_choice(p, runs) <= alpha for p in against)
+
+
+def corrected_for_choice(p: float, runs: int) -> float:
+    """Return the paired p of the run measured best of so many against another one, corrected for the choice."""
+    return min(1.0, p * runs / 2)
 
 
 def compare_composite_with_best(

@@ -76,8 +76,10 @@ def judge(
     margin: float = MARGIN,
     margins: Mapping[Key, float] | None = None,
     alpha: float = ALPHA,
+    sizes: Mapping[Key, int] | None = None,
 ) -> dict[Key, Verdict]:
-    """One verdict per benchmark, in the order given; ``margins`` are those that differ from ``margin``.
+    """One verdict per benchmark, in the order given; ``margins`` are those that differ from ``margin``. ``sizes`` are
+    the numbers of items that there are at most, where known: an advice to ask more would be of no use.
 
     Raises ``ValueError`` for a margin below 0, one of a benchmark that is not compared, an alpha out of range, or an
     interval of another level than 1 - alpha.
@@ -87,7 +89,7 @@ def judge(
     adjusted = holm([one.p for one in comparisons.values()])
     family = sum(one.p is not None for one in comparisons.values())
     return {
-        name: _verdict(one, own.get(name, margin), alpha, p, family)
+        name: _verdict(one, own.get(name, margin), alpha, p, family, size=(sizes or {}).get(name, 0))
         for (name, one), p in zip(comparisons.items(), adjusted, strict=True)
     }
 
@@ -105,7 +107,9 @@ def kind_of(comparison: Comparison, p: float | None, margin: float, alpha: float
     return "not worse" if low is not None and low > -margin else "inconclusive"
 
 
-def _verdict(comparison: Comparison, margin: float, alpha: float, p: float | None, family: int) -> Verdict:
+def _verdict(
+    comparison: Comparison, margin: float, alpha: float, p: float | None, family: int, *, size: int
+) -> Verdict:
     kind = kind_of(comparison, p, margin, alpha)
     items = items_to_settle(comparison, margin, alpha=alpha) if kind == "inconclusive" else None
     return Verdict(
@@ -116,7 +120,7 @@ def _verdict(comparison: Comparison, margin: float, alpha: float, p: float | Non
         p_adjusted=p,
         family=family,
         items=items,
-        why=_why(kind, comparison, margin, p=p, family=family, items=items),
+        why=_why(kind, comparison, margin, p=p, family=family, items=items, size=size),
     )
 
 
@@ -128,6 +132,7 @@ def _why(
     p: float | None,
     family: int,
     items: int | None,
+    size: int,
 ) -> str:
     if comparison.difference is None:
         return comparison.why or "nothing to compare"
@@ -148,8 +153,19 @@ def _why(
     if p is not None and p <= 1 - comparison.level and (comparison.oriented.difference or 0) < 0:
         word = "lower" if comparison.higher_is_better else "higher"
         return f"{moved}: {word}, but within the margin of {allowed} or beyond it: inconclusive"
-    more = f"; about {items} items would tell" if items else ""
-    return f"{moved}: neither no loss nor one of {allowed} is ruled out{more}"
+    return f"{moved}: neither no loss nor one of {allowed} is ruled out{_would_tell(items, size)}"
+
+
+def _would_tell(items: int | None, size: int) -> str:
+    """Say how many items would tell, and where there are not so many, what else may."""
+    if not items:
+        return ""
+    if not 0 < size < items:
+        return f"; about {items:,} items would tell"
+    return (
+        f"; it would take about {items:,} items, and there are {size:,}: this set cannot tell, a larger margin or "
+        "several benchmarks pooled may"
+    )
 
 
 def points_text(share: float) -> str:

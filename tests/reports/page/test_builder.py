@@ -169,3 +169,32 @@ def test_a_key_in_a_message_of_the_summary_is_left_out():
     assert key not in page
     assert "no [redacted: looks like an API key]" in page
     assert '<p class="note">What looks like a key was left out in 1 place: the summary.</p>' in page
+
+
+def test_the_page_begins_with_who_is_best_and_the_table_of_checkpoints():
+    whole = sample(3, faults=False)
+    results = [
+        replace(one, invalid="cut off") if (one.checkpoint, one.benchmark) == NOT_VALID else one
+        for one in whole.results
+    ]
+    told = {"benchmark": "winogrande", "metric": "acc", "checkpoint": "checkpoint-200", "of": 3, "told": True}
+    page = unescape(run_page(replace(whole, results=results, leaders=[{**told, "rival": "x", "p": 0.01}])))
+    places = [page.index(text) for text in ("<h1>", 'class="lead"', 'class="scroll overview', "<h2>")]
+    assert places == sorted(places)
+    assert "checkpoint-200 is the best on winogrande, told from each other one (p 0.01)" in page
+    table = page[places[2] : page.index("</table>")]
+    assert [table.count(f"checkpoint-{step}00") for step in (1, 2, 3)] == [1, 1, 1]
+    assert len(re.findall(r'<td class="number best">', table)) == 1
+    assert re.findall(r'<td class="number invalid">[\d.]+<small>(.*?)</small>', table).count("NOT VALID") >= 1
+    assert re.search(r'<details class="note"><summary>To know before the numbers are believed', page)
+    assert 'class="tiles"' not in page
+
+
+def test_a_single_checkpoint_has_its_benchmarks_one_below_the_other():
+    for number, first in ((1, "benchmark"), (2, "checkpoint"), (9, "checkpoint")):
+        page = run_page(sample(number, faults=False))
+        table = page[page.index('class="scroll overview') :]
+        assert f'<th scope="col">{first}</th>' in table[: table.index("</tr>")]
+
+
+NOT_VALID = ("checkpoint-300", "real_coref")

@@ -14,13 +14,13 @@ from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.compare.study.points import Axis
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.text import count
-from pytest_touchstone.reports import comparison, formatting, notes
-from pytest_touchstone.reports.charts import CurveLine, Dot, LineChart, best_of, chart_key
+from pytest_touchstone.reports import comparison, formatting, notes, standings
+from pytest_touchstone.reports.charts import Dot, LineChart, chart_key, curve_line
 from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
 from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, opposite
 from pytest_touchstone.reports.plots import draw_curves, svg
 from pytest_touchstone.results.run_directory import command_words
-from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary, totals, wholes
+from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary, wholes
 from pytest_touchstone.statistics.intervals import mean_estimate
 
 FAULTS_SHOWN: Final = 200
@@ -33,6 +33,12 @@ MOST_VALUES: Final = 12
 
 MOST_ROWS: Final = 240
 """Rows of a benchmark's breakdown: with very many checkpoints, fields are left out."""
+
+MOST_ACROSS: Final = 6
+"""Benchmarks that stand beside each other; of more each has a row, if there are fewer checkpoints."""
+
+MOST_BESIDE: Final = 5
+"""Columns whose intervals stand beside their values; those of more stand below them."""
 
 THIRDS: Final = 3
 
@@ -69,17 +75,18 @@ def run_content(summary: Summary, parts: Sequence[PagePart] = ()) -> dict[str, A
     return {
         "summary": summary,
         "when": _when(summary),
+        "demonstration": notes.demonstration(summary),
+        "best": standings.best_of_run(summary),
+        "overview": _overview(summary),
         "command": " ".join(command_words(summary.manifest)),
-        "tiles": _tiles(summary),
+        "failed": notes.failed_to_load(summary),
         "facts": [
-            *notes.demonstration(summary),
-            *notes.directions(summary),
             *(f"Reused: {text}" for text in notes.reused(summary)),
             *notes.generated(summary),
             *notes.programs(summary),
             *notes.usage(summary),
         ],
-        "warnings": [*notes.failed_to_load(summary), *notes.warnings(summary)],
+        "warnings": notes.warnings(summary),
         "gate_lines": shown_lines(summary.gate or {}),
         "benchmarks": [
             {**_benchmark(one, summary.results), "parts": _shares(shares.get(one.name, ()))}
@@ -103,14 +110,36 @@ def run_content(summary: Summary, parts: Sequence[PagePart] = ()) -> dict[str, A
     }
 
 
-def _tiles(summary: Summary) -> list[tuple[str, int, bool]]:
-    """Return label and number of each count of items, and whether it is one of faults."""
-    labels = {"collected": "items collected", "truncated": "requests cut"}
-    return [
-        (labels.get(name, name), count, count > 0 and name in ("errors", "timeouts", "lost"))
-        for name, count in totals(summary).items()
-        if count or name in ("collected", "scored", "skipped", "errors")
+def _overview(summary: Summary) -> dict[str, Any]:
+    """Return the table of checkpoints by benchmarks, turned where there are more benchmarks than fit beside each
+    other: titles of rows and columns, each with what stands below it, and rows of cells."""
+    table = standings.table_of_run(summary)
+    across = [(one, "") for one, _ in table.rows]
+    down = [
+        (one.benchmark, ", ".join(filter(None, (one.metric, "lower is better" * one.lower, one.items))))
+        for one in table.columns
     ]
+    cells = [[_cell(one) for one in row] for _, row in table.rows]
+    first = "benchmark"
+    if len(across) > 1 and (len(down) <= MOST_ACROSS or len(down) <= len(across)):
+        first, across, down = "checkpoint", down, across
+    else:
+        cells = [list(row) for row in zip(*cells, strict=True)]
+    legend = "With 95 % intervals."
+    if any(one.best for one in table.cells):
+        legend += " Marked: the best, where a paired test on the same items tells it from each other one."
+    rows = list(zip(down, cells, strict=True))
+    return {"first": first, "head": across, "rows": rows, "legend": legend, "few": len(across) <= MOST_BESIDE}
+
+
+def _cell(one: standings.ScoreCell | None) -> tuple[str, str, str]:
+    """Return a value, what stands below it, and its kind."""
+    if one is None:
+        return formatting.NOTHING, "", ""
+    if one.invalid:
+        return formatting.number(one.value), "NOT VALID", "invalid"
+    around = formatting.interval(one.low, one.high)
+    return formatting.number(one.value), around.removeprefix(formatting.NOTHING), "best" * one.best
 
 
 def _when(summary: Summary) -> str:
@@ -118,9 +147,8 @@ def _when(summary: Summary) -> str:
     clock = (
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if isinstance(began, (int, float)) else ""
     )
-    took = f"{formatting.duration(summary.seconds)} in all" if summary.seconds else ""
     checkpoints = count(len(formatting.checkpoints(summary)), "checkpoint")
-    return ", ".join(part for part in (clock, took, checkpoints) if part)
+    return ", ".join(part for part in (clock, checkpoints, notes.items(summary)) if part)
 
 
 def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, Any]:
@@ -165,6 +193,7 @@ def _rows(
 ) -> list[SummaryRow]:
     """Return a row per checkpoint, the label on the first."""
     scale = scale or _scale(result.metrics[name] for result in results)
+    alike = len(results) > 1 and formatting.common_mark(results)  # said above the table
     rows = []
     for place, result in enumerate(results):
         metric, primary = result.metrics[name], name == result.primary
@@ -178,7 +207,7 @@ def _rows(
                 metric.high,
                 f"{metric.method} interval",
                 _bar(metric.value, metric.low, metric.high, scale),
-                result.mark * primary,
+                "NOT VALID" * bool(result.invalid) or ("" if alike else result.mark) * primary,
                 (metric.n, *counts),
                 primary and result.group is None,
             )
@@ -213,25 +242,23 @@ def curves_of(summary: Summary) -> list[LineChart]:
     axis: Axis = "epoch" if all(row.get("epoch") is not None for row in places.values()) else "step"
     charts = []
     for declared in summary.declarations:
-        series: dict[str, list[Dot]] = {}
+        series: dict[str, list[tuple[Dot, bool]]] = {}
         for result in (one for one in wholes(summary) if one.benchmark == declared.name):
             row, metric = places.get(result.checkpoint, {}), result.metrics[result.primary]
             place = row.get("epoch") if axis == "epoch" else step_of_row(row) if row else None
             if place is not None and metric.value is not None:
                 dot = Dot(place, metric.value, metric.low, metric.high, result.checkpoint)
-                series.setdefault(row.get("series") or "", []).append(dot)
+                valid = not (result.invalid or result.faults)
+                series.setdefault(row.get("series") or "", []).append((dot, valid))
         charts.append(_curve(declared, series, axis))
     return [chart for chart in charts if chart.lines]
 
 
-def _curve(declared: Declaration, series: Mapping[str, Sequence[Dot]], axis: Axis) -> LineChart:
+def _curve(declared: Declaration, series: Mapping[str, Sequence[tuple[Dot, bool]]], axis: Axis) -> LineChart:
     """Return the chart of a benchmark, with a line for each series of several checkpoints."""
     higher = aggregation_of(declared.aggregate, declared.primary).higher_is_better
-    lines = []
-    for name, found in series.items():
-        dots = tuple(sorted(found, key=lambda dot: dot.place))
-        if len(dots) > 1:
-            lines.append(CurveLine(name, dots, best_of([dot.value for dot in dots], higher=higher)))
+    made = [curve_line(name, dots, higher=higher) for name, dots in series.items() if len(dots) > 1]
+    lines = [line for line in made if line.dots]
     values = [dot.value for line in lines for dot in line.dots]
     return LineChart(
         key=chart_key(declared.name),

@@ -25,7 +25,7 @@ COLUMNS: Final = 5
 def overview(study: Study) -> Section:
     """Return the series, the best checkpoint by each measure, and what a reader must know before believing them."""
     unknown = {name: [one.name for one in study.series if one.about.get(name) == UNKNOWN] for name in SHOWN}
-    notes = [("note", note) for note in [*_marks(study), *study.notes]]
+    notes = [("note", note) for note in [*marks_of(study), *_lower(study), *study.notes]]
     few = notes[:MOST_WRONG]
     few += [("note", f"and {len(notes) - len(few)} notes more")] if len(notes) > len(few) else []
     brief: list[Part] = [_counts(study), *([Facts(tuple(few))] if few else [])]
@@ -123,8 +123,8 @@ def _best(study: Study) -> StudyTable:
     return StudyTable(header=header, rows=tuple(rows), words=True)
 
 
-def _marks(study: Study) -> list[str]:
-    """Return what must be said of values: over how many items, not valid, without an interval, lower is better."""
+def marks_of(study: Study) -> list[str]:
+    """Return what must be said of values: over how many items, not valid, without an interval."""
     found: dict[str, list[str]] = {}
     for point in study.points:
         for measure in study.measures:
@@ -138,9 +138,12 @@ def _marks(study: Study) -> list[str]:
             if value.low is None:
                 found.setdefault(f"{measure.label} has no interval: {value.why}", []).append(point.short)
     whole = len(study.points)
-    notes = [text if len(names) == whole else f"{text} ({listed(names, 3)})" for text, names in found.items()]
+    return [text if len(names) == whole else f"{text} ({listed(names, 3)})" for text, names in found.items()]
+
+
+def _lower(study: Study) -> list[str]:
     lower = [one.label for one in study.measures if not one.higher_is_better]
-    return notes + ([f"lower is better for {listed(lower)}"] if lower else [])
+    return [f"lower is better for {listed(lower)}"] if lower else []
 
 
 def contradictions(study: Study) -> Section | None:

@@ -240,9 +240,11 @@ def _block(
 ) -> list[str]:
     """Return the lines of the series on one axis, below its numbers; all fit ``WIDTH``, if names of places allow.
 
-    ``head`` are the measure's name and range, which then stand beside the numbers.
+    ``head`` are the measure's name and range, which then stand beside the numbers; a long name stands above them.
     """
     title = head[0] if head else axis
+    alone = [title] * (head is not None and cell_width(title) > LONGEST)
+    title = "" if alone else title
     width = min(LONGEST, max(map(cell_width, (title, *(one.name for one in own)))))
     told = [f"{spark.peak} {spark.sign}".rstrip() for spark in own]
     room = (WIDTH - width - max(map(cell_width, told)) - len("   ") - 1) // 2
@@ -251,7 +253,7 @@ def _block(
     lines = [f"{_fit(title, width)} {numbers}"] if numbers else []
     if head:
         by = "" if axis == "order" else f"by {axis}, "
-        lines = [f"{_fit(title, width)} {numbers:{2 * grid.columns + 1}}  {by}{head[1]}"]
+        lines = [*alone, f"{_fit(title, width)} {numbers:{2 * grid.columns + 1}}  {by}{head[1]}"]
     for spark, text in zip(own, told, strict=True):
         lines.append(f"{_fit(spark.name, width)} {line(spark, grid, *limits)}  {text}")
     return lines

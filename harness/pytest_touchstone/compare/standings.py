@@ -1,0 +1,215 @@
+"""Which of several checkpoints is the best: by each benchmark and composite, and over all items.
+
+The **standing** of a benchmark has the checkpoint whose primary metric is the best, and the one that it is least told
+from. Only what is whole, valid, and was asked alike and of the same items, is compared, item by item, and corrected for
+choosing the best of many (``statistics.best_of_many``). Where a result beside it was asked otherwise there is no
+standing, nor where fewer than two checkpoints have a whole result.
+
+**Over all items**, those of all benchmarks with a standing are taken as one (``judge.pool``), of the checkpoints that
+have all of them. Benchmarks whose scores are no shares, or better when lower, take no part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from pytest_touchstone.compare.baselines import worth
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.judge import (
+    POOLED,
+    PooledPart,
+    Weighed,
+    compare,
+    compare_composite,
+    pool,
+)
+from pytest_touchstone.compare.metric import conditions_apart
+from pytest_touchstone.compare.ranking import values_of
+from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
+from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.results.store_entry import composites_of
+from pytest_touchstone.statistics.best_of_many import corrected_for_choice
+from pytest_touchstone.statistics.verdicts import ALPHA
+
+ALL: Final = ""
+"""The name of the standing over all items."""
+
+Runner = TypeVar("Runner")
+
+
+class Standing(NamedTuple):
+    """The checkpoint that is measured best of so many by a benchmark's metric, by a composite, or over all items.
+
+    ``rival`` is the nearest checkpoint that it cannot be told from, or where it is ``told`` from each, the one with the
+    largest ``p``, which is corrected for the choice; None where there is no test. ``tied``: both have the same value.
+    """
+
+    benchmark: str
+    metric: str
+    checkpoint: str
+    of: int
+    told: bool
+    rival: str
+    p: float | None
+    tied: bool = False
+
+
+def standings_of(entries: Iterable[BenchmarkScores], alpha: float = ALPHA) -> list[Standing]:
+    """Return the standings of several checkpoints: of benchmarks, then composites, and over all items."""
+    whole = [entry for entry in entries if entry.saved.complete and entry.items.examples]
+    by_benchmark: dict[str, list[BenchmarkScores]] = {}
+    for entry in whole:
+        by_benchmark.setdefault(entry.saved.benchmark, []).append(entry)
+    compared = {name: same for name, same in by_benchmark.items() if len(same) > 1 and _asked_alike(same)}
+    found = [_of_benchmark(same, alpha) for same in compared.values()]
+    composites = composites_of(entry.saved for entry in whole)
+    found += [_of_composite(one, compared, alpha) for one in composites]
+    found.append(_over_all(compared, alpha))
+    return [one for one in found if one is not None]
+
+
+def leading(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """Return benchmark and checkpoint of each best one that is told from all others; ``rows`` are standings in plain
+    form. Those of former versions had no others."""
+    return {(row["benchmark"], row["checkpoint"]) for row in rows if row.get("told", True)}
+
+
+def _of_benchmark(entries: Sequence[BenchmarkScores], alpha: float) -> Standing | None:
+    metric = entries[0].saved.primary
+
+    def against(best: BenchmarkScores, other: BenchmarkScores) -> float | None:
+        return compare(best, [other], metric, level=1 - alpha).comparison.p
+
+    runners = {entry.saved.checkpoint: (worth(entry.saved, metric), entry) for entry in entries}
+    return _standing(entries[0].saved.benchmark, metric, runners, against, alpha)
+
+
+def _of_composite(
+    composite: Composite, compared: Mapping[str, Sequence[BenchmarkScores]], alpha: float
+) -> Standing | None:
+    if not all(name in compared for name in composite.benchmarks):
+        return None
+    runners = {}
+    for name, one in _of_all(compared, composite.benchmarks).items():
+        value = composite_value(composite, values_of(entry.saved for entry in one.values()))
+        if value is not None:
+            runners[name] = value, one
+
+    def against(best: Mapping[str, BenchmarkScores], other: Mapping[str, BenchmarkScores]) -> float | None:
+        weighed = [
+            Weighed(weight, metric, best[name], [other[name]]) for weight, name, metric in composite.parts
+        ]
+        return compare_composite(composite.name, weighed, level=1 - alpha).comparison.p
+
+    return _standing(composite.name, COMPOSITE, runners, against, alpha)
+
+
+def _over_all(compared: Mapping[str, Sequence[BenchmarkScores]], alpha: float) -> Standing | None:
+    """Return the standing over all items of two or more benchmarks."""
+    if len(compared) < 2:
+        return None
+    have = _of_all(compared, compared)
+    first, *others = have.values() or [{}]
+
+    def parts(
+        one: Mapping[str, BenchmarkScores], other: Mapping[str, BenchmarkScores]
+    ) -> dict[str, PooledPart]:
+        found = {}
+        for name, entry in one.items():
+            metric = entry.saved.primary
+            try:
+                result = compare(entry, [other[name]], metric, level=1 - alpha)
+            except GateError:  # a mean over groups has no items to compare
+                continue
+            found[name] = PooledPart(metric, entry, [other[name]], result)
+        return found
+
+    def difference(one: Mapping[str, BenchmarkScores], other: Mapping[str, BenchmarkScores]) -> Any:
+        pooled = pool(parts(one, other), level=1 - alpha)
+        return None if pooled is None else pooled.compared.comparison
+
+    # The means over all items are told by their differences from one and the same checkpoint.
+    leads = [difference(other, first) for other in others]
+    if not others or any(one is None or one.difference is None for one in leads):
+        return None
+    values = [0.0, *(one.difference for one in leads)]
+    runners = {name: (value, one) for value, (name, one) in zip(values, have.items(), strict=True)}
+    return _standing(ALL, POOLED, runners, lambda best, other: difference(best, other).p, alpha)
+
+
+def _of_all(
+    compared: Mapping[str, Sequence[BenchmarkScores]], benchmarks: Iterable[str]
+) -> dict[str, dict[str, BenchmarkScores]]:
+    """Return the results of each checkpoint that has all of these benchmarks."""
+    names = tuple(benchmarks)
+    found: dict[str, dict[str, BenchmarkScores]] = {}
+    for name in names:
+        for entry in compared[name]:
+            found.setdefault(entry.saved.checkpoint, {})[name] = entry
+    return {name: one for name, one in found.items() if len(one) == len(names)}
+
+
+def _standing(
+    benchmark: str,
+    metric: str,
+    runners: Mapping[str, tuple[float, Runner]],
+    against: Callable[[Runner, Runner], float | None],
+    alpha: float,
+) -> Standing | None:
+    """Return the standing of runners with their values, which are better when larger; those nearest to the best are
+    tested first, up to the first that it is not told from."""
+    if len(runners) < 2:
+        return None
+    best, *others = sorted(runners, key=lambda name: -runners[name][0])
+    count = len(runners)
+    nearest, largest = others[0], 0.0
+    for other in others:
+        try:
+            p = against(runners[best][1], runners[other][1])
+        except GateError:  # a mean over groups has no items to compare
+            p = None
+        p = None if p is None else corrected_for_choice(p, count)
+        if p is None or p > alpha:
+            tied = runners[best][0] == runners[other][0]
+            return Standing(benchmark, metric, best, count, False, other, p, tied)
+        if p > largest:
+            nearest, largest = other, p
+    return Standing(benchmark, metric, best, count, True, nearest, largest)
+
+
+def _asked_alike(entries: Sequence[BenchmarkScores]) -> bool:
+    first = entries[0]
+    return all(
+        entry.saved.items_sha256 == first.saved.items_sha256 and not conditions_apart(first, entry)
+        for entry in entries[1:]
+    )
+
+
+class BestCheckpoint(NamedTuple):
+    """The checkpoint that is measured best on most benchmarks: on ``leads`` of ``of``; ``overall`` is the standing over
+    all items, or that of the only benchmark. ``shared``: another one leads on as many, and not over all items."""
+
+    checkpoint: str
+    leads: int
+    of: int
+    overall: Standing | None
+    shared: bool = False
+
+
+def best_checkpoint(standings: Sequence[Standing]) -> BestCheckpoint | None:
+    """Return who is measured best on most benchmarks, of several that one who is best over all items; None without
+    standings."""
+    benchmarks = [one for one in standings if one.benchmark != ALL and one.metric != COMPOSITE]
+    overall = next((one for one in standings if one.benchmark == ALL), None)
+    if len(benchmarks) == 1:
+        overall = benchmarks[0]
+    if not benchmarks:
+        return None
+    leads = Counter(one.checkpoint for one in benchmarks if not one.tied)
+    first = overall.checkpoint if overall is not None else benchmarks[0].checkpoint
+    most = max(leads.values(), default=0)
+    chosen = first if leads[first] == most else leads.most_common(1)[0][0]
+    shared = chosen != first and list(leads.values()).count(most) > 1
+    return BestCheckpoint(chosen, most, len(benchmarks), overall, shared)
