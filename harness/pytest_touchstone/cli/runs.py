@@ -22,7 +22,6 @@ from pytest_touchstone.results.summary import (
     SUMMARY,
     Summary,
     summary_json,
-    totals,
     wholes,
 )
 
@@ -59,21 +58,12 @@ def report_run(options: argparse.Namespace) -> Output:
     summary = summary_so_far(folder)
 
     def text() -> str:
-        from pytest_touchstone.reports.terminal import render
+        from pytest_touchstone.reports.terminal import render, stopped_line
 
-        shown = render(summary, *terminal(), details=options.verbose)
-        return shown if ended(folder) else f"{shown}\n{_unfinished(summary)}"
+        shown = render(summary, *terminal(), details=options.verbose, decision=ended(folder))
+        return shown if ended(folder) else f"{shown}\n{stopped_line(summary, 'unfinished')}"
 
     return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
-
-
-def _unfinished(summary: Summary) -> str:
-    """Return a line about a run that has not summed up."""
-    counts = totals(summary)
-    return (
-        f"unfinished  {counts['scored']:,} of {count(counts['collected'], 'item')} scored: the run goes on, or was "
-        "killed; the same command goes on from there"
-    )
 
 
 def _row(summary: Summary) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class EvalSession:
         self._share: ShardShare | None = None
         self._failed = FailedCheckpoints()
         self._lasting = Lasting(self._say)
-        self._interrupts = Interrupts()
+        self._interrupts = Interrupts(terms=not self.worker)
         if self.fault is None:
             try:
                 self._create()
@@ -503,11 +503,20 @@ class Interrupts:
     It is taken over from the first Ctrl-C, or from the end of the last item. The next one ends the writing of results.
     It does nothing while pytest goes on by itself, which takes a moment. One more is a plain Ctrl-C again. By then the
     records of all items are on disk.
+
+    SIGTERM, by which ``kill`` and clusters stop a run, is Ctrl-C from the beginning, unless somebody has taken it over.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, terms: bool = False) -> None:
         self._before: Any = None
         self._armed = self._pressed = self._stoppable = False
+        self._terms = (
+            terms
+            and threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        )
+        if self._terms:
+            signal.signal(signal.SIGTERM, self._term)
 
     def arm(self) -> None:
         """Take over Ctrl-C; calling it again does nothing, and other threads cannot."""
@@ -531,10 +540,18 @@ class Interrupts:
             self._stoppable = False
 
     def close(self) -> None:
-        """Give Ctrl-C back."""
+        """Give both back."""
+        if self._terms:
+            self._terms = False
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if self._armed:
             self._armed = False
             signal.signal(signal.SIGINT, self._before)
+
+    def _term(self, _number: int, frame: FrameType | None) -> None:
+        __tracebackhide__ = True  # pytest then names the place that was reached
+        pressed = signal.getsignal(signal.SIGINT)  # which is ignored by a process in the background
+        (pressed if callable(pressed) else signal.default_int_handler)(signal.SIGINT, frame)
 
     def _press(self, _number: int, _frame: FrameType | None) -> None:
         again, self._pressed = self._pressed, True

@@ -76,6 +76,7 @@ from pytest_touchstone.results.summary import (
     base_name,
     finite,
     keyed,
+    reached,
     summary_json,
 )
 
@@ -90,6 +91,7 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     numbers = json.dumps(
         {**summary_json(summary), "best": best}, ensure_ascii=False, allow_nan=False, indent=2
     )
+    summary = reached(summary)
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
     plain = {name: benchmark_facts(summary, declaration) for name, declaration in benchmarks.items()}
     text = {

@@ -387,17 +387,22 @@ class Tally:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._offsets: dict[Path, int] = {}
-        self._faulty: dict[bytes, bool] = {}
+        self._status: dict[bytes, bytes] = {}
 
     @property
     def done(self) -> int:
         """Return the items with at least one record; an item that ran twice counts once."""
-        return len(self._faulty)
+        return len(self._status)
+
+    @property
+    def scored(self) -> int:
+        """Return the items whose last record says that they are scored."""
+        return sum(one == b"scored" for one in self._status.values())
 
     @property
     def faults(self) -> int:
         """Return the items whose last record says error, timeout or lost."""
-        return sum(self._faulty.values())
+        return sum(one in FAULTS for one in self._status.values())
 
     def update(self) -> None:
         """Read what was appended since the last call; a file that cannot be read is left for the next call."""
@@ -416,5 +421,5 @@ class Tally:
                     break  # still being written
                 offset += len(line)
                 if found := _HEAD.search(line):
-                    self._faulty[found[1]] = found[2] in FAULTS
+                    self._status[found[1]] = found[2]
         self._offsets[path] = offset

@@ -28,7 +28,7 @@ from pytest_touchstone.reports.formatting import command_lines, console_of, labe
 from pytest_touchstone.reports.gate import print_decision, print_verdicts
 from pytest_touchstone.reports.validity import helped, options_for_valid, to_look_at
 from pytest_touchstone.results.run_directory import command_words
-from pytest_touchstone.results.summary import Summary, totals, wholes
+from pytest_touchstone.results.summary import Summary, reached, totals, wholes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,12 +64,13 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
     width = max(width, NARROWEST)
     console = console_of(width, color=color)
     write: Write = console.print
+    if summary.stopped:
+        _stopped(summary, write, width, details)
+        if decision:
+            write(stopped_line(summary), style="bold", soft_wrap=True)
+        return written(console)
     _demonstration(summary, write, width)
-    names = formatting.checkpoints(summary)
-    most = MOST_ALIKE if tables.alike(summary) else MOST
-    many = len(names) > most or (len(names) > 1 and tables.row_count(summary) > ON_A_SCREEN)
-    many = many and (details or not tables.has_one_benchmark(summary))
-    (_many if many else _few)(summary, write, width, details)
+    many = _results(summary, write, width, details)
     _changes(summary, write, details)
     if summary.gate is not None:
         print_verdicts(summary.gate, write, details=details)
@@ -90,6 +91,37 @@ def _demonstration(summary: Summary, write: Write, width: int) -> None:
 
 
 # Results
+
+
+def _stopped(summary: Summary, write: Write, width: int, details: bool) -> None:
+    """Print what a stopped run has found about benchmarks whose items have all ended, and what went wrong."""
+    shown = reached(summary)
+    if shown.results:
+        _results(shown, write, width, details)
+    _lines([*loud(shown), FactLine("saved", saved(summary))], write)
+
+
+def stopped_line(summary: Summary, word: str = "stopped") -> str:
+    """Return how far a stopped run came, and the command that asks what has no score yet."""
+    counts = totals(summary)
+    return stopped_at(counts["scored"], counts["collected"], summary.manifest, word)
+
+
+def stopped_at(scored: int, of: int, manifest: Mapping[str, Any], word: str = "stopped") -> str:
+    """Return the same of a run with so many scored items."""
+    # Without what would stop it again, or ask everything again.
+    command = _command_of(manifest, flags=("-x", "--exitfirst", "--eval-no-cache"), without=("--maxfail",))
+    return f"{word}: {scored:,} of {of:,} scored and kept; go on: {command}"
+
+
+def _results(summary: Summary, write: Write, width: int, details: bool) -> bool:
+    """Print the tables; return whether they are by checkpoint."""
+    names = formatting.checkpoints(summary)
+    most = MOST_ALIKE if tables.alike(summary) else MOST
+    many = len(names) > most or (len(names) > 1 and tables.row_count(summary) > ON_A_SCREEN)
+    many = many and (details or not tables.has_one_benchmark(summary))
+    (_many if many else _few)(summary, write, width, details)
+    return many
 
 
 def _few(summary: Summary, write: Write, width: int, details: bool) -> None:
@@ -498,11 +530,11 @@ def next_steps(summary: Summary) -> list[NextStep]:
 
 
 def _steps(summary: Summary) -> Iterator[NextStep]:
-    command = _command_of(summary)
+    command = _command_of(summary.manifest)
     for one in summary.failed_to_load:
         yield NextStep(f"touchstone show {shlex.quote(str(one['path']))}", "what can be read of it")
     if options := options_for_valid(summary):
-        others = _command_of(summary, without=[option.split()[0] for option in options])
+        others = _command_of(summary.manifest, without=[option.split()[0] for option in options])
         yield NextStep(f"{others} {' '.join(options)}", f"for valid results{helped(summary)}")
     compares = _alike(summary) and summary.gate is None and not summary.manifest.get("demonstration")
     if compares and not summary.faults:
@@ -529,20 +561,22 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
     elif summary.changes:
         yield NextStep(f"{command} --gate", "a verdict against the best so far")
     else:
-        others = _command_of(summary, without=OF_A_CHECKPOINT)
+        others = _command_of(summary.manifest, without=OF_A_CHECKPOINT)
         yield NextStep(f"{others} --checkpoint NEW --gate", "a verdict on a new checkpoint")
 
 
-def _command_of(summary: Summary, without: Collection[str] = ()) -> str:
-    """Return the command of the run, without its id and some options that have values."""
-    given = iter(command_words(summary.manifest))
+def _command_of(
+    manifest: Mapping[str, Any], without: Collection[str] = (), flags: Collection[str] = ()
+) -> str:
+    """Return the command of a run, without its id, some options that have values, and some that have none."""
+    given = iter(command_words(manifest))
     words = []
     for word in given:
         name, sign, _ = word.partition("=")
         if name == "--eval-run-id" or name in without:
             if not sign:
                 next(given, None)
-        else:
+        elif word not in flags:
             words.append(word)
     return shlex.join(words)
 

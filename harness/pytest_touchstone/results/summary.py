@@ -23,6 +23,9 @@ from pytest_touchstone.results.usage import Usage
 
 SUMMARY: Final = "summary.json"
 
+NOT_REACHED: Final = "not run: the session was stopped early"
+"""The message of an item that is lost because the run was stopped."""
+
 KEYS: Final = {"dataset": "pack", "failed_to_load": "broken"}
 """The keys that files have for fields of another name."""
 
@@ -192,6 +195,11 @@ class Summary:
     leaders: list[dict[str, Any]] = field(default_factory=list)
     failed_to_load: list[dict[str, str]] = field(default_factory=list)
 
+    @property
+    def stopped(self) -> bool:
+        """Return whether the run was stopped before it reached all items; those are lost."""
+        return any(one["message"] == NOT_REACHED for one in self.faults)
+
 
 def base_name(benchmark: str) -> str:
     """Return the name that a benchmark declares: ``styled`` for ``styled[polite]``, its result for one value of a
@@ -224,6 +232,30 @@ def of_checkpoints(summary: Summary, names: Collection[str], items: Iterable[Col
         changes=[row for row in summary.changes if row["checkpoint"] in names],
         leaders=[],
         failed_to_load=[],
+    )
+
+
+def reached(summary: Summary) -> Summary:
+    """Return the part of a stopped run that reports show: results whose items have all ended, and what went wrong; the
+    whole of any other run."""
+    if not summary.stopped:
+        return summary
+    whole = {(one.checkpoint, one.benchmark) for one in wholes(summary) if not one.lost}
+    shown = {name for name, _ in whole}
+    return replace(
+        summary,
+        checkpoints=[row for row in summary.checkpoints if row["name"] in shown],
+        results=[one for one in summary.results if (one.checkpoint, one.benchmark) in whole],
+        declarations=[one for one in summary.declarations if one.name in {name for _, name in whole}],
+        composites=[
+            row
+            for row in summary.composites
+            if all((row["checkpoint"], part["benchmark"]) in whole for part in row["parts"])
+        ],
+        faults=[one for one in summary.faults if one["message"] != NOT_REACHED],
+        gate=None,
+        changes=[],
+        leaders=[],
     )
 
 
