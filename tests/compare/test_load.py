@@ -212,7 +212,7 @@ def test_a_run_that_did_not_end_is_named_as_such(results: Path) -> None:
     (results / "first" / "run.json").write_text("{}", encoding="utf-8")
     for path in (results / "first").glob("*_results.json"):
         path.unlink()
-    (results / "first" / "checkpoints.csv").unlink(missing_ok=True)
+    (results / "first" / "details" / "checkpoints.csv").unlink(missing_ok=True)
     with pytest.raises(DataError, match=r"first: no summary\.json: this run has not ended"):
         names("first", "second#step-200", output=results)
 

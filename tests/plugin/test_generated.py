@@ -60,7 +60,7 @@ def test_too_many_unusable_outputs_make_a_result_not_valid_everywhere(
     run.stdout.fnmatch_lines(["  says *acc* NOT VALID", "not valid   says: *"])
     (folder,) = project.runs
     assert "NOT VALID" in (folder / "report.html").read_text(encoding="utf-8")
-    by_task = json.loads((folder / "fake-causal_results.json").read_text(encoding="utf-8"))
+    by_task = json.loads((folder / "details" / "fake-causal_results.json").read_text(encoding="utf-8"))
     assert said in by_task["results"]["says"]["not_valid"]
 
 

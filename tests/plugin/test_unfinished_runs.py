@@ -21,7 +21,7 @@ def killed(project: Project) -> str:
     for path in run.iterdir():
         if path.name not in ("run.json", "collected.json", "run.log") and path.suffix != ".jsonl":
             path.unlink()
-    (journal,) = run.glob("items-*.jsonl")
+    (journal,) = run.glob("items/items-*.jsonl")
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:12]) + lines[12][:40])
     shutil.rmtree(run.parent / "saved", ignore_errors=True)
@@ -58,6 +58,6 @@ def test_a_run_that_has_ended_is_as_it_summed_up(project: Project) -> None:
 
 def test_files_that_cannot_be_read_are_said(project: Project) -> None:
     run = project.path / "results" / killed(project)
-    (run / "collected.json").write_text("{", encoding="utf-8")
+    (run / "details" / "collected.json").write_text("{", encoding="utf-8")
     with pytest.raises(HarnessError, match="cannot be read"):
         summary_so_far(run)

@@ -16,8 +16,9 @@ from pytest_touchstone.core.text import count, listed, one_line
 from pytest_touchstone.reports.trackers.payload import PLACE, Tracker, place_option
 from pytest_touchstone.reports.trackers.sending import TrackOutcome, track, trackers
 from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
+from pytest_touchstone.results.layout import run_of
 from pytest_touchstone.results.rows import results_csv
-from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.run_directory import RunDirectory, files_of_runs
 from pytest_touchstone.results.summary import (
     SUMMARY,
     Summary,
@@ -40,9 +41,9 @@ def report_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def list_run(options: argparse.Namespace) -> Output:
     """Print a row per run, the newest last; one that cannot be read has a line on standard error."""
-    paths = [path for file in (SUMMARY, COLLECTED) for path in options.output.glob(f"*/{file}")]
+    paths = [path for file in (SUMMARY, COLLECTED) for path in files_of_runs(options.output, file)]
     found = []
-    for folder in sorted({path.parent for path in paths}):
+    for folder in sorted(set(map(run_of, paths))):
         try:
             found.append(summary_so_far(folder))
         except HarnessError as error:

@@ -280,7 +280,7 @@ def _configured(project: Path) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any) -> None:
-    if Path(_meeting(node.config)["run"], "collected.json").is_file():
+    if Path(_meeting(node.config)["run"], "details", "collected.json").is_file():
         _session(node.config).workers_collected()
 
 

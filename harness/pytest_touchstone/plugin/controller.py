@@ -20,7 +20,6 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import none_usable
 from pytest_touchstone.checkpoints.series import FailedToLoad
 from pytest_touchstone.core.errors import ExitCode, HarnessError
-from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.hooks import Run
 from pytest_touchstone.core.settings import DEFAULT
 from pytest_touchstone.core.text import count

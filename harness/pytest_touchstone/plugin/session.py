@@ -36,9 +36,10 @@ from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
 from pytest_touchstone.plugin.controller import TOLD, Controller, FailedCheckpoints
 from pytest_touchstone.plugin.declarations import collected_of, declarations_of, wrong_composite
 from pytest_touchstone.plugin.gate import GateSession
-from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
+from pytest_touchstone.plugin.item_errors import SAME, one_line, whole_sentence
 from pytest_touchstone.plugin.options import settings_of
 from pytest_touchstone.plugin.selection import settle
+from pytest_touchstone.results.layout import DETAILS
 from pytest_touchstone.results.run_directory import RunDirectory, free_run_path
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class EvalSession:
         self.shard = shard_of(settings.shard, {}) if settings.shard is not None else None
         self.directory = RunDirectory(self._run_path())
         self.collection = collecting.Collection(settings, lasting=self._lasting)
-        self._lasting.logs = self.directory.path
+        self._lasting.logs = self.directory.path / DETAILS
         if self.worker:
             self.collection.take(self._told.get("checkpoints"))
             if settings.gate_sequential:
@@ -248,7 +249,7 @@ class EvalSession:
             self._controller.gate.make_plan(collected_of(own), declarations_of(own))
             return
         try:
-            self.directory.make()
+            self.directory.make(logs_at_top=self.settings.file is not None)
             self._prepare(own)
         except (JournalError, OSError) as error:
             self.fault = self.directory.unwritten(error) if isinstance(error, OSError) else str(error)

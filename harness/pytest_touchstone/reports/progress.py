@@ -48,6 +48,7 @@ from typing import Final, TextIO
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports.formatting import duration
 from pytest_touchstone.reports.time_left import time_left, whole
+from pytest_touchstone.results.journal import journal_files
 from pytest_touchstone.results.live import (
     PartProgress,
     ProcessProgress,
@@ -406,7 +407,7 @@ class Tally:
 
     def update(self) -> None:
         """Read what was appended since the last call; a file that cannot be read is left for the next call."""
-        for path in sorted(self._directory.glob("items-*.jsonl")):
+        for path in journal_files(self._directory):
             try:
                 self._read(path)
             except OSError:

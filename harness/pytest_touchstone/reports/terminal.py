@@ -27,6 +27,7 @@ from pytest_touchstone.reports import formatting, notes, tables, validity
 from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, open_table, written
 from pytest_touchstone.reports.gate import print_decision, print_verdicts
 from pytest_touchstone.reports.validity import helped, options_for_valid, to_look_at
+from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Summary, reached, totals, wholes
 
@@ -510,8 +511,8 @@ class NextStep(NamedTuple):
 def saved(summary: Summary) -> str:
     """Return the run's folder and the files in it."""
     folder = Path(summary.directory)
-    there = [name for name in FILES if (folder / name).is_file() and (folder / name).stat().st_size]
-    return "   ".join([f"{formatting.place(summary)}/", *there])
+    there = [path for name in FILES if (path := place_in(folder, name)).is_file() and path.stat().st_size]
+    return "   ".join([f"{formatting.place(summary)}/", *(str(path.relative_to(folder)) for path in there)])
 
 
 def again(summary: Summary, *, details: bool) -> NextStep:
