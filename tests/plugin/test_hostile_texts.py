@@ -72,7 +72,7 @@ def test_no_file_of_a_run_and_no_command_about_it_is_obeyed(
 ) -> None:
     hostile.run("--eval-run-id", "first", "--eval-markdown", "out.md", "--junitxml", "junit.xml")
     folder = hostile.path / "results" / "first"
-    written = {name: (folder / name).read_text() for name in ("errors.log", "run.log")}
+    written = {name: (folder / name).read_text() for name in ("details/errors.log", "details/run.log")}
     for name in ("out.md", "job.md"):
         written[name] = (hostile.path / name).read_text().replace("@\u200b", "@")
     for name, text in written.items():

@@ -82,7 +82,7 @@ def check_not_recognised(project: Project, result: pytest.RunResult, name: str) 
     (path,) = [one["path"] for one in project.summary["broken"] if one["name"] == name]
     assert path == f"runs/a/{name}"
     (run,) = project.runs
-    for file in ("errors.log", "report.html"):
+    for file in ("details/errors.log", "report.html"):
         assert f"runs/a/{name}/config.json: " in (run / file).read_text()
 
 

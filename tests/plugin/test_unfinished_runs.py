@@ -18,7 +18,7 @@ def killed(project: Project) -> str:
     """The id of a run of which half the records were written when it was killed."""
     project.run()
     (run,) = project.runs
-    for path in run.iterdir():
+    for path in (one for one in run.rglob("*") if one.is_file()):
         if path.name not in ("run.json", "collected.json", "run.log") and path.suffix != ".jsonl":
             path.unlink()
     (journal,) = run.glob("items/items-*.jsonl")

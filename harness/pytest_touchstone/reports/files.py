@@ -131,7 +131,7 @@ def _of_formats(summary: Summary, taken: Container[str]) -> dict[str, Any]:
 def _write(folder: Path, files: Mapping[str, Any], at_top: Container[str] = ()) -> list[Path]:
     paths = {name: folder / name if name in at_top else place_in(folder, name) for name in files}
     try:
-        (folder / DETAILS).mkdir(exist_ok=True)
+        (folder / DETAILS).mkdir(parents=True, exist_ok=True)
         for name, value in files.items():
             (write_atomic if isinstance(value, str) else write_json)(paths[name], value)
     except OSError as error:
