@@ -36,7 +36,7 @@ from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
 from pytest_touchstone.plugin.controller import TOLD, Controller, FailedCheckpoints
 from pytest_touchstone.plugin.declarations import collected_of, declarations_of, wrong_composite
 from pytest_touchstone.plugin.gate import GateSession
-from pytest_touchstone.plugin.item_errors import SAME, one_line, whole_sentence
+from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import settings_of
 from pytest_touchstone.plugin.selection import settle
 from pytest_touchstone.results.layout import DETAILS
