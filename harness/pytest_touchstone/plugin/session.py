@@ -478,9 +478,9 @@ class EvalSession:
 
     def say_last_lines(self, session: pytest.Session) -> None:
         """Write what must not be overlooked below pytest's own last line; after a usage error nothing is left."""
+        if self.fault is None:
+            self.directory.discard()  # where nothing was begun; workers have ended by now
         if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
-            if self.fault is None:
-                self.directory.discard()  # now that workers have ended
             return
         if self._controller is not None:
             self._controller.say_last_lines(session.exitstatus)

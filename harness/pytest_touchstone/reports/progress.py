@@ -50,6 +50,7 @@ from pytest_touchstone.reports.formatting import duration
 from pytest_touchstone.reports.time_left import time_left, whole
 from pytest_touchstone.results.journal import journal_files
 from pytest_touchstone.results.live import (
+    STALE,
     PartProgress,
     ProcessProgress,
     Workload,
@@ -64,9 +65,6 @@ LIVE_INTERVAL: Final = 0.5
 PLAIN_INTERVAL: Final = 20.0
 WINDOW: Final = 6.0
 """Seconds over which the speed is taken."""
-
-STALE: Final = 60.0
-"""Seconds after which a process that says nothing is taken to be gone."""
 
 NAME: Final = 24
 """Characters of a name that are shown."""

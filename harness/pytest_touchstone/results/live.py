@@ -24,6 +24,9 @@ from pytest_touchstone.results.layout import DETAILS, places_in
 WORKLOAD: Final = "workload.json"
 PROGRESS: Final = "progress-*.json"
 
+STALE: Final = 60.0
+"""Seconds after which a process that says nothing is taken to be gone."""
+
 _TOKEN: Final = re.compile(r"[A-Za-z]{1,9}|\d|[^\sA-Za-z\d]{1,2}|\n+")
 
 
@@ -137,6 +140,14 @@ def read_progress(directory: Path) -> list[ProcessProgress]:
             parts = {int(number): PartProgress(*part) for number, part in data.pop("parts").items()}
             states.append(ProcessProgress(**data, parts=parts))
     return states
+
+
+def goes_on(directory: Path, now: float) -> bool:
+    """Return whether a process of the run has written something within the last minute."""
+    paths = (*places_in(directory, PROGRESS), *places_in(directory, "items-*.jsonl"))
+    with suppress(OSError):
+        return any(now - path.stat().st_mtime <= STALE for path in paths)
+    return False
 
 
 def remove_live(directory: Path) -> None:
