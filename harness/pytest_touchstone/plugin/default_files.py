@@ -12,6 +12,11 @@ import pytest
 from pytest_touchstone.core.files import shipped_evals
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let pytest name the command that was typed."""
+    parser.prog = "touchstone run"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Add the shipped benchmarks to the arguments, before pytest takes the project's own ``testpaths``."""
