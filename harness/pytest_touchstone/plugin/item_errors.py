@@ -8,7 +8,7 @@ import os
 import re
 import traceback
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -137,10 +137,14 @@ def _folded(reports: Iterable[Any]) -> list[Any]:
 
 
 def _first_of(reports: list[Any]) -> Any:
-    """Return the first report, under a name that says how many others there are."""
+    """Return the first report, under a heading and with a message that say how many there are; its node id stays."""
     first = copy.copy(reports[0])
     path, line, name = first.location
-    others = f" and {len(reports) - 1} more]"
-    first.location = (path, line, name.removesuffix("]") + others)
-    first.nodeid = first.nodeid.removesuffix("]") + others  # in the brackets: a node id ends with them
+    first.location = (path, line, f"{name.removesuffix(']')} and {len(reports) - 1} more]")
+    told, crash = f"{len(reports)} items: ", getattr(first.longrepr, "reprcrash", None)
+    if isinstance(first.longrepr, str):
+        first.longrepr = told + first.longrepr
+    elif crash is not None:
+        first.longrepr = copy.copy(first.longrepr)
+        first.longrepr.reprcrash = replace(crash, message=told + crash.message)
     return first

@@ -224,6 +224,7 @@ def _detailed(summary: Summary) -> Iterator[FactLine]:
         "undefined": notes.reasons(summary),
         "note": notes.warnings(summary),
         "limit": notes.short_of_limit(summary),
+        "part": _parts(summary),
         "left out": notes.left_out(summary),
     }
     for label, found in texts.items():
@@ -311,6 +312,9 @@ SHORT: Final = 100
 
 DETAILS: Final = "-v says what helps"
 
+_OF_BENCHMARK: Final = re.compile(r"benchmark \S+ |[A-Za-z_.]*(Error|Exception)\b")
+"""The beginning of the message of an error that a benchmark's own code makes, each time anew."""
+
 _ASIDE: Final = re.compile(r" \([^)]*\)")
 
 
@@ -333,6 +337,7 @@ def brief_lines(summary: Summary) -> list[FactLine]:
         "prompts": "; ".join(notes.other_prompts(summary)),
         "note": listed([*notes.journal(summary), *notes.engines(summary)], 1, between="; "),
         "limit": "; ".join(notes.short_of_limit(summary)),
+        "part": "; ".join(_parts(summary)),
     }
     found = [FactLine(label, text) for label, text in texts.items() if text not in ("", "none")]
     found += [FactLine("left out", text) for text in _left_out(summary)]
@@ -387,6 +392,17 @@ def _item_counts(summary: Summary) -> FactLine:
             parts.append(f"{number} {word}" if name in ("skipped", "lost") else count(number, word))
     took = f" in {formatting.duration(summary.seconds)}" if summary.seconds else ""
     return FactLine("items", ", ".join(parts) + took, "bold red" if summary.faults else "")
+
+
+def _parts(summary: Summary) -> list[str]:
+    """Return the benchmarks of which --eval-tasks names some groups, with these."""
+    terms = ",".join(map(str, summary.manifest.get("settings", {}).get("tasks") or ())).split(",")
+    found = []
+    for name in dict.fromkeys(one.benchmark for one in wholes(summary)):
+        groups = dict.fromkeys(str(one.group) for one in summary.results if one.benchmark == name and one.group)
+        if groups and any(term.strip().startswith(f"{name}/") for term in terms):
+            found.append(f"{name}: {listed(groups, NAMED)} alone")
+    return found
 
 
 def _names(names: Iterable[str]) -> str:
@@ -543,7 +559,11 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
     if look := to_look_at(summary):
         place = formatting.place(summary)
         yield NextStep(shlex.join(["touchstone", "items", place, *look]), "the texts that are of no use")
-    if summary.faults:
+    ours = [_OF_BENCHMARK.match(one["message"]) for one in summary.faults]
+    if any(ours):  # the same command would fail again
+        look = shlex.join(["touchstone", "items", formatting.place(summary), "--error"])
+        yield NextStep(look, "what to mend; the same command then asks these alone")
+    if not all(ours):
         yield NextStep(command, "asks only what has no score yet")
     if summary.manifest.get("settings", {}).get("shard"):
         folder = Path(formatting.place(summary)).parent
