@@ -199,7 +199,9 @@ class Controller:
             "pytest_touchstone_run_started",
             run=Run(self._directory.run_id, self._directory.path, size, manifest),
         )
-        self._progress = self._hooks.start_progress(self._directory.path, size, self._settings.workers)
+        self._progress = self._hooks.start_progress(
+            self._directory.path, size, self._settings.workers, results.checkpoint_of
+        )
         return True
 
     def workers_collected(self) -> None:

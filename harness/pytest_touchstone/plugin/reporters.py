@@ -24,7 +24,7 @@ from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
 from pytest_touchstone.reports import files, github, markdown, terminal
 from pytest_touchstone.reports.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.reports.page.security import KeyFoundError
-from pytest_touchstone.reports.progress import LETTERS, Progress, Tally
+from pytest_touchstone.reports.progress import LETTERS, Progress, Tally, short
 from pytest_touchstone.reports.trackers.payload import Tracker
 from pytest_touchstone.reports.trackers.sending import trackers
 from pytest_touchstone.reports.validity import last_lines
@@ -189,6 +189,26 @@ class Continued:
             return (yield)
 
 
+class CheckpointNames:
+    """Begins a line of pytest's dots for each file and checkpoint, with the checkpoint's name."""
+
+    def __init__(self, reporter: pytest.TerminalReporter, names: Mapping[str, str]) -> None:
+        """``names`` are those of the checkpoints, by node ids."""
+        self._reporter, self._names = reporter, names
+        self._last: str | None = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> Generator[None, object, object]:
+        reporter, name = self._reporter, self._names.get(nodeid)
+        if name != self._last and reporter.currentfspath is not None:
+            reporter.currentfspath = Path()  # another one than any: a line begins
+        before, self._last = reporter.currentfspath, name
+        found = yield
+        if name is not None and reporter.currentfspath != before:
+            reporter.write(f"{short(name)} ", flush=True)
+        return found
+
+
 def check_paths(output: Path, target: Path | None) -> None:
     """Raise ``pytest.UsageError`` where the run's folder or the Markdown cannot be written; neither is made here."""
     if (why := unwritable(output)) is not None:
@@ -305,10 +325,14 @@ class Calls:
         if total and not self._config.option.verbose:
             reporter.write_line(f"letters: {LETTERS}")
 
-    def start_progress(self, directory: Path, total: int, processes: int) -> Progress | None:
+    def start_progress(
+        self, directory: Path, total: int, processes: int, names: Mapping[str, str]
+    ) -> Progress | None:
         """Start the progress line of a run of that many items, answered by that many processes; None where there is no
-        place for it."""
+        place for it. ``names`` are the checkpoints of items, where there are several."""
         reporter = self._manager.get_plugin("terminalreporter")
+        if reporter is not None and names and self._config.option.verbose == 0 and processes == 1:
+            self._manager.register(CheckpointNames(reporter, names))
         if reporter is None or self._config.option.verbose < 0 or not total:
             return None
         # With -s or live logs others also write on the terminal at any time: then plain lines, as for a file.

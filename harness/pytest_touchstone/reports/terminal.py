@@ -399,7 +399,9 @@ def _parts(summary: Summary) -> list[str]:
     terms = ",".join(map(str, summary.manifest.get("settings", {}).get("tasks") or ())).split(",")
     found = []
     for name in dict.fromkeys(one.benchmark for one in wholes(summary)):
-        groups = dict.fromkeys(str(one.group) for one in summary.results if one.benchmark == name and one.group)
+        groups = dict.fromkeys(
+            str(one.group) for one in summary.results if one.benchmark == name and one.group
+        )
         if groups and any(term.strip().startswith(f"{name}/") for term in terms):
             found.append(f"{name}: {listed(groups, NAMED)} alone")
     return found
@@ -559,12 +561,7 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
     if look := to_look_at(summary):
         place = formatting.place(summary)
         yield NextStep(shlex.join(["touchstone", "items", place, *look]), "the texts that are of no use")
-    ours = [_OF_BENCHMARK.match(one["message"]) for one in summary.faults]
-    if any(ours):  # the same command would fail again
-        look = shlex.join(["touchstone", "items", formatting.place(summary), "--error"])
-        yield NextStep(look, "what to mend; the same command then asks these alone")
-    if not all(ours):
-        yield NextStep(command, "asks only what has no score yet")
+    yield from _after_faults(summary, command)
     if summary.manifest.get("settings", {}).get("shard"):
         folder = Path(formatting.place(summary)).parent
         yield NextStep(
@@ -584,6 +581,15 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
     else:
         others = _command_of(summary.manifest, without=OF_A_CHECKPOINT)
         yield NextStep(f"{others} --checkpoint NEW --gate", "a verdict on a new checkpoint")
+
+
+def _after_faults(summary: Summary, command: str) -> Iterator[NextStep]:
+    again = [_OF_BENCHMARK.match(one["message"]) is None for one in summary.faults]
+    if not all(again):  # the same command would fail again
+        look = shlex.join(["touchstone", "items", formatting.place(summary), "--error"])
+        yield NextStep(look, "what to mend; the same command then asks these alone")
+    if any(again):
+        yield NextStep(command, "asks only what has no score yet")
 
 
 def _command_of(
