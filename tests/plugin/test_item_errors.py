@@ -44,7 +44,7 @@ def test_the_same_error_of_many_items_is_one_block(pytester: pytest.Pytester, wo
     assert text.count("E       KeyError: 'anser'") == 1
     assert text.count("the row has the fields question, answer; did you mean 'answer'?") >= 1
     assert len(re.findall(r"^_+ test_b\[b/\d+ and 29 more\] _+$", text, re.MULTILINE)) == 1
-    assert len(re.findall(r"^FAILED test_b.py::test_b\[b/\d+ and 29 more\] - ", text, re.MULTILINE)) == 1
+    assert len(re.findall(r"^FAILED test_b.py::test_b\[b/\d+\] - 30 items: Key", text, re.MULTILINE)) == 1
     assert "F" * 10 in text
     assert "F" * 11 not in text
     done.assert_outcomes(failed=30)

@@ -38,10 +38,10 @@ def test_a_killed_run_is_reported_listed_and_found_as_the_last(
         capsys.readouterr()
         assert main(["report", target]) == 0
         told = " ".join(capsys.readouterr().out.split())
-        assert "unfinished 12 of 20 items scored: the run goes on, or was killed" in told
+        assert "unfinished: 12 of 20 scored and kept; go on: pytest " in told
         assert "12/20 8 lost items" in told
     assert main(["list"]) == 0
-    assert "unfinished" in capsys.readouterr().out
+    assert "12/20 running" in capsys.readouterr().out
     assert main(["report", name, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["totals"]["lost"] == 8
     assert sorted(path.name for path in project.runs[0].iterdir()) == before, "nothing is written"

@@ -64,10 +64,9 @@ def report_run(options: argparse.Namespace) -> Output:
     summary = summary_so_far(folder)
 
     def text() -> str:
-        from pytest_touchstone.reports.terminal import render, stopped_line
+        from pytest_touchstone.reports.terminal import render
 
-        shown = render(summary, *terminal(), details=options.verbose, decision=ended(folder))
-        return shown if ended(folder) else f"{shown}\n{stopped_line(summary, 'unfinished')}"
+        return render(summary, *terminal(), details=options.verbose)
 
     return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
 

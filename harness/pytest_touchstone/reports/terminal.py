@@ -27,6 +27,7 @@ from pytest_touchstone.reports import formatting, notes, tables, validity
 from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, open_table, written
 from pytest_touchstone.reports.gate import print_decision, print_verdicts
 from pytest_touchstone.reports.validity import helped, options_for_valid, to_look_at
+from pytest_touchstone.results.aggregate import ended
 from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Summary, reached, totals, wholes
@@ -61,14 +62,15 @@ Write = Callable[..., None]
 
 def render(summary: Summary, width: int, color: bool, *, details: bool = False, decision: bool = True) -> str:
     """Return the whole report as text of at most ``width`` columns, with ANSI colours if wanted; a gate's decision is
-    one line, however long. Without ``decision`` that line is left to the caller."""
+    one line, however long. Without ``decision`` that line is left to the caller, as is how a stopped run goes on; then
+    only results are shown whose items have all ended."""
     width = max(width, NARROWEST)
     console = console_of(width, color=color)
     write: Write = console.print
     if summary.stopped:
-        _stopped(summary, write, width, details)
+        _stopped(reached(summary, partly=decision), write, width, details)
         if decision:
-            write(stopped_line(summary), style="bold", soft_wrap=True)
+            write(_stopped_line(summary), style="bold", soft_wrap=True)
         return written(console)
     _demonstration(summary, write, width)
     many = _results(summary, write, width, details)
@@ -94,22 +96,23 @@ def _demonstration(summary: Summary, write: Write, width: int) -> None:
 # Results
 
 
-def _stopped(summary: Summary, write: Write, width: int, details: bool) -> None:
-    """Print what a stopped run has found about benchmarks whose items have all ended, and what went wrong."""
-    shown = reached(summary)
+def _stopped(shown: Summary, write: Write, width: int, details: bool) -> None:
+    """Print what a stopped run has found, and what went wrong."""
     if shown.results:
         _results(shown, write, width, details)
-    _lines([*loud(shown), FactLine("saved", saved(summary))], write)
+    _lines([*loud(shown), FactLine("saved", saved(shown))], write)
 
 
-def stopped_line(summary: Summary, word: str = "stopped") -> str:
-    """Return how far a stopped run came, and the command that asks what has no score yet."""
-    counts = totals(summary)
-    return stopped_at(counts["scored"], counts["collected"], summary.manifest, word)
+def _stopped_line(summary: Summary) -> str:
+    """Return how far a run came that was stopped, or has not summed up, and the command that goes on."""
+    counts, whole = totals(summary), ended(Path(summary.directory))
+    return stopped_at(
+        counts["scored"], counts["collected"], summary.manifest, "stopped" if whole else "unfinished"
+    )
 
 
 def stopped_at(scored: int, of: int, manifest: Mapping[str, Any], word: str = "stopped") -> str:
-    """Return the same of a run with so many scored items."""
+    """Return how far a run with so many scored items came, and the command that asks what has no score yet."""
     # Without what would stop it again, or ask everything again.
     command = _command_of(manifest, flags=("-x", "--exitfirst", "--eval-no-cache"), without=("--maxfail",))
     return f"{word}: {scored:,} of {of:,} scored and kept; go on: {command}"

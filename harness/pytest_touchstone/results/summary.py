@@ -235,12 +235,14 @@ def of_checkpoints(summary: Summary, names: Collection[str], items: Iterable[Col
     )
 
 
-def reached(summary: Summary) -> Summary:
-    """Return the part of a stopped run that reports show: results whose items have all ended, and what went wrong; the
-    whole of any other run."""
+def reached(summary: Summary, *, partly: bool = False) -> Summary:
+    """Return the part of a stopped run that reports show: results whose items have all ended, or ``partly`` those of
+    which some are scored, and what went wrong; the whole of any other run."""
     if not summary.stopped:
         return summary
-    whole = {(one.checkpoint, one.benchmark) for one in wholes(summary) if not one.lost}
+    whole = {
+        (one.checkpoint, one.benchmark) for one in wholes(summary) if not one.lost or (partly and one.scored)
+    }
     shown = {name for name, _ in whole}
     return replace(
         summary,
