@@ -141,10 +141,10 @@ def _first_of(reports: list[Any]) -> Any:
     first = copy.copy(reports[0])
     path, line, name = first.location
     first.location = (path, line, f"{name.removesuffix(']')} and {len(reports) - 1} more]")
-    told, crash = f"{len(reports)} items: ", getattr(first.longrepr, "reprcrash", None)
+    crash = getattr(first.longrepr, "reprcrash", None)
     if isinstance(first.longrepr, str):
-        first.longrepr = told + first.longrepr
+        first.longrepr = f"{first.longrepr} ({len(reports)} items)"
     elif crash is not None:
         first.longrepr = copy.copy(first.longrepr)
-        first.longrepr.reprcrash = replace(crash, message=told + crash.message)
+        first.longrepr.reprcrash = replace(crash, message=f"{len(reports)} items: {crash.message}")
     return first

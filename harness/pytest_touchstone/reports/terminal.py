@@ -485,7 +485,10 @@ def _class(kind: str, reasons: Mapping[str, str]) -> tuple[str, str]:
         return f"{names}: {first}", ""
     remedies = {reason.partition("; ")[2] for reason in reasons.values()}
     remedy = remedies.pop() if len(remedies) == 1 else DETAILS
-    return f"{names}: {kind}" if kind else names, remedy if len(remedy) <= SHORT else DETAILS
+    if len(remedy) > SHORT:  # the last sentence alone: a benchmark ends with what needs least
+        last = re.split(r"[.;] ", remedy.rstrip("."))[-1]
+        remedy = f"{last}; -v says more" if len(last) <= SHORT else DETAILS
+    return f"{names}: {kind}" if kind else names, remedy
 
 
 def _undefined(summary: Summary) -> str:
