@@ -140,12 +140,6 @@ def _given(config: pytest.Config, word: str = "") -> bool:
     return any(word in name for name in given)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Fail a gate that was asked for where no benchmark is found, and find no mistake about checkpoints late."""
-    if _given(config, "gate") or _given(config, "checkpoint"):
-        _session(config)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Provide our fixtures, except for names that anybody else has, and our hooks where somebody implements one."""
@@ -159,6 +153,11 @@ def pytest_collection(session: pytest.Session) -> None:
         from pytest_touchstone.core.hooks import add_specifications
 
         add_specifications(session.config.pluginmanager)
+    if _given(session.config, "gate") or _given(session.config, "checkpoint"):
+        # A gate fails where no benchmark is found, and a checkpoint that is not there is said before files are read.
+        run = _session(session.config)
+        if not run.worker:  # its controller ends the run
+            run.raise_fault()
 
 
 def pytest_exception_interact(node: Any, call: Any, report: object) -> None:

@@ -122,11 +122,6 @@ class WorkerHooks(Hooks):
 class ControllerHooks(Hooks):
     """The hooks of the process that a person has started."""
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self) -> None:
-        """Report mistakes that are known by now before anything is collected."""
-        self.session.raise_fault()
-
     def pytest_collectreport(self) -> None:
         """Report mistakes at once, and not when everything has been collected."""
         self.session.raise_fault()
