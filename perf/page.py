@@ -240,7 +240,7 @@ if sys.argv[2] == "page":
 
 def measured(folder: Path) -> str:
     """Return a line of the table: journal and page, CPU seconds and memory of building, and without."""
-    journal = sum(path.stat().st_size for path in folder.glob("items-*.jsonl"))
+    journal = sum(path.stat().st_size for path in folder.glob("items/items-*.jsonl"))
     log = folder / "build.log"
     costs = [
         run([sys.executable, "-c", BUILD, folder, what], cwd=ROOT, log=log, env=OURS)

@@ -104,7 +104,7 @@ def measure_items(folder: Path, options: argparse.Namespace) -> Any:
         words = ["test_trivial.py", "--checkpoint", "fake:causal", "--eval-data", str(folder / "data")]
         words += ["-q", "-p", "no:cacheprovider", "--eval-run-id", name.replace(" ", "-"), *engine]
         one = _one(folder / "ours", "session", *words)
-        journal = folder / "ours" / "results" / name.replace(" ", "-") / "items-main.jsonl"
+        journal = folder / "ours" / "results" / name.replace(" ", "-") / "items" / "items-main.jsonl"
         one["journal"] = journal.stat().st_size / options.items
         one["counted"] = sum(1 for _ in journal.open("rb"))
         found[name] = one

@@ -57,7 +57,7 @@ def main() -> None:
     for path in sorted(output.glob(f"*/{SUMMARY}")):
         write_atomic(totals / path.parent.name / SUMMARY, path.read_bytes())
     found["totals only"] = _study(folder, totals)
-    size = sum(path.stat().st_size for path in output.glob("*/items-*.jsonl"))
+    size = sum(path.stat().st_size for path in output.glob("*/items/items-*.jsonl"))
     made = f"{options.checkpoints} checkpoints of {options.benchmarks} benchmarks, {options.items} items each"
     print(f"{made}, journals of {mebibytes(size):.0f} MiB\n")
     rows = [(name, one.wall, one.cpu, mebibytes(one.together)) for name, one in found.items()]

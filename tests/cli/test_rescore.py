@@ -39,10 +39,10 @@ def test_a_run_of_shipped_benchmarks_in_any_folder_is_rescored_from_any_other(
     assert main(["export", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["without_row"] == 0
     # As on another machine, where the benchmarks that ship with the package are elsewhere.
-    collected = json.loads((run / "collected.json").read_text())
+    collected = json.loads((run / "details" / "collected.json").read_text())
     for one in collected["declarations"].values():
         one["file"] = f"/nowhere{one['file']}"
-    (run / "collected.json").write_text(json.dumps(collected))
+    (run / "details" / "collected.json").write_text(json.dumps(collected))
     assert rescored(run, capsys) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,11 @@ def test_runs_are_a_table_with_the_newest_last(
     run(tmp_path, "b_early_run", *names, when=8 * HOUR)
     assert main(["list", "--output", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["run", "began", "checkpoints", "benchmarks", "items"]
-    assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == [
-        "b_early_run",
-        "a_late_run",
-    ]
+    assert lines[0].split()[::4] == ["run", "items"]
+    assert [line.split()[0] for line in lines[1:]] == ["b_early_run", "a_late_run"]
     assert all(len(line) <= width for line in lines)
     assert "1970-01-0" in lines[1]
-    assert " 4: " in lines[1]
+    assert width < 80 or "checkpoint-100 +3 " in lines[1]
     assert main(["list", "--output", str(tmp_path), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["run"] for row in rows] == ["a_late_run", "b_early_run"]
@@ -115,3 +113,19 @@ def test_last_is_the_newest_run_wherever_a_run_is_named(
     assert "best, none, last" in printed(capsys, "baseline", "set", "last", "--name", "last", code=4)
     assert "second" in printed(capsys, "plan", "--baseline", "last")
     assert "saved result(s) of second removed" in printed(capsys, "baseline", "rm", "last")
+
+
+def test_a_run_that_goes_on_and_one_that_was_stopped_say_how_far_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("goes_on", "killed"):
+        run(tmp_path, name, "checkpoint-100", when=9 * HOUR)
+        (tmp_path / name / "summary.json").unlink()
+    for path in (tmp_path / "killed").rglob("items-*"):
+        os.utime(path, (0, 0))
+    assert main(["list", "--output", str(tmp_path)]) == 0
+    ends = {line.split()[0]: line.split()[-2:] for line in capsys.readouterr().out.splitlines()[1:]}
+    assert (ends["goes_on"][1], ends["killed"][1]) == ("running", "stopped")
+    done, _, of = ends["killed"][0].partition("/")
+    assert int(done) == int(of)

@@ -210,9 +210,9 @@ def test_nothing_of_a_name_says_what_there_is_the_nearest_first(results: Path) -
 def test_a_run_that_did_not_end_is_named_as_such(results: Path) -> None:
     (results / "first" / "summary.json").unlink()
     (results / "first" / "run.json").write_text("{}", encoding="utf-8")
-    for path in (results / "first").glob("*_results.json"):
+    for path in (results / "first" / "details").glob("*_results.json"):
         path.unlink()
-    (results / "first" / "checkpoints.csv").unlink(missing_ok=True)
+    (results / "first" / "details" / "checkpoints.csv").unlink(missing_ok=True)
     with pytest.raises(DataError, match=r"first: no summary\.json: this run has not ended"):
         names("first", "second#step-200", output=results)
 

@@ -150,7 +150,7 @@ def test_texts_of_two_benchmarks_are_asked_for_together(
     assert asked[:2] == [15, 5]
     assert len(asked) == 4
     assert max(asked[2:]) <= 5  # texts that have ended beside an earlier batch are not waited for again
-    lines = (project.path / "results" / "apart" / "items-main.jsonl").read_text().splitlines()
+    lines = (project.path / "results" / "apart" / "items" / "items-main.jsonl").read_text().splitlines()
     apart = {record["example"]: record["scores"]["length"] for record in map(json.loads, lines)}
     assert apart == together
 

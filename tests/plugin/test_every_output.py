@@ -130,10 +130,14 @@ def test_the_json_report_has_the_summary(of_run: Run) -> None:
 def test_the_files_of_benchmarks_and_checkpoints_have_them_exactly(of_run: Run) -> None:
     folder = of_run.folder / "results" / "r"
     for name in {key.benchmark for key in of_run.exact if key.metric != COMPOSITE}:
-        results = json.loads((folder / f"{name}_results.json").read_text(encoding="utf-8"))["results"]
+        results = json.loads((folder / "details" / f"{name}_results.json").read_text(encoding="utf-8"))[
+            "results"
+        ]
         assert results == [one for one in of_run.summary["results"] if one["benchmark"] == name]
     for checkpoint in ("fake-causal", "fake-masked"):
-        tasks = json.loads((folder / f"{checkpoint}_results.json").read_text(encoding="utf-8"))["results"]
+        tasks = json.loads((folder / "details" / f"{checkpoint}_results.json").read_text(encoding="utf-8"))[
+            "results"
+        ]
         mine = {key: one for key, one in of_run.exact.items() if key.checkpoint == checkpoint}
         assert {
             (task, metric): tasks[task][metric]

@@ -260,7 +260,7 @@ def test_parametrized_module_fixtures_run_apart(project: Project) -> None:
     result = project.run("--eval-limit", "3", "-v")
     result.assert_outcomes(passed=6)
     (run,) = project.runs
-    lines = [json.loads(line) for line in (run / "items-main.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (run / "items" / "items-main.jsonl").read_text().splitlines()]
     for line in lines:
         style = "a" if "[a-" in line["item"] or "-a]" in line["item"] else "b"
         assert line["exchanges"][0]["request"]["continuation"].startswith(style)

@@ -82,7 +82,7 @@ def test_a_worker_that_dies_again_and_again_costs_the_guilty_item_alone(project:
     lost = {example for example, record in project.records.items() if record.status != "scored"}
     assert lost == {"sums/11"}
     assert "worker died 2 times" in str(project.records["sums/11"].message)
-    assert "sums/11]; given up" in (project.runs[0] / "run.log").read_text()
+    assert "sums/11]; given up" in (project.runs[0] / "details" / "run.log").read_text()
     assert len(project.records) == 40
     result.stdout.fnmatch_lines(["*sums/11*"])
 
@@ -124,7 +124,7 @@ def test_after_kill_9_the_journal_holds_every_finished_item(project: Project, un
     while time.monotonic() < deadline:
         if (
             project.runs
-            and sum(path.read_bytes().count(b"\n") for path in project.runs[0].glob("items-*")) >= 10
+            and sum(path.read_bytes().count(b"\n") for path in project.runs[0].glob("items/items-*")) >= 10
         ):
             break
         time.sleep(0.02)

@@ -43,7 +43,7 @@ def test_the_label_the_manifest_and_the_cache_know_the_draw(project: Project) ->
     result.stdout.fnmatch_lines(["*sums 3-shot as lm-eval*"])
     assert "best so far" not in str(result.stdout)
     first, second = project.runs
-    assert not (second / "reuse.json").exists()
+    assert not (second / "details" / "reuse.json").exists()
     assert (first / "run.json").read_text(encoding="utf-8").count('"fewshot": "touchstone"') == 1
     assert (second / "run.json").read_text(encoding="utf-8").count('"fewshot": "lm-eval"') == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ def test_too_many_unusable_outputs_make_a_result_not_valid_everywhere(
     run.stdout.fnmatch_lines(["  says *acc* NOT VALID", "not valid   says: *"])
     (folder,) = project.runs
     assert "NOT VALID" in (folder / "report.html").read_text(encoding="utf-8")
-    by_task = json.loads((folder / "fake-causal_results.json").read_text(encoding="utf-8"))
+    by_task = json.loads((folder / "details" / "fake-causal_results.json").read_text(encoding="utf-8"))
     assert said in by_task["results"]["says"]["not_valid"]
 
 
@@ -115,12 +116,16 @@ def test_scoring_again_lists_the_verdicts_that_another_rule_changes(
     assert all(change["scores"] == {"acc": [0.0, 1.0]} for change in found["changes"])
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_scoring_again_writes_a_new_run_or_a_table_and_never_over_another(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(project)
     project.run("--eval-run-id", "first")
-    before = {path.name: path.read_bytes() for path in (project.path / "results" / "first").iterdir()}
+    before = contents(project.path / "results" / "first")
     path = project.path / "test_sums.py"
     path.write_text(path.read_text().replace('"acc": example', '"acc": example["n"] > 17 or example'))
     for target in ("results/again", "again.csv"):
@@ -135,7 +140,7 @@ def test_scoring_again_writes_a_new_run_or_a_table_and_never_over_another(
     assert kept["says/19"].scores["acc"] == 1.0
     assert kept["says/19"].exchanges
     assert main(["compare", "first", "again"]) == 0
-    assert {path.name: path.read_bytes() for path in (project.path / "results" / "first").iterdir()} == before
+    assert contents(project.path / "results" / "first") == before
 
 
 def test_items_whose_row_or_question_has_changed_are_not_scored_again(

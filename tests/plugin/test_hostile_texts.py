@@ -72,7 +72,7 @@ def test_no_file_of_a_run_and_no_command_about_it_is_obeyed(
 ) -> None:
     hostile.run("--eval-run-id", "first", "--eval-markdown", "out.md", "--junitxml", "junit.xml")
     folder = hostile.path / "results" / "first"
-    written = {name: (folder / name).read_text() for name in ("errors.log", "run.log")}
+    written = {name: (folder / name).read_text() for name in ("details/errors.log", "details/run.log")}
     for name in ("out.md", "job.md"):
         written[name] = (hostile.path / name).read_text().replace("@\u200b", "@")
     for name, text in written.items():
@@ -122,7 +122,7 @@ def test_keys_and_homes_stay_out_of_all_files_of_a_run(
     options = ["--junitxml", str(files[0]), "--json-report", "--json-report-file", str(files[1])]
     project.run("--eval-run-id", "first", "-o", f"markers=x: --api-key {KEY}", *options)
     folder = project.path / "results" / "first"
-    kept = [*files, *(path for path in folder.iterdir() if path.is_file())]
+    kept = [*files, *(path for path in folder.rglob("*") if path.is_file())]
     assert len(kept) > 7
     for path in kept:
         assert KEY not in path.read_text(), path.name

@@ -1,12 +1,15 @@
-"""Ctrl-C while a run ends leaves no traceback of pytest's, and loses no record."""
+"""Ctrl-C and SIGTERM end a run with how far it came and the command that goes on, and lose no record."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import signal
 from typing import Any
 
 import pytest
 
+from pytest_touchstone.cli import main
 from pytest_touchstone.plugin.session import Interrupts
 
 Project = Any
@@ -67,8 +70,58 @@ def test_ctrl_c_while_results_are_written_ends_in_one_line_and_loses_nothing(
     out = result.stdout.str() + result.stderr.str()
     assert "Traceback" not in out
     assert "the reporting goes on" not in out
-    last = " ".join(out.strip().splitlines()[-2:])
-    assert "stopped by Ctrl-C before all results were written; results/r keeps every score" in " ".join(
-        last.split()
-    )
-    assert "scored" in {record.status for record in project.records.values()}
+    scored = sum(record.status == "scored" for record in project.records.values())
+    assert scored
+    assert goes_on(result) == (scored, [])
+
+
+STOPPERS = ("-x", "--maxfail", "--eval-no-cache", "--eval-run-id")
+
+
+def goes_on(result: pytest.RunResult) -> tuple[int, list[str]]:
+    """The items that are scored, as the last line says, and the options in its command that do not belong there."""
+    found = re.fullmatch(r"stopped: (\d+) of 20 scored and kept; go on: pytest (.*)", last_line(result))
+    assert found, last_line(result)
+    words = shlex.split(found[2])
+    assert {"--checkpoint", "fake:causal", "--eval-data"} <= set(words)
+    return int(found[1]), [word for word in words if word in STOPPERS]
+
+
+def last_line(result: pytest.RunResult) -> str:
+    return next(line for line in reversed([*result.outlines, *result.errlines]) if line.strip())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "workers"), [("SIGINT", "0"), ("SIGTERM", "0"), ("SIGTERM", "2")], ids=str)
+def test_a_run_that_is_stopped_says_how_far_it_came_and_how_it_goes_on(
+    project: Project,
+    name: str,
+    workers: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whom = "getppid" if workers != "0" else "getpid"
+    project.write(f"import os, signal; example['n'] == 11 and os.kill(os.{whom}(), signal.{name})")
+    given = ["-n", workers, "--eval-batch-items", "4"]
+    result = project.run(*given, "--maxfail", "3", "--eval-no-cache", "--eval-run-id", "r", apart=True)
+    assert result.ret == 2
+    records = list(project.records.values())
+    scored = sum(record.status == "scored" for record in records)
+    assert goes_on(result) == (scored, [])
+    assert scored >= 4
+    text = result.stdout.str()
+    for word in ("lost", "not valid", "Traceback", "(exit code"):
+        assert word not in text
+    monkeypatch.chdir(project.path)
+    assert main(["report", "r"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == last_line(result)
+
+
+@pytest.mark.slow
+def test_a_run_that_ends_at_the_first_error_goes_on_without_the_option_that_ended_it(
+    project: Project,
+) -> None:
+    project.write("assert example['n'] != 5")
+    result = project.run("-x", "--eval-batch-items", "4")
+    assert result.ret == 9
+    assert goes_on(result) == (7, [])

@@ -48,7 +48,7 @@ def test_the_same_error_of_many_items_is_one_block(pytester: pytest.Pytester, wo
     assert "F" * 10 in text
     assert "F" * 11 not in text
     done.assert_outcomes(failed=30)
-    (log,) = pytester.path.glob("results/*/errors.log")
+    (log,) = pytester.path.glob("results/*/details/errors.log")
     assert log.read_text().count("KeyError: 'anser'; the row has the fields") == 30
 
 
@@ -134,7 +134,7 @@ def test_an_error_of_shot_says_of_which_row_and_what_fields_that_has(pytester: p
     assert done.ret == 9
     told = "which has the fields question, answer; did you mean 'answer'?"
     assert told in " ".join(done.stdout.str().split())
-    (log,) = pytester.path.glob("results/*/errors.log")
+    (log,) = pytester.path.glob("results/*/details/errors.log")
     assert log.read_text().count(told) == 2
 
 

@@ -71,7 +71,7 @@ def run_apart(project: Path, *arguments: str, **environment: str) -> int:
 
 
 def journals(project: Path) -> list[Path]:
-    return sorted(project.glob("results/*/items-main.jsonl"))
+    return sorted(project.glob("results/*/items/items-main.jsonl"))
 
 
 def lines(project: Path) -> int:
@@ -219,7 +219,9 @@ def test_items_that_were_in_flight_twice_run_alone_and_after_two_more_kills_not_
         """A run that scored two items, and was killed with others in flight."""
         assert killable.run("--eval-run-id", run, "--eval-limit", "2").ret == 0
         items = [["fake-causal", "sums", f"sums/{number}"] for number in numbers]
-        (killable.path / "results" / run / "in-flight-main.json").write_text(json.dumps({"items": items}))
+        (killable.path / "results" / run / "details" / "in-flight-main.json").write_text(
+            json.dumps({"items": items})
+        )
 
     monkeypatch.setattr(InFlight, "begin", noting)
     for run in "ab":
@@ -233,6 +235,6 @@ def test_items_that_were_in_flight_twice_run_alone_and_after_two_more_kills_not_
     assert result.ret == 9
     (lost,) = (one for one in read_journal(killable.path / "results" / "f") if one.status != "scored")
     assert lost.example == "sums/30"
-    assert not (killable.path / "results" / "f" / "in-flight-main.json").exists()
+    assert not (killable.path / "results" / "f" / "details" / "in-flight-main.json").exists()
     assert "was killed 2 times while it computed nothing but this item" in str(lost.message)
     result.stdout.fnmatch_lines(["*sums/30*"])

@@ -181,7 +181,7 @@ def test_a_benchmark_that_stops_early_does_so_for_each(project: Project) -> None
     for name in ("one", "two"):
         result = project.run("--gate", "--eval-gate-sequential", "--eval-run-id", name)
         assert result.ret == 0
-    courses = json.loads((project.path / "results/two/courses.json").read_text())
+    courses = json.loads((project.path / "results/two/details/courses.json").read_text())
     assert [course["benchmark"] for course in courses] == ["styled[polite]", "styled[terse]"]
 
 

@@ -43,14 +43,14 @@ def test_a_run_ends_with_a_table_of_tasks_and_a_file_of_samples(
 ) -> None:
     assert project.run("--eval-samples", "5").ret == 0
     (folder,) = project.runs
-    rows = read_csv(folder / "doubles_tasks.csv")
+    rows = read_csv(folder / "details" / "doubles_tasks.csv")
     assert [row["task_id"] for row in rows] == [f"sum-{n}" for n in range(20)]
     (result,) = project.summary["results"]
     mean = sum(float(row["pass@1"]) for row in rows) / len(rows)
     assert result["metrics"]["pass@1"]["value"] == pytest.approx(mean)
     assert 0.0 < mean < 1.0
     assert result["metrics"]["pass@5"]["n"] == 20
-    samples = read_jsonl(folder / "doubles_samples.jsonl")
+    samples = read_jsonl(folder / "details" / "doubles_samples.jsonl")
     assert len(samples) == 100
     for sample in samples:
         assert sample["outcome"] == ("passed" if len(sample["text"]) % 2 == 0 else "wrong")
@@ -68,7 +68,7 @@ def test_the_reference_graders_verdicts_are_metrics_and_in_the_file(project: Pro
     metrics = result["metrics"]
     assert metrics["reference_pass@1"]["value"] == metrics["pass@1"]["value"]
     assert metrics["graders_differ"]["value"] == 0
-    samples = read_jsonl(folder / "doubles_samples.jsonl")
+    samples = read_jsonl(folder / "details" / "doubles_samples.jsonl")
     assert all((one["reference_outcome"] == "passed") is one["passed"] for one in samples)
 
 

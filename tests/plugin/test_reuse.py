@@ -233,7 +233,7 @@ def test_a_run_that_took_its_scores_from_another_can_be_rescored(project: Projec
 
 def test_a_damaged_record_is_named_and_asked_again(project: Project) -> None:
     assert run(project).ret == 0
-    journal = newest(project) / "items-main.jsonl"
+    journal = newest(project) / "items" / "items-main.jsonl"
     whole, before = journal.read_text(), records(newest(project))
     journal.write_text(re.sub(r'"acc":[01]', '"acc":9', whole, count=1))
     again = run(project)

@@ -82,7 +82,7 @@ def check_not_recognised(project: Project, result: pytest.RunResult, name: str) 
     (path,) = [one["path"] for one in project.summary["broken"] if one["name"] == name]
     assert path == f"runs/a/{name}"
     (run,) = project.runs
-    for file in ("errors.log", "report.html"):
+    for file in ("details/errors.log", "report.html"):
         assert f"runs/a/{name}/config.json: " in (run / file).read_text()
 
 
@@ -177,18 +177,18 @@ def test_results_of_a_checkpoint_that_has_ended_outlive_a_kill(
     assert project.run("-n", workers, checkpoint="runs/a", apart=True).ret == -9
     (run,) = project.runs
     assert not (run / "summary.json").exists()
-    results = json.loads((run / "checkpoint-100_results.json").read_text())
+    results = json.loads((run / "details" / "checkpoint-100_results.json").read_text())
     assert results["results"]["sums"]["acc"] is not None
     saved = {one.checkpoint: one for one in ResultStore(project.path / "results").find()}
     assert "checkpoint-200" not in saved
     assert (saved["checkpoint-100"].scored, saved["checkpoint-100"].run_id) == (6, run.name)
-    assert not (run / "checkpoint-200_results.json").exists()
+    assert not (run / "details" / "checkpoint-200_results.json").exists()
 
 
 def test_results_written_early_are_those_of_the_end(project: Project, runs: Path) -> None:
     assert project.run(checkpoint="runs/a").ret == 0
     (run,) = project.runs
-    log = (run / "run.log").read_text()
+    log = (run / "details" / "run.log").read_text()
     assert [line.rpartition(": ")[2] for line in log.splitlines() if " ended: " in line] == [
         *("checkpoint-100", "checkpoint-200", "checkpoint-1000")
     ]

@@ -158,7 +158,7 @@ def test_a_run_starts_its_server_and_ends_it(
     assert gone(start["pids"], 0)
     (row,) = summary(project)["checkpoints"]
     assert (row["name"], row["served"]["child"], row["source"]) == ("model-vllm", "vllm", "vllm:model")
-    (log,) = project.runs[0].glob("vllm-*.log")
+    (log,) = project.runs[0].glob("details/vllm-*.log")
     assert "loading the model" in log.read_text(encoding="utf-8")
     mistaken = project.run("--eval-server-args", "--seed 7")
     assert mistaken.ret == 4

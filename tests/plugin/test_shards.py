@@ -116,7 +116,7 @@ def test_a_shard_that_is_not_there_or_not_done_is_named_until_it_is(
     rows.run("--eval-shard", "1/3")
     rows.run("--eval-shard", "2/3")
     (second,) = (path for path in rows.runs if path.name.endswith("2of3"))
-    journal = second / "items-main.jsonl"
+    journal = second / "items" / "items-main.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:5]) + lines[5][:40])  # killed while it wrote
     (second / "summary.json").unlink()
@@ -189,7 +189,7 @@ def test_scores_that_differ_between_shards_are_reported(
     shutil.copytree("results/a_1of1", "results/b_1of1")
     manifest = Path("results/b_1of1/run.json")
     manifest.write_text(manifest.read_text().replace('"a_1of1"', '"b_1of1"'), encoding="utf-8")
-    journal = Path("results/b_1of1/items-main.jsonl")
+    journal = Path("results/b_1of1/items/items-main.jsonl")
     lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
     other = json.loads(lines[0])
     other["scores"]["acc"] = 1 - other["scores"]["acc"]
@@ -237,7 +237,7 @@ def test_a_shard_that_was_killed_goes_on_from_its_own_scores_and_takes_none_of_t
     for number in (1, 2):
         assert project.run("--eval-shard", f"{number}/2", checkpoint="model").ret == 0
     second = next(path for path in project.runs if path.name.endswith("2of2"))
-    journal = second / "items-main.jsonl"
+    journal = second / "items" / "items-main.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:4]))
     (second / "summary.json").unlink()

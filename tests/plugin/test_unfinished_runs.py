@@ -18,10 +18,10 @@ def killed(project: Project) -> str:
     """The id of a run of which half the records were written when it was killed."""
     project.run()
     (run,) = project.runs
-    for path in run.iterdir():
+    for path in (one for one in run.rglob("*") if one.is_file()):
         if path.name not in ("run.json", "collected.json", "run.log") and path.suffix != ".jsonl":
             path.unlink()
-    (journal,) = run.glob("items-*.jsonl")
+    (journal,) = run.glob("items/items-*.jsonl")
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:12]) + lines[12][:40])
     shutil.rmtree(run.parent / "saved", ignore_errors=True)
@@ -38,10 +38,10 @@ def test_a_killed_run_is_reported_listed_and_found_as_the_last(
         capsys.readouterr()
         assert main(["report", target]) == 0
         told = " ".join(capsys.readouterr().out.split())
-        assert "unfinished 12 of 20 items scored: the run goes on, or was killed" in told
+        assert "unfinished: 12 of 20 scored and kept; go on: pytest " in told
         assert "12/20 8 lost items" in told
     assert main(["list"]) == 0
-    assert "unfinished" in capsys.readouterr().out
+    assert "12/20 running" in capsys.readouterr().out
     assert main(["report", name, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["totals"]["lost"] == 8
     assert sorted(path.name for path in project.runs[0].iterdir()) == before, "nothing is written"
@@ -58,6 +58,6 @@ def test_a_run_that_has_ended_is_as_it_summed_up(project: Project) -> None:
 
 def test_files_that_cannot_be_read_are_said(project: Project) -> None:
     run = project.path / "results" / killed(project)
-    (run / "collected.json").write_text("{", encoding="utf-8")
+    (run / "details" / "collected.json").write_text("{", encoding="utf-8")
     with pytest.raises(HarnessError, match="cannot be read"):
         summary_so_far(run)

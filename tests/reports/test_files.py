@@ -45,19 +45,36 @@ def read(path: Path):
 
 def test_a_run_writes_every_file_and_says_which(tmp_path):
     written = write_results(sample(2), tmp_path / "results" / "r")
-    names = {path.name for path in written}
-    assert names == {path.name for path in (tmp_path / "results" / "r").iterdir()}
-    assert names >= {
+    folder = tmp_path / "results" / "r"
+    assert set(written) == {path for path in folder.rglob("*") if path.is_file()}
+    assert {path.name for path in folder.iterdir()} == {
         "summary.json",
+        "results.csv",
+        "report.html",
+        "details",
+    }
+    assert {path.name for path in written} >= {
         "winogrande_results.json",
         "mmlu_stem_results.json",
         "checkpoint-100_results.json",
         "checkpoint-200_eval_results.json",
         "checkpoints.csv",
-        "results.csv",
-        "report.html",
         "errors.log",
     }
+
+
+def test_a_run_with_a_file_of_benchmarks_has_the_results_of_each_at_its_top(tmp_path):
+    write_results(replace(sample(2), manifest={"settings": {"config": "eval.json"}}), tmp_path)
+    names = {path.name for path in tmp_path.glob("*_results.json")}
+    assert names >= {"winogrande_results.json", "mmlu_stem_results.json"}
+    assert "checkpoint-100_results.json" not in names
+
+
+def test_a_folder_of_a_former_version_keeps_its_files_where_they_are(tmp_path):
+    (tmp_path / "errors.log").write_text("before")
+    write_results(sample(1), tmp_path)
+    assert (tmp_path / "errors.log").read_text() != "before"
+    assert not (tmp_path / "details" / "errors.log").exists()
 
 
 def test_the_folder_of_the_run_is_the_default(tmp_path):
@@ -107,7 +124,7 @@ def test_a_disk_that_refuses_is_one_clear_error(tmp_path):
 
 def test_a_benchmark_file_has_all_checkpoints_and_groups(tmp_path):
     write_results(sample(2), tmp_path)
-    data = read(tmp_path / "mmlu_stem_results.json")
+    data = read(tmp_path / "details" / "mmlu_stem_results.json")
     assert (data["name"], data["kind"]) == ("mmlu_stem", "benchmark")
     assert data["pack"]["rows"] == 32
     assert len(data["results"]) == 2 * (len(SUBJECTS) + 1)
@@ -115,7 +132,7 @@ def test_a_benchmark_file_has_all_checkpoints_and_groups(tmp_path):
 
 def test_the_error_log_names_each_fault_with_its_message(tmp_path):
     write_results(sample(1), tmp_path)
-    log = (tmp_path / "errors.log").read_text()
+    log = (tmp_path / "details" / "errors.log").read_text()
     assert "timeout  evals/test_winogrande.py::test_winogrande[checkpoint-100-winogrande/2]\n" in log
     assert "    RequestError: the text has two masks\n    more [/b]\n" in log
 
@@ -123,15 +140,15 @@ def test_the_error_log_names_each_fault_with_its_message(tmp_path):
 def test_the_error_log_of_a_clean_run_is_empty(tmp_path):
     write_results(sample(1), tmp_path)
     write_results(sample(1, faults=False), tmp_path)
-    assert (tmp_path / "errors.log").read_text() == ""
+    assert (tmp_path / "details" / "errors.log").read_text() == ""
 
 
 def test_a_checkpoint_named_like_a_benchmark_does_not_overwrite_its_file(tmp_path):
     summary = sample(1, benchmarks=["winogrande"])
     renamed = [replace(result, checkpoint="winogrande") for result in summary.results]
     write_results(replace(summary, results=renamed), tmp_path)
-    assert read(tmp_path / "winogrande_results.json")["kind"] == "benchmark"
-    assert read(tmp_path / "checkpoint-winogrande_results.json")["model"] == "winogrande"
+    assert read(tmp_path / "details" / "winogrande_results.json")["kind"] == "benchmark"
+    assert read(tmp_path / "details" / "checkpoint-winogrande_results.json")["model"] == "winogrande"
 
 
 def test_rows_by_checkpoint_have_their_keys_and_null_where_not_measured():
@@ -229,8 +246,10 @@ def test_scores_of_one_run_are_the_same_in_every_file(tmp_path):
     summary = sample(1, faults=False)
     write_results(summary, tmp_path)
     value = {r.benchmark: r for r in summary.results}["real_coref"].metrics["real@1"].value
-    assert read(tmp_path / "checkpoint-100_eval_results.json")["real1"] == value
-    assert read(tmp_path / "checkpoint-100_results.json")["results"]["real_coref"]["real@1"] == value
+    assert read(tmp_path / "details" / "checkpoint-100_eval_results.json")["real1"] == value
+    assert (
+        read(tmp_path / "details" / "checkpoint-100_results.json")["results"]["real_coref"]["real@1"] == value
+    )
 
 
 SAMPLING = Sampling(5, 0.2, 0.95, 1234)

@@ -164,7 +164,7 @@ def test_the_files_and_the_section_of_json_report_have_them(summary: Summary) ->
         assert (found["winogrande"]["of"], found["winogrande"]["mark"]) == (32, PART)
         assert (found["gsm8k"]["mark"], found["gsm8k"]["template"]) == (SAMPLE, "chat")
         assert content["composites"][0]["mark"] == SCORE
-    [result] = json.loads((folder / "winogrande_results.json").read_text())["results"]
+    [result] = json.loads((folder / "details" / "winogrande_results.json").read_text())["results"]
     assert result["mark"] == PART
     tasks = task_json.by_task(summary, "c0")["results"]
     assert (tasks["winogrande"]["of"], tasks["winogrande"]["mark"]) == (32, PART)

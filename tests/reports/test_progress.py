@@ -383,7 +383,7 @@ def test_what_a_model_wrote_is_never_taken_for_a_status(item, text):
     path = mock.MagicMock()
     path.__lt__ = lambda *_: False
     path.open.return_value = io.BytesIO(line.encode("utf-8", "backslashreplace") + b"\n")
-    directory.glob.return_value = [path]
+    directory.glob.side_effect = [[path], []]
     tally = Tally(directory)
     tally.update()
     assert (tally.done, tally.faults) == (1, 0)
@@ -409,8 +409,11 @@ def test_the_line_says_what_the_run_s_files_tell(tmp_path, monkeypatch):
 
 
 def test_files_that_are_broken_leave_a_line_without_them(tmp_path):
-    (tmp_path / "workload.json").write_text('{"schema": 1, "parts": [{}], "pools": 3}')
-    (tmp_path / "progress-main.json").write_text('{"schema": 1, "who": "main", "parts": {"0": 7}}')
+    (tmp_path / "details").mkdir()
+    (tmp_path / "details" / "workload.json").write_text('{"schema": 1, "parts": [{}], "pools": 3}')
+    (tmp_path / "details" / "progress-main.json").write_text(
+        '{"schema": 1, "who": "main", "parts": {"0": 7}}'
+    )
     terminal = Terminal(40, 5)
     progress = on_terminal(tmp_path, terminal)
     with progress.paused():

@@ -627,7 +627,7 @@ def test_the_files_that_are_there_are_named_and_the_long_report_can_be_printed(
     folder.mkdir(parents=True)
     found = run(directory=str(folder))
     write_results(found)
-    names = ["report.html", "summary.json", "results.csv", "checkpoints.csv"]
+    names = ["report.html", "summary.json", "results.csv", "details/checkpoints.csv"]
     assert saved(found).split("   ") == [f"{folder}/", *names]
     assert main(shlex.split(again(found, details=False).command)[1:]) == 0
     long = capsys.readouterr().out

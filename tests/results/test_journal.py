@@ -56,7 +56,7 @@ def test_any_prefix_of_a_file_reads_as_a_prefix_of_its_records(
         with Journal(Path(folder), "main") as journal:
             for record in records:
                 journal.append(record)
-        shard = Path(folder, "items-main.jsonl")
+        shard = Path(folder, "items", "items-main.jsonl")
         if not records:
             assert not shard.exists()
             return
@@ -185,7 +185,7 @@ def test_a_broken_line_of_a_growing_journal_is_named_by_its_number(tmp_path: Pat
     with Journal(tmp_path, "main") as journal:
         journal.append(plain("t.py::t[b/0]"))
         following.new()
-    with (tmp_path / "items-main.jsonl").open("a") as shard:
+    with (tmp_path / "items" / "items-main.jsonl").open("a") as shard:
         shard.write("{}\n")
     with pytest.raises(JournalError, match=r"items-main\.jsonl, line 2: "):
         following.new()

@@ -33,9 +33,10 @@ def test_what_is_written_is_read_again(tmp_path):
     write_progress(tmp_path, state)
     assert read_workload(tmp_path) == load
     assert read_progress(tmp_path) == [state]
-    (tmp_path / ".progress-gw1.json.77.tmp").touch()  # of a process that was killed
+    details = tmp_path / "details"
+    (details / ".progress-gw1.json.77.tmp").touch()  # of a process that was killed
     remove_live(tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert not list(details.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -43,8 +44,9 @@ def test_what_is_written_is_read_again(tmp_path):
     ["", "{", "[]", '{"schema": 9}', '{"schema": 1}', '{"schema": 1, "parts": {"x": {}}}'],
 )
 def test_a_broken_file_is_taken_for_none(tmp_path, text):
-    (tmp_path / "workload.json").write_text(text)
-    (tmp_path / "progress-main.json").write_text(text)
+    (tmp_path / "details").mkdir()
+    (tmp_path / "details" / "workload.json").write_text(text)
+    (tmp_path / "details" / "progress-main.json").write_text(text)
     assert read_workload(tmp_path) is None
     assert read_progress(tmp_path) == []
 

@@ -156,7 +156,7 @@ def test_what_is_no_score_of_this_very_item_is_not_taken(tmp_path: Path, records
 
 def test_a_run_that_has_gone_meanwhile_has_nothing(tmp_path: Path) -> None:
     reuse = stored(tmp_path, record())
-    (tmp_path / "old" / "items-main.jsonl").unlink()
+    (tmp_path / "old" / "items" / "items-main.jsonl").unlink()
     assert found(reuse) is None
 
 

@@ -204,7 +204,7 @@ def write(folder: Path, *records: Record) -> Path:
     with Journal(folder, "main") as journal:
         for one in records:
             journal.append(one)
-    return folder / "items-main.jsonl"
+    return folder / "items" / "items-main.jsonl"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
@@ -228,7 +228,7 @@ def write(folder: Path, *records: Record) -> Path:
     )
 )
 def test_they_are_those_of_the_records(tmp_path: Path, records: list[Record]) -> None:
-    (tmp_path / "items-main.jsonl").unlink(missing_ok=True)
+    (tmp_path / "items" / "items-main.jsonl").unlink(missing_ok=True)
     write(tmp_path, *records)
     places: dict[tuple[str, str], list[Record]] = {}
     for one in latest(read_journal(tmp_path)).values():

@@ -37,7 +37,7 @@ def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking
 
     [pair] = json.loads(told(project, "compare", "first", "worse", "--json"))["pairs"]
     assert (pair["regressions"], pair["benchmarks"][0]["points"]) == (["toys"], pytest.approx(25))
-    files = [f"results/{name}/fake-causal_results.json" for name in ("worse", "better")]
+    files = [f"results/{name}/details/fake-causal_results.json" for name in ("worse", "better")]
     found = json.loads(told(project, "compare", *files, "--metric", "error_rate", "--json"))
     assert found["pairs"][0]["improvements"] == ["toys"]
 

@@ -37,10 +37,12 @@ Parts with commas between them add up: ``25,300:``.
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import pkgutil
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -74,6 +76,7 @@ from pytest_touchstone.checkpoints.series import (
 )
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.plugins import plugins
+from pytest_touchstone.core.text import alike
 
 _TARGETS: Final = {"builtin:", "hub:"}
 
@@ -199,8 +202,26 @@ def _single(asked: CheckpointRequest) -> CheckpointInfo:
             f"{source}: no such file, and nothing here takes {target[0]!r}; known are folders, files, ORG/NAME, "
             f"{', '.join(sorted(_TARGETS | {one for owner in _owners() for one in owner.targets}))}"
         )
-    advice = f"the builtin checkpoint is builtin:{source}" if source in NAMES else "check the path"
+    advice = f"the builtin checkpoint is builtin:{source}" if source in NAMES else _nearest(path)
     raise CheckpointError(f"{source}: no such file or folder; {advice}")
+
+
+MOST_NAMES: Final = 10_000
+"""The names of a folder among which the nearest one is looked for."""
+
+
+def _nearest(path: Path) -> str:
+    """Return the path that is there and most like one that is not, as a question."""
+    there = next((one for one in path.parents if one.is_dir()), Path())
+    wrong, *rest = path.relative_to(there).parts or ("",)
+    with suppress(OSError), os.scandir(there) as entries:
+        names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
+        # Another step is no misspelling.
+        names = [one for one in names if re.sub(r"\d+", "", one) != re.sub(r"\d+", "", wrong)]
+        if near := alike(wrong, names):
+            found = there.joinpath(near[0], *rest)
+            return f"did you mean {found if found.exists() else there / near[0]}?"
+    return "check the path"
 
 
 def _owners() -> list[TargetOwner]:

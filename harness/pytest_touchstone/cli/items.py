@@ -40,12 +40,14 @@ KINDS: Final[dict[str, tuple[str, Callable[[Item], bool]]]] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_run(parser)
+    text = "only these items, by example (arc_easy/1) or node id"
+    parser.add_argument("items", nargs="*", metavar="ITEM", help=text)
     parser.add_argument("--benchmark", metavar="NAME", help="only items of this benchmark")
     parser.add_argument("--checkpoint", metavar="NAME", help="only items of this checkpoint")
     kinds = parser.add_mutually_exclusive_group()
     for name, (text, _) in KINDS.items():
         kinds.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=text)
-    parser.add_argument("-n", metavar="N", default="5", help="how many (default: 5)")
+    parser.add_argument("-n", metavar="N", help="how many (default: 5, or all that are named)")
     parser.add_argument("--full", action="store_true", help="cut no text")
     parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the run's)")
     parser.add_argument(
@@ -55,17 +57,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Show items; raises ``HarnessError`` for a name that the run does not have."""
-    if not options.n.isdecimal() or int(options.n) < 1:
+    if options.n is not None and (not options.n.isdecimal() or int(options.n) < 1):
         raise HarnessError(f"invalid -n {options.n!r}: expected a whole number from 1 up")
     folder = run_folder(options, "collected.json")
     collected, declarations, _ = RunDirectory(folder).read_collected()
     benchmarks = {one.benchmark for one in collected} | {base_name(one.benchmark) for one in collected}
     _check("--benchmark", options.benchmark, benchmarks)
     _check("--checkpoint", options.checkpoint, {one.checkpoint for one in collected})
+    known = {name for one in collected for name in (one.example, one.item)} if options.items else ()
+    for name in options.items:
+        _check("ITEM", name, known)
     replay = Replay(folder, data=options.data, root=options.root)
     items = Items(folder, list(declarations.values()), replay)
     found = [item for item in items if _wanted(item, options)]
-    views = [view_of(item) for item in found[: int(options.n)]]
+    most = int(options.n or (len(found) if options.items else 5))
+    views = [view_of(item) for item in found[:most]]
 
     def text() -> str:
         width, _ = terminal()
@@ -83,7 +89,8 @@ def run(options: argparse.Namespace) -> Output:
 
 def _wanted(item: Item, options: argparse.Namespace) -> bool:
     return (
-        options.benchmark in (None, item.benchmark, base_name(item.benchmark))
+        (not options.items or item.example in options.items or item.record.item in options.items)
+        and options.benchmark in (None, item.benchmark, base_name(item.benchmark))
         and options.checkpoint in (None, item.checkpoint)
         and (options.kind is None or KINDS[options.kind][1](item))
     )

@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output, add_output, add_run, form_of, run_folder, terminal
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.text import count, listed, one_line
+from pytest_touchstone.core.text import count, one_line
 from pytest_touchstone.reports.trackers.payload import PLACE, Tracker, place_option
 from pytest_touchstone.reports.trackers.sending import TrackOutcome, track, trackers
 from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
+from pytest_touchstone.results.layout import run_of
+from pytest_touchstone.results.live import goes_on
 from pytest_touchstone.results.rows import results_csv
-from pytest_touchstone.results.run_directory import RunDirectory, find_run
+from pytest_touchstone.results.run_directory import RunDirectory, files_of_runs, find_run
 from pytest_touchstone.results.summary import (
     SUMMARY,
     Summary,
@@ -29,8 +31,11 @@ from pytest_touchstone.results.summary import (
 FORMS: Final = ("markdown", "latex", "csv")
 """The forms of one table of checkpoints by benchmarks."""
 
-NAMED: Final = 2
-"""The most checkpoints or benchmarks of a run that are named."""
+ITEMS: Final = 4
+CUT: Final = (2, 3, 5)
+"""The columns of ``touchstone list`` with numbers, and those that are cut where a line would be too long."""
+
+SHORTEST: Final = 8
 
 list_add_arguments = add_output
 
@@ -50,9 +55,9 @@ def report_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def list_run(options: argparse.Namespace) -> Output:
     """Print a row per run, the newest last; one that cannot be read has a line on standard error."""
-    paths = [path for file in (SUMMARY, COLLECTED) for path in options.output.glob(f"*/{file}")]
+    paths = [path for file in (SUMMARY, COLLECTED) for path in files_of_runs(options.output, file)]
     found = []
-    for folder in sorted({path.parent for path in paths}):
+    for folder in sorted(set(map(run_of, paths))):
         try:
             found.append(summary_so_far(folder))
         except HarnessError as error:
@@ -75,8 +80,7 @@ def report_run(options: argparse.Namespace) -> Output:
     def text() -> str:
         from pytest_touchstone.reports.terminal import render
 
-        shown = render(summary, *terminal(), details=options.verbose)
-        return shown if ended(folder) else f"{shown}\n{_unfinished(summary)}"
+        return render(summary, *terminal(), details=options.verbose)
 
     return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
 
@@ -90,15 +94,6 @@ def _paper_table(options: argparse.Namespace) -> Output:
     table = standings.table_of_study(read_study(options.targets, options.output))
     made = getattr(standings, f"{options.format}_table")(table, stderr=options.stderr)
     return Output(None, made)
-
-
-def _unfinished(summary: Summary) -> str:
-    """Return a line about a run that has not summed up."""
-    counts = totals(summary)
-    return (
-        f"unfinished  {counts['scored']:,} of {count(counts['collected'], 'item')} scored: the run goes on, or was "
-        "killed; the same command goes on from there"
-    )
 
 
 def _row(summary: Summary) -> dict[str, Any]:
@@ -122,41 +117,47 @@ def _began(summary: Summary) -> float:
 
 
 def _counted(names: Sequence[str]) -> str:
-    """Return the first names, after their number where that says more."""
-    few = listed(names, NAMED)
-    return f"{len(names)}: {few}" if len(names) > NAMED else few
+    """Return the first name, and how many others there are."""
+    return " ".join([*names[:1], *([f"+{len(names) - 1}"] if len(names) > 1 else [])])
 
 
-def _outcome(summary: Summary) -> str:
-    """Return the gate's decision, and what went wrong."""
-    gate = summary.gate or {}
-    if not ended(Path(summary.directory)):
-        return "unfinished"
+def _state(summary: Summary) -> str:
+    """Return whether a run goes on or was stopped, else the gate's decision, and what went wrong."""
+    gate, folder = summary.gate or {}, Path(summary.directory)
+    if summary.stopped or not ended(folder):
+        return "stopped" if ended(folder) or not goes_on(folder, time.time()) else "running"
     wrong = [count(len(summary.faults), "fault")] if summary.faults else []
     wrong += [f"{len(summary.failed_to_load)} failed to load"] if summary.failed_to_load else []
     return ", ".join([*([f"gate {gate['decision']}"] if gate.get("mode") else []), *wrong])
 
 
 def _table(summaries: Sequence[Summary]) -> str:
-    """Return a table of the runs, by the time at which they began."""
-    from rich.text import Text
+    """Return a line per run, by the time at which they began; names are cut where lines would be too long."""
+    from rich.cells import cell_len
 
-    from pytest_touchstone.reports.formatting import console_of, open_table, written
-
-    width, color = terminal()
-    console = console_of(width, color=color)
-    table = open_table()
-    for title, fixed in {"run": 1, "began": 1, "checkpoints": 0, "benchmarks": 0, "items": 1, "": 0}.items():
-        justify: Any = "right" if title == "items" else "left"
-        table.add_column(title, no_wrap=bool(fixed), overflow="fold", justify=justify)
+    width, _ = terminal()
+    rows = [("run", "began", "checkpoints", "benchmarks", "items", "")]
     for one in sorted(summaries, key=_began):
-        row = _row(one)
+        row, sums, state = _row(one), totals(one), _state(one)
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(_began(one)))
         items = f"{row['items']:,}" + f"/{row['of']:,}" * (row["of"] > row["items"])
+        if state in ("running", "stopped"):
+            items = f"{sums['scored']:,}/{sums['collected']:,}"
         names = [_counted(row[key]) for key in ("checkpoints", "benchmarks")]
-        table.add_row(*map(Text, (row["run"], when, *names, items, _outcome(one))))
-    console.print(table)
-    return written(console)
+        rows.append((row["run"], when, *names, items, state))
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    while sum(widths) + len(widths) - 1 > width and (most := max(widths[one] for one in CUT)) > SHORTEST:
+        widths[next(one for one in CUT if widths[one] == most)] -= 1
+    return "".join(f"{' '.join(map(_cell, row, widths, range(len(row)))).rstrip()}\n" for row in rows)
+
+
+def _cell(text: str, width: int, column: int) -> str:
+    """Return a text in that many columns of the terminal, numbers at the right."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) > width:
+        return f"{set_cell_size(text, width - 2)}.."
+    return text.rjust(width) if column == ITEMS else set_cell_size(text, width)
 
 
 def track_add_arguments(parser: argparse.ArgumentParser) -> None:

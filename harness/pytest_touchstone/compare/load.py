@@ -32,6 +32,7 @@ from pytest_touchstone.compare.formats.run import about, answers_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.settings import read_as
 from pytest_touchstone.core.text import LISTED, alike, listed
+from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.results.summary import SUMMARY
@@ -133,7 +134,7 @@ def _read(path: Path, sizes: Mapping[str, int]) -> list[CheckpointResults]:
         raise DataError(f"{path} has {len(others)} results files; name one: {names}")
     if others:
         return list(_all(others[0], sizes))
-    if any((path / name).is_file() for name in OF_RUNS):
+    if any(place_in(path, name).is_file() for name in OF_RUNS):
         raise DataError(f"{path}: no {SUMMARY}: this run has not ended, or was killed before it could sum up")
     return []
 

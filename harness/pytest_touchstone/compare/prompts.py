@@ -18,7 +18,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResul
 from pytest_touchstone.compare.formats.lm_eval import samples_of
 from pytest_touchstone.compare.formats.run import answers_of
 from pytest_touchstone.core.text import count
-from pytest_touchstone.results.journal import each_record, latest
+from pytest_touchstone.results.journal import each_record, journal_size, latest
 
 _PROMPTS: Final = {"Loglikelihood": "context", "Generate": "prompt", "RollingLoglikelihood": "text"}
 """The field of a request that is its prompt, by kind."""
@@ -94,7 +94,7 @@ def edited_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
 
 
 def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("items-*.jsonl"))
+    return journal_size(folder)
 
 
 @functools.lru_cache(maxsize=16)

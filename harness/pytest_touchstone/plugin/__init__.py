@@ -34,7 +34,8 @@ PROJECT_FILE: Final = "pyproject.toml"
 SHIPPED: Final = {Path(__file__).resolve().parents[level] / "evals" for level in (1, 3)}
 """The folders of the shipped benchmarks, in a wheel and in a checkout."""
 NO_CHECKPOINT: Final = "no checkpoint; give --checkpoint PATH"
-_OURS: Final = "--eval-"
+OURS_ALONE: Final = "pytest_touchstone.plugin.default_files"
+"""The plugin that ``touchstone run`` starts pytest with."""
 MEETING: Final = pytest.StashKey[dict[str, Any]]()
 
 
@@ -100,21 +101,13 @@ def _refuse_misspelt(parser: pytest.Parser, config: pytest.Config, args: list[st
     if not any(arg.startswith("--") for arg in args):
         return
     _, unknown = parser.parse_known_and_unknown_args(args, namespace=copy.copy(config.option))
-    for name in (arg.partition("=")[0] for arg in unknown if arg.startswith("--")):
-        from pytest_touchstone.core.text import alike
+    if any(arg.startswith("--") for arg in unknown):
+        from pytest_touchstone.plugin.unknown_options import about_unknown
 
-        ours = [flag for key, row in _options().items() for flag in (row.get("short", ""), _long(key))]
-        if name.startswith(_OURS):  # what all of them begin with says nothing of which is meant
-            rest = [flag.removeprefix(_OURS) for flag in ours if flag.startswith(_OURS)]
-            near = [f"{_OURS}{one}" for one in alike(name.removeprefix(_OURS), rest)]
-        else:
-            near = alike(name, filter(None, ours), cutoff=0.75)
-        if near:
-            raise pytest.UsageError(f"unknown option {name}: did you mean {near[0]}?")
-        if name.startswith(_OURS):
-            raise pytest.UsageError(
-                f"unknown option {name}; `pytest --help` has ours under 'benchmarks of language models'"
-            )
+        if (
+            told := about_unknown(unknown, args, ours_alone=config.pluginmanager.has_plugin(OURS_ALONE))
+        ) is not None:
+            raise pytest.UsageError(told)
 
 
 def _options() -> dict[str, dict[str, Any]]:
@@ -175,12 +168,6 @@ def _given(config: pytest.Config, word: str = "") -> bool:
     return any(word in name for name in given)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Fail a gate that was asked for where no benchmark is found."""
-    if _given(config, "gate"):
-        _session(config)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Provide our fixtures, except for names that anybody else has, and our hooks where somebody implements one."""
@@ -194,6 +181,11 @@ def pytest_collection(session: pytest.Session) -> None:
         from pytest_touchstone.core.hooks import add_specifications
 
         add_specifications(session.config.pluginmanager)
+    if _given(session.config, "gate") or _given(session.config, "checkpoint"):
+        # A gate fails where no benchmark is found, and a checkpoint that is not there is said before files are read.
+        run = _session(session.config)
+        if not run.worker:  # its controller ends the run
+            run.raise_fault()
 
 
 def pytest_exception_interact(node: Any, call: Any, report: object) -> None:
@@ -312,7 +304,7 @@ def _configured(project: Path) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any) -> None:
-    if Path(_meeting(node.config)["run"], "collected.json").is_file():
+    if Path(_meeting(node.config)["run"], "details", "collected.json").is_file():
         _session(node.config).workers_collected()
 
 

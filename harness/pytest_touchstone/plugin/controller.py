@@ -20,11 +20,11 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import none_usable
 from pytest_touchstone.checkpoints.series import FailedToLoad
 from pytest_touchstone.core.errors import ExitCode, HarnessError
-from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.hooks import Run
 from pytest_touchstone.core.settings import DEFAULT
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.gate import FINE, GateSession
+from pytest_touchstone.results.summary import NOT_REACHED
 
 if TYPE_CHECKING:
     from pytest_touchstone.plugin.collection import Collection
@@ -58,7 +58,7 @@ class WorkerCrashes:
         """Return why no process has recorded an item; ``early`` says that the session was stopped."""
         if crashes := self._crashes[item]:
             return f"its worker died {crashes} times while running it"
-        return "not run: the session was stopped early" if early else "no process has recorded it"
+        return NOT_REACHED if early else "no process has recorded it"
 
 
 class FailedCheckpoints:
@@ -204,7 +204,9 @@ class Controller:
             "pytest_touchstone_run_started",
             run=Run(self._directory.run_id, self._directory.path, size, manifest),
         )
-        self._progress = self._hooks.start_progress(self._directory.path, size, self._settings.workers)
+        self._progress = self._hooks.start_progress(
+            self._directory.path, size, self._settings.workers, results.checkpoint_of
+        )
         return True
 
     def workers_collected(self) -> None:
@@ -290,7 +292,7 @@ class Controller:
         if self._settings.shard is not None and not results.items:
             self._finish_empty(session)
             return
-        early = bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2
+        early = bool(session.shouldstop or session.shouldfail) or session.exitstatus not in FINE
         try:
             summary, records = results.whole(
                 functools.partial(self._crashes.why_lost, early=early), time.time() - self._began
@@ -346,14 +348,8 @@ class Controller:
         write_benchmark_files(self._directory.path, summary, records, asked, base)
 
     def unwritten(self) -> None:
-        """Say that Ctrl-C has ended the run before its results were written."""
-        if self._results is not None:
-            self._summary = None
-            place = shown_path(self._directory.path)
-            kept = f"{place} keeps every score, and the same command goes on"
-            self._hooks.note(
-                f"stopped by Ctrl-C before all results were written; {kept}", ExitCode.INTERRUPTED
-            )
+        """Show no results: Ctrl-C has ended the run before they were written."""
+        self._summary = None
 
     def _fault_of(self, summary: Summary) -> str | None:
         """Return what speaks against the run besides faults of items."""
@@ -378,4 +374,6 @@ class Controller:
 
     def say_last_lines(self, status: int) -> None:
         """Write what must not be overlooked below pytest's own last line."""
-        self._hooks.write_last_lines(self._summary, status)
+        begun = self._results is not None
+        stopped = self._summary.stopped if self._summary is not None else status == ExitCode.INTERRUPTED
+        self._hooks.write_last_lines(self._summary, status, self._directory if begun and stopped else None)

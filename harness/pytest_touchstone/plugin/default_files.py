@@ -21,11 +21,12 @@ NEEDED: Final = (PACKAGE, "pytest-xdist", "pytest-json-report", "pytest-metadata
 """The distributions whose plug-ins are always loaded, as are those of packages that depend on ours."""
 
 
-def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Load our plug-in, those that it works with, and those that are written for it.
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Let pytest name the command that was typed; load our plug-in, those it works with and those written for it.
 
     Where pytest loads all installed ones, these are among them, by the same names.
     """
+    parser.prog = "touchstone run"
     pluginmanager.import_plugin("pytest_touchstone.plugin")
     for entry in entry_points(group="pytest11"):
         asks = () if entry.dist is None else (entry.dist.name, *(entry.dist.requires or ()))

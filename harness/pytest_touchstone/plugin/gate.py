@@ -43,6 +43,7 @@ from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_of, result_of
 from pytest_touchstone.plugin.options import Settings
 from pytest_touchstone.reports.gate import decision_text
+from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.results.summary import Collected, Declaration, Summary, wholes
@@ -133,14 +134,14 @@ def write_schedules(folder: Path, schedules: Mapping[Series, InterimSchedule]) -
         }
         for (checkpoint, benchmark), schedule in schedules.items()
     ]
-    write_atomic(folder / SCHEDULES, json.dumps(rows, ensure_ascii=False))
+    write_atomic(place_in(folder, SCHEDULES), json.dumps(rows, ensure_ascii=False))
 
 
 def read_schedules(folder: Path) -> dict[Series, InterimSchedule]:
     """Return what ``write_schedules`` wrote; nothing for a run that does not stop early."""
-    if not (folder / SCHEDULES).is_file():
+    if not (path := place_in(folder, SCHEDULES)).is_file():
         return {}
-    rows: list[dict[str, Any]] = read_json(folder / SCHEDULES)
+    rows: list[dict[str, Any]] = read_json(path)
     return {
         (row["checkpoint"], row["benchmark"]): InterimSchedule(
             row["items"], row["examples"], row["rows"], tuple(row["looks"])

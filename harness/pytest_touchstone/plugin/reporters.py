@@ -24,15 +24,16 @@ from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
 from pytest_touchstone.reports import files, github, markdown, terminal
 from pytest_touchstone.reports.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.reports.page.security import KeyFoundError
-from pytest_touchstone.reports.progress import LETTERS, Progress
+from pytest_touchstone.reports.progress import LETTERS, Progress, Tally, short
 from pytest_touchstone.reports.trackers.payload import Tracker
 from pytest_touchstone.reports.trackers.sending import trackers
 from pytest_touchstone.reports.validity import last_lines
 from pytest_touchstone.results.live import remove_live
-from pytest_touchstone.results.summary import Summary, summary_json
+from pytest_touchstone.results.summary import Summary, reached, summary_json
 
 if TYPE_CHECKING:
     from pytest_touchstone.core.eval_config import EvalConfig
+    from pytest_touchstone.results.run_directory import RunDirectory
 
 
 class Notice(NamedTuple):
@@ -84,7 +85,7 @@ class MarkdownFile:
 
     def pytest_touchstone_run_finished(self, summary: Summary) -> None:
         try:
-            write_atomic(self._target, markdown.page(summary))
+            write_atomic(self._target, markdown.page(reached(summary)))
         except OSError as error:
             raise HarnessError(f"cannot write --eval-markdown {self._target}: {error.strerror}") from error
 
@@ -116,7 +117,7 @@ class JUnitProperties:
         from _pytest.junitxml import xml_key
 
         if (xml := self._config.stash.get(xml_key, None)) is not None:
-            for name, value in github.properties(summary):
+            for name, value in github.properties(reached(summary)):
                 xml.add_global_property(name, value)
 
 
@@ -124,7 +125,7 @@ class GitHub:
     """The summary of a job on GitHub."""
 
     def pytest_touchstone_run_finished(self, summary: Summary) -> str | None:
-        return github.append_summary(os.environ, markdown.page(summary))
+        return github.append_summary(os.environ, markdown.page(reached(summary)))
 
 
 class ResultsTable:
@@ -139,7 +140,7 @@ class ResultsTable:
         if reporter is None:
             return None
         width, details = self._config.get_terminal_writer().fullwidth, self._config.get_verbosity() > 0
-        decision = not _ends_with_gate(summary)
+        decision = not _ends_with_gate(summary) and not summary.stopped
         text = terminal.render(summary, width, reporter.hasmarkup, details=details, decision=decision)
         return "benchmarks", text
 
@@ -200,6 +201,26 @@ class Continued:
             return (yield)
 
 
+class CheckpointNames:
+    """Begins a line of pytest's dots for each file and checkpoint, with the checkpoint's name."""
+
+    def __init__(self, reporter: pytest.TerminalReporter, names: Mapping[str, str]) -> None:
+        """``names`` are those of the checkpoints, by node ids."""
+        self._reporter, self._names = reporter, names
+        self._last: str | None = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> Generator[None, object, object]:
+        reporter, name = self._reporter, self._names.get(nodeid)
+        if name != self._last and reporter.currentfspath is not None:
+            reporter.currentfspath = Path()  # another one than any: a line begins
+        before, self._last = reporter.currentfspath, name
+        found = yield
+        if name is not None and reporter.currentfspath != before:
+            reporter.write(f"{short(name)} ", flush=True)
+        return found
+
+
 def check_paths(output: Path, target: Path | None) -> None:
     """Raise ``pytest.UsageError`` where the run's folder or the Markdown cannot be written; neither is made here."""
     if (why := unwritable(output)) is not None:
@@ -249,6 +270,7 @@ class Calls:
         self._on_github = os.environ.get("GITHUB_ACTIONS") == "true"
         make_plain(config)
         self.notices: list[Notice] = []
+        self._total = 0
         add_specifications(self._manager)
         ours: list[object] = [ResultsTable(config), Files(scored), JUnitProperties(config)]
         ours += [MarkdownFile(target)] if target is not None else []
@@ -294,10 +316,14 @@ class Calls:
     def tell_beginning(self, manifest: Mapping[str, Any], total: int) -> None:
         """Write that the machine is busy, what a demonstration is, and the letters by which pytest shows the scores of
         so many items, unless pytest is to be quiet."""
+        self._total = total
         reporter = self._manager.get_plugin("terminalreporter")
         if reporter is None or self._config.option.verbose < 0:
             return
-        width = self._config.get_terminal_writer().fullwidth
+        writer = self._config.get_terminal_writer()
+        width = writer.fullwidth
+        if writer.width_of_current_line:  # xdist's, about its workers
+            writer.line()
         if busy := busy_text(os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1):
             reporter.write_line(busy)
         if told := manifest.get("demonstration"):
@@ -311,10 +337,14 @@ class Calls:
         if total and not self._config.option.verbose:
             reporter.write_line(f"letters: {LETTERS}")
 
-    def start_progress(self, directory: Path, total: int, processes: int) -> Progress | None:
+    def start_progress(
+        self, directory: Path, total: int, processes: int, names: Mapping[str, str]
+    ) -> Progress | None:
         """Start the progress line of a run of that many items, answered by that many processes; None where there is no
-        place for it."""
+        place for it. ``names`` are the checkpoints of items, where there are several."""
         reporter = self._manager.get_plugin("terminalreporter")
+        if reporter is not None and names and self._config.option.verbose == 0 and processes == 1:
+            self._manager.register(CheckpointNames(reporter, names))
         if reporter is None or self._config.option.verbose < 0 or not total:
             return None
         # With -s or live logs others also write on the terminal at any time: then plain lines, as for a file.
@@ -352,19 +382,27 @@ class Calls:
             for line in text.splitlines():
                 reporter.write_line(line)
             if self._on_github and title is mine[0]:
-                stream_of(self._config).writelines(f"{line}\n" for line in github.commands(summary))
+                stream_of(self._config).writelines(f"{line}\n" for line in github.commands(reached(summary)))
 
-    def write_last_lines(self, summary: Summary | None, status: int) -> None:
-        """Write below pytest's own last line what must not be overlooked, and what to do about it."""
+    def write_last_lines(
+        self, summary: Summary | None, status: int, stopped: RunDirectory | None = None
+    ) -> None:
+        """Write below pytest's own last line what must not be overlooked, and what to do about it; last, where a run
+        was ``stopped``, how it goes on."""
         reporter = self._manager.get_plugin("terminalreporter")
         if reporter is None:
             return
         width = self._config.get_terminal_writer().fullwidth
-        lines = [] if summary is None else last_lines(summary, width)
+        lines = [] if summary is None or stopped else last_lines(summary, width)
         for one in (one for one in self.notices if one.exit_code):
             lines += wrapped(f"error (exit code {int(status)}): {one.line}", width)
-        if summary is not None and summary.gate is not None and _ends_with_gate(summary):
+        judged = summary is not None and summary.gate is not None and _ends_with_gate(summary)
+        if judged and (stopped is None or status == summary.gate["exit_code"]):
             lines += wrapped(summary.gate["text"], width)
+        if stopped is not None:
+            tally = Tally(stopped.path)
+            tally.update()
+            lines.append(terminal.stopped_at(tally.scored, self._total, stopped.read_manifest()))
         for line in lines:
             reporter.write_line(line, yellow=True)
 

@@ -48,8 +48,8 @@ class RunResults:
         self._told: set[str] = set()
         self._saved: set[str] = set()
         several = len(self.checkpoints) > 1  # of a single one nobody asks when it is complete
-        self._checkpoint_of = {item.item: item.checkpoint for item in self.items} if several else {}
-        self._left = Counter(self._checkpoint_of.values())
+        self.checkpoint_of = {item.item: item.checkpoint for item in self.items} if several else {}
+        self._left = Counter(self.checkpoint_of.values())
 
     def write_manifest(
         self,
@@ -90,7 +90,7 @@ class RunResults:
 
     def reported(self, item: str) -> str | None:
         """Note that an item was reported; return the checkpoint whose last one it was, one of several, else None."""
-        checkpoint = self._checkpoint_of.pop(item, None)
+        checkpoint = self.checkpoint_of.pop(item, None)
         if checkpoint is None:
             return None
         self._left[checkpoint] -= 1

@@ -48,6 +48,7 @@ from pytest_touchstone.plugin.gate import GateSession
 from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import settings_of
 from pytest_touchstone.plugin.selection import settle
+from pytest_touchstone.results.layout import DETAILS
 from pytest_touchstone.results.run_directory import RunDirectory, free_run_path
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class EvalSession:
         self._share: ShardShare | None = None
         self._failed = FailedCheckpoints()
         self._lasting = Lasting(self._say)
-        self._interrupts = Interrupts()
+        self._interrupts = Interrupts(terms=not self.worker)
         if self.fault is None:
             try:
                 self._create()
@@ -98,7 +99,7 @@ class EvalSession:
         self.shard = shard_of(settings.shard, {}) if settings.shard is not None else None
         self.directory = RunDirectory(self._run_path())
         self.collection = collecting.Collection(settings, lasting=self._lasting)
-        self._lasting.logs = self.directory.path
+        self._lasting.logs = self.directory.path / DETAILS
         if self.worker:
             self.collection.take(self._told.get("checkpoints"))
             if settings.gate_sequential:
@@ -259,7 +260,7 @@ class EvalSession:
             self._controller.gate.make_plan(collected_of(own), declarations_of(own))
             return
         try:
-            self.directory.make()
+            self.directory.make(logs_at_top=self.settings.file is not None)
             self._prepare(own)
         except (JournalError, OSError) as error:
             self.fault = self.directory.unwritten(error) if isinstance(error, OSError) else str(error)
@@ -495,9 +496,9 @@ class EvalSession:
 
     def say_last_lines(self, session: pytest.Session) -> None:
         """Write what must not be overlooked below pytest's own last line; after a usage error nothing is left."""
+        if self.fault is None:
+            self.directory.discard()  # where nothing was begun; workers have ended by now
         if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
-            if self.fault is None:
-                self.directory.discard()  # now that workers have ended
             return
         if self._controller is not None:
             self._controller.say_last_lines(session.exitstatus)
@@ -532,11 +533,20 @@ class Interrupts:
     It is taken over from the first Ctrl-C, or from the end of the last item. The next one ends the writing of results.
     It does nothing while pytest goes on by itself, which takes a moment. One more is a plain Ctrl-C again. By then the
     records of all items are on disk.
+
+    SIGTERM, by which ``kill`` and clusters stop a run, is Ctrl-C from the beginning, unless somebody has taken it over.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, terms: bool = False) -> None:
         self._before: Any = None
         self._armed = self._pressed = self._stoppable = False
+        self._terms = (
+            terms
+            and threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        )
+        if self._terms:
+            signal.signal(signal.SIGTERM, self._term)
 
     def arm(self) -> None:
         """Take over Ctrl-C; calling it again does nothing, and other threads cannot."""
@@ -560,10 +570,18 @@ class Interrupts:
             self._stoppable = False
 
     def close(self) -> None:
-        """Give Ctrl-C back."""
+        """Give both back."""
+        if self._terms:
+            self._terms = False
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if self._armed:
             self._armed = False
             signal.signal(signal.SIGINT, self._before)
+
+    def _term(self, _number: int, frame: FrameType | None) -> None:
+        __tracebackhide__ = True  # pytest then names the place that was reached
+        pressed = signal.getsignal(signal.SIGINT)  # which is ignored by a process in the background
+        (pressed if callable(pressed) else signal.default_int_handler)(signal.SIGINT, frame)
 
     def _press(self, _number: int, _frame: FrameType | None) -> None:
         again, self._pressed = self._pressed, True

@@ -1,4 +1,4 @@
-"""The files of a finished run, in its folder; each is written whole or not at all.
+"""The files of a finished run, in its folder; each is written whole or not at all. ``results.layout`` says where.
 
     summary.json                       everything the reports show, and the best checkpoints
     BENCHMARK_results.json             one benchmark, all checkpoints, its groups
@@ -65,6 +65,7 @@ from pytest_touchstone.metrics.code.grader import KS, pass_at
 from pytest_touchstone.reports.page.builder import FILE as PAGE
 from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.results.journal import each_record
+from pytest_touchstone.results.layout import DETAILS, place_in
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.rows import FILE as RESULTS
 from pytest_touchstone.results.rows import results_csv
@@ -76,6 +77,7 @@ from pytest_touchstone.results.summary import (
     base_name,
     finite,
     keyed,
+    reached,
     summary_json,
 )
 
@@ -90,6 +92,7 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     numbers = json.dumps(
         {**summary_json(summary), "best": best}, ensure_ascii=False, allow_nan=False, indent=2
     )
+    summary = reached(summary)
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
     plain = {name: benchmark_facts(summary, declaration) for name, declaration in benchmarks.items()}
     text = {
@@ -99,9 +102,9 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     files = (
         {SUMMARY: "".join(pieces_with_checksum([numbers]))} | plain | _of_formats(summary, benchmarks) | text
     )
-    _write(folder, files)
-    _write(folder, {PAGE: run_page(summary)})
-    return [folder / name for name in (*files, PAGE)]
+    at_top = plain if summary.manifest.get("settings", {}).get("config") else ()
+    written = _write(folder, files, at_top)
+    return [*written, *_write(folder, {PAGE: run_page(summary)})]
 
 
 def write_checkpoints(summary: Summary) -> None:
@@ -125,12 +128,15 @@ def _of_formats(summary: Summary, taken: Container[str]) -> dict[str, Any]:
     return found
 
 
-def _write(folder: Path, files: Mapping[str, Any]) -> None:
+def _write(folder: Path, files: Mapping[str, Any], at_top: Container[str] = ()) -> list[Path]:
+    paths = {name: folder / name if name in at_top else place_in(folder, name) for name in files}
     try:
+        (folder / DETAILS).mkdir(parents=True, exist_ok=True)
         for name, value in files.items():
-            (write_atomic if isinstance(value, str) else write_json)(folder / name, value)
+            (write_atomic if isinstance(value, str) else write_json)(paths[name], value)
     except OSError as error:
         raise HarnessError(f"cannot write results into {folder}: {error.strerror}") from error
+    return list(paths.values())
 
 
 def benchmark_facts(summary: Summary, declaration: Declaration) -> dict[str, Any]:
@@ -249,7 +255,7 @@ def write_code_files(directory: Path, scored: Container[str]) -> list[Path]:
                 ("tasks.csv", task_table(ordered)),
                 ("samples.jsonl", "".join(sample_lines(ordered))),
             ):
-                written.append(directory / f"{file_name(name)}_{ending}")
+                written.append(place_in(directory, f"{file_name(name)}_{ending}"))
                 write_atomic(written[-1], text)
     except OSError as error:
         raise HarnessError(f"cannot write results into {directory}: {error.strerror}") from error

@@ -48,7 +48,9 @@ from typing import Final, TextIO
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports.formatting import duration
 from pytest_touchstone.reports.time_left import time_left, whole
+from pytest_touchstone.results.journal import journal_files
 from pytest_touchstone.results.live import (
+    STALE,
     PartProgress,
     ProcessProgress,
     Workload,
@@ -63,9 +65,6 @@ LIVE_INTERVAL: Final = 0.5
 PLAIN_INTERVAL: Final = 20.0
 WINDOW: Final = 6.0
 """Seconds over which the speed is taken."""
-
-STALE: Final = 60.0
-"""Seconds after which a process that says nothing is taken to be gone."""
 
 NAME: Final = 24
 """Characters of a name that are shown."""
@@ -387,21 +386,26 @@ class Tally:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._offsets: dict[Path, int] = {}
-        self._faulty: dict[bytes, bool] = {}
+        self._status: dict[bytes, bytes] = {}
 
     @property
     def done(self) -> int:
         """Return the items with at least one record; an item that ran twice counts once."""
-        return len(self._faulty)
+        return len(self._status)
+
+    @property
+    def scored(self) -> int:
+        """Return the items whose last record says that they are scored."""
+        return sum(one == b"scored" for one in self._status.values())
 
     @property
     def faults(self) -> int:
         """Return the items whose last record says error, timeout or lost."""
-        return sum(self._faulty.values())
+        return sum(one in FAULTS for one in self._status.values())
 
     def update(self) -> None:
         """Read what was appended since the last call; a file that cannot be read is left for the next call."""
-        for path in sorted(self._directory.glob("items-*.jsonl")):
+        for path in journal_files(self._directory):
             try:
                 self._read(path)
             except OSError:
@@ -416,5 +420,5 @@ class Tally:
                     break  # still being written
                 offset += len(line)
                 if found := _HEAD.search(line):
-                    self._faulty[found[1]] = found[2] in FAULTS
+                    self._status[found[1]] = found[2]
         self._offsets[path] = offset

@@ -30,8 +30,10 @@ from pytest_touchstone.reports.formatting import command_lines, console_of, labe
 from pytest_touchstone.reports.gate import print_decision, print_verdicts
 from pytest_touchstone.reports.standings import best_of_run
 from pytest_touchstone.reports.validity import helped, options_for_valid, to_look_at
+from pytest_touchstone.results.aggregate import ended
+from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.run_directory import command_words
-from pytest_touchstone.results.summary import Summary, totals, wholes
+from pytest_touchstone.results.summary import Summary, reached, totals, wholes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,16 +65,18 @@ Write = Callable[..., None]
 
 def render(summary: Summary, width: int, color: bool, *, details: bool = False, decision: bool = True) -> str:
     """Return the whole report as text of at most ``width`` columns, with ANSI colours if wanted; a gate's decision is
-    one line, however long. Without ``decision`` that line is left to the caller."""
+    one line, however long. Without ``decision`` that line is left to the caller, as is how a stopped run goes on; then
+    only results are shown whose items have all ended."""
     width = max(width, NARROWEST)
     console = console_of(width, color=color)
     write: Write = console.print
+    if summary.stopped:
+        _stopped(reached(summary, partly=decision), write, width, details)
+        if decision:
+            write(_stopped_line(summary), style="bold", soft_wrap=True)
+        return written(console)
     _demonstration(summary, write, width)
-    names = formatting.checkpoints(summary)
-    most = MOST_ALIKE if tables.alike(summary) else MOST
-    many = len(names) > most or (len(names) > 1 and tables.row_count(summary) > ON_A_SCREEN)
-    many = many and (details or not tables.has_one_benchmark(summary))
-    (_many if many else _few)(summary, write, width, details)
+    many = _results(summary, write, width, details)
     _changes(summary, write, details)
     if summary.gate is not None:
         print_verdicts(summary.gate, write, details=details)
@@ -93,6 +97,38 @@ def _demonstration(summary: Summary, write: Write, width: int) -> None:
 
 
 # Results
+
+
+def _stopped(shown: Summary, write: Write, width: int, details: bool) -> None:
+    """Print what a stopped run has found, and what went wrong."""
+    if shown.results:
+        _results(shown, write, width, details)
+    _lines([*loud(shown), FactLine("saved", saved(shown))], write)
+
+
+def _stopped_line(summary: Summary) -> str:
+    """Return how far a run came that was stopped, or has not summed up, and the command that goes on."""
+    counts, whole = totals(summary), ended(Path(summary.directory))
+    return stopped_at(
+        counts["scored"], counts["collected"], summary.manifest, "stopped" if whole else "unfinished"
+    )
+
+
+def stopped_at(scored: int, of: int, manifest: Mapping[str, Any], word: str = "stopped") -> str:
+    """Return how far a run with so many scored items came, and the command that asks what has no score yet."""
+    # Without what would stop it again, or ask everything again.
+    command = _command_of(manifest, flags=("-x", "--exitfirst", "--eval-no-cache"), without=("--maxfail",))
+    return f"{word}: {scored:,} of {of:,} scored and kept; go on: {command}"
+
+
+def _results(summary: Summary, write: Write, width: int, details: bool) -> bool:
+    """Print the tables; return whether they are by checkpoint."""
+    names = formatting.checkpoints(summary)
+    most = MOST_ALIKE if tables.alike(summary) else MOST
+    many = len(names) > most or (len(names) > 1 and tables.row_count(summary) > ON_A_SCREEN)
+    many = many and (details or not tables.has_one_benchmark(summary))
+    (_many if many else _few)(summary, write, width, details)
+    return many
 
 
 def _few(summary: Summary, write: Write, width: int, details: bool) -> None:
@@ -194,6 +230,7 @@ def _detailed(summary: Summary) -> Iterator[FactLine]:
         "undefined": notes.reasons(summary),
         "note": notes.warnings(summary),
         "limit": notes.short_of_limit(summary),
+        "part": _parts(summary),
         "left out": notes.left_out(summary),
     }
     for label, found in texts.items():
@@ -282,6 +319,9 @@ SHORT: Final = 100
 
 DETAILS: Final = "-v says what helps"
 
+_OF_BENCHMARK: Final = re.compile(r"benchmark \S+ |[A-Za-z_.]*(Error|Exception)\b")
+"""The beginning of the message of an error that a benchmark's own code makes, each time anew."""
+
 _ASIDE: Final = re.compile(r" \([^)]*\)")
 
 
@@ -304,6 +344,7 @@ def brief_lines(summary: Summary) -> list[FactLine]:
         "prompts": "; ".join(notes.other_prompts(summary)),
         "note": listed([*notes.journal(summary), *notes.engines(summary)], 1, between="; "),
         "limit": "; ".join(notes.short_of_limit(summary)),
+        "part": "; ".join(_parts(summary)),
     }
     found = [FactLine(label, text) for label, text in texts.items() if text not in ("", "none")]
     found += [FactLine("left out", text) for text in _left_out(summary)]
@@ -348,6 +389,19 @@ def legend(summary: Summary, *, many: bool) -> str:
     if lower := _lower(summary):
         found.append(f"lower is better for {listed(lower, NAMED)}")
     return "; ".join(found)
+
+
+def _parts(summary: Summary) -> list[str]:
+    """Return the benchmarks of which --eval-tasks names some groups, with these."""
+    terms = ",".join(map(str, summary.manifest.get("settings", {}).get("tasks") or ())).split(",")
+    found = []
+    for name in dict.fromkeys(one.benchmark for one in wholes(summary)):
+        groups = dict.fromkeys(
+            str(one.group) for one in summary.results if one.benchmark == name and one.group
+        )
+        if groups and any(term.strip().startswith(f"{name}/") for term in terms):
+            found.append(f"{name}: {listed(groups, NAMED)} alone")
+    return found
 
 
 def _names(names: Iterable[str]) -> str:
@@ -425,7 +479,10 @@ def _class(kind: str, reasons: Mapping[str, str]) -> tuple[str, str]:
         return f"{names}: {first}", ""
     remedies = {reason.partition("; ")[2] for reason in reasons.values()}
     remedy = remedies.pop() if len(remedies) == 1 else DETAILS
-    return f"{names}: {kind}" if kind else names, remedy if len(remedy) <= SHORT else DETAILS
+    if len(remedy) > SHORT:  # the last sentence alone: a benchmark ends with what needs least
+        last = re.split(r"[.;] ", remedy.rstrip("."))[-1]
+        remedy = f"{last}; -v says more" if len(last) <= SHORT else DETAILS
+    return f"{names}: {kind}" if kind else names, remedy
 
 
 def _undefined(summary: Summary) -> str:
@@ -472,8 +529,8 @@ class NextStep(NamedTuple):
 def saved(summary: Summary) -> str:
     """Return the run's folder and the files in it."""
     folder = Path(summary.directory)
-    there = [name for name in FILES if (folder / name).is_file() and (folder / name).stat().st_size]
-    return "   ".join([f"{formatting.place(summary)}/", *there])
+    there = [path for name in FILES if (path := place_in(folder, name)).is_file() and path.stat().st_size]
+    return "   ".join([f"{formatting.place(summary)}/", *(str(path.relative_to(folder)) for path in there)])
 
 
 def again(summary: Summary, *, details: bool) -> NextStep:
@@ -492,11 +549,11 @@ def next_steps(summary: Summary) -> list[NextStep]:
 
 
 def _steps(summary: Summary) -> Iterator[NextStep]:
-    command = _command_of(summary)
+    command = _command_of(summary.manifest)
     for one in summary.failed_to_load:
         yield NextStep(f"touchstone show {shlex.quote(str(one['path']))}", "what can be read of it")
     if options := options_for_valid(summary):
-        others = _command_of(summary, without=[option.split()[0] for option in options])
+        others = _command_of(summary.manifest, without=[option.split()[0] for option in options])
         yield NextStep(f"{others} {' '.join(options)}", f"for valid results{helped(summary)}")
     compares = _alike(summary) and summary.gate is None and not summary.manifest.get("demonstration")
     if compares and not summary.faults:
@@ -504,8 +561,7 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
     if look := to_look_at(summary):
         place = formatting.place(summary)
         yield NextStep(shlex.join(["touchstone", "items", place, *look]), "the texts that are of no use")
-    if summary.faults:
-        yield NextStep(command, "asks only what has no score yet")
+    yield from _after_faults(summary, command)
     if summary.manifest.get("settings", {}).get("shard"):
         folder = Path(formatting.place(summary)).parent
         yield NextStep(
@@ -523,7 +579,7 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
     elif summary.changes:
         yield NextStep(f"{command} --gate", "a verdict against the best so far")
     else:
-        others = _command_of(summary, without=OF_A_CHECKPOINT)
+        others = _command_of(summary.manifest, without=OF_A_CHECKPOINT)
         yield NextStep(f"{others} --checkpoint NEW --gate", "a verdict on a new checkpoint")
 
 
@@ -538,16 +594,27 @@ def _of_several_checkpoints(summary: Summary) -> Iterator[NextStep]:
         yield NextStep(_touchstone(summary, "study"), "curves, peaks, and what to do next")
 
 
-def _command_of(summary: Summary, without: Collection[str] = ()) -> str:
-    """Return the command of the run, without its id and some options that have values."""
-    given = iter(command_words(summary.manifest))
+def _after_faults(summary: Summary, command: str) -> Iterator[NextStep]:
+    again = [_OF_BENCHMARK.match(one["message"]) is None for one in summary.faults]
+    if not all(again):  # the same command would fail again
+        look = shlex.join(["touchstone", "items", formatting.place(summary), "--error"])
+        yield NextStep(look, "what to mend; the same command then asks these alone")
+    if any(again):
+        yield NextStep(command, "asks only what has no score yet")
+
+
+def _command_of(
+    manifest: Mapping[str, Any], without: Collection[str] = (), flags: Collection[str] = ()
+) -> str:
+    """Return the command of a run, without its id, some options that have values, and some that have none."""
+    given = iter(command_words(manifest))
     words = []
     for word in given:
         name, sign, _ = word.partition("=")
         if name == "--eval-run-id" or name in without:
             if not sign:
                 next(given, None)
-        else:
+        elif word not in flags:
             words.append(word)
     return shlex.join(words)
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import listed, repeats_itself
 from pytest_touchstone.reports.formatting import place, wrapped
-from pytest_touchstone.results.journal import each_record
+from pytest_touchstone.results.journal import each_record, journal_size
 from pytest_touchstone.results.records import GENERATED
 from pytest_touchstone.results.summary import Result, Summary, base_name, wholes
 
@@ -200,7 +200,7 @@ def _unfinished(summary: Summary, result: Result) -> Unfinished:
     own = {one.name: one.settings for one in summary.declarations}.get(result.benchmark, {})
     given = {**summary.manifest.get("settings", {}), **own}.get("max_new_tokens")
     folder = Path(summary.directory)
-    size = sum(shard.stat().st_size for shard in folder.glob("items-*.jsonl"))
+    size = journal_size(folder)
     key = result.checkpoint, result.benchmark, result.group
     found = _cut_texts(folder, size).get(key, Unfinished())
     return found._replace(limit=int(given)) if given else found

@@ -27,6 +27,7 @@ from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.records import GENERATED, Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import (
+    NOT_REACHED,
     SUMMARY,
     Collected,
     Declaration,
@@ -483,11 +484,13 @@ def ended(folder: Path) -> bool:
 def summary_so_far(folder: Path) -> Summary:
     """Return the summary of a run's folder, made of the journal where the run has not summed up; nothing is written.
 
-    Items without a record are lost. Raises ``HarnessError`` where the files cannot be read.
+    Items without a record are not reached. Raises ``HarnessError`` where the files cannot be read.
     """
     if ended(folder):
         return load_summary(folder)
-    return summary_of(folder, latest(read_journal(folder)), usage=RunDirectory(folder).read_usage())
+    found = summary_of(folder, latest(read_journal(folder)), usage=RunDirectory(folder).read_usage())
+    faults = [one | {"message": NOT_REACHED} if one["message"] == LOST else one for one in found.faults]
+    return replace(found, faults=faults)
 
 
 def summary_of(

@@ -1,7 +1,7 @@
 """The journal: records on disk, append only, so that no finished item is ever lost.
 
-Every process writes its own file ``items-WHO.jsonl``, one JSON object per line. Each line is a single ``write`` to a
-file opened for appending, so that ``kill -9`` leaves at worst one torn last line. Shards are synced to disk once per
+Every process writes its own file (``layout``), one JSON object per line. Each line is a single ``write`` to a file
+opened for appending, so that ``kill -9`` leaves at worst one torn last line. Shards are synced to disk once per
 second, after a batch, in case of power cuts.
 
 Each line ends with the CRC-32 of all before it, ``"crc32"``: a bit that has flipped on the disk is no score. Lines of
@@ -34,6 +34,7 @@ from pytest_touchstone.core.files import (
     parsed,
     with_checksum,
 )
+from pytest_touchstone.results.layout import ITEMS, places_in
 from pytest_touchstone.results.records import FIELDS, STATUSES, Record, check_ranges, from_json, to_json
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -61,7 +62,7 @@ class Journal:
 
     def __init__(self, directory: Path, who: str) -> None:
         self.who = who
-        self.path = directory / f"items-{who}.jsonl"
+        self.path = directory / ITEMS / f"items-{who}.jsonl"
         self._descriptor: int | None = None
         self._synced = time.monotonic()
 
@@ -98,6 +99,7 @@ class Journal:
 
     def _open(self) -> int:
         if self._descriptor is None:
+            self.path.parent.mkdir(exist_ok=True)
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         return self._descriptor
 
@@ -145,7 +147,12 @@ def each_record(
 
 def journal_files(directory: Path) -> list[Path]:
     """Return the files of a run's journal, in the order in which they are read."""
-    return sorted(directory.glob("items-*.jsonl"))
+    return places_in(directory, "items-*.jsonl")
+
+
+def journal_size(directory: Path) -> int:
+    """Return the bytes of a run's journal."""
+    return sum(path.stat().st_size for path in journal_files(directory))
 
 
 class RecordPlace(NamedTuple):

@@ -19,9 +19,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.core.files import SCHEMA, read_json
+from pytest_touchstone.results.layout import DETAILS, places_in
 
 WORKLOAD: Final = "workload.json"
 PROGRESS: Final = "progress-*.json"
+
+STALE: Final = 60.0
+"""Seconds after which a process that says nothing is taken to be gone."""
 
 _TOKEN: Final = re.compile(r"[A-Za-z]{1,9}|\d|[^\sA-Za-z\d]{1,2}|\n+")
 
@@ -109,13 +113,13 @@ class ProcessProgress:
 
 def write_workload(directory: Path, load: Workload) -> None:
     """Write the sizes; every process of a run writes the same, so the last one wins."""
-    _write(directory / WORKLOAD, asdict(load))
+    _write(directory / DETAILS / WORKLOAD, asdict(load))
 
 
 def read_workload(directory: Path) -> Workload | None:
     """Return the sizes, None where they are not known yet."""
     with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):
-        data = _read(directory / WORKLOAD)
+        data = _read(directory / DETAILS / WORKLOAD)
         return Workload(
             parts=tuple(WorkloadPart(**part) for part in data["parts"]), parameters=dict(data["parameters"])
         )
@@ -124,13 +128,13 @@ def read_workload(directory: Path) -> Workload | None:
 
 def write_progress(directory: Path, state: ProcessProgress) -> None:
     """Write a process's state in place of its former one."""
-    _write(directory / PROGRESS.replace("*", state.who), asdict(state))
+    _write(directory / DETAILS / PROGRESS.replace("*", state.who), asdict(state))
 
 
 def read_progress(directory: Path) -> list[ProcessProgress]:
     """Return the states of all processes, by their names."""
     states = []
-    for path in sorted(directory.glob(PROGRESS)):
+    for path in sorted((directory / DETAILS).glob(PROGRESS)):
         with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):
             data = _read(path)
             parts = {int(number): PartProgress(*part) for number, part in data.pop("parts").items()}
@@ -138,10 +142,18 @@ def read_progress(directory: Path) -> list[ProcessProgress]:
     return states
 
 
+def goes_on(directory: Path, now: float) -> bool:
+    """Return whether a process of the run has written something within the last minute."""
+    paths = (*places_in(directory, PROGRESS), *places_in(directory, "items-*.jsonl"))
+    with suppress(OSError):
+        return any(now - path.stat().st_mtime <= STALE for path in paths)
+    return False
+
+
 def remove_live(directory: Path) -> None:
     """Remove the files, when the run has ended."""
-    unfinished = (path for kind in (PROGRESS, WORKLOAD) for path in directory.glob(f".{kind}.*.tmp"))
-    for path in (directory / WORKLOAD, *directory.glob(PROGRESS), *unfinished):
+    names = (one for kind in (PROGRESS, WORKLOAD) for one in (kind, f".{kind}.*.tmp"))
+    for path in (path for name in names for path in places_in(directory, name)):
         with suppress(OSError):
             path.unlink(missing_ok=True)
 
@@ -150,6 +162,7 @@ def _write(path: Path, data: dict[str, Any]) -> None:
     """Write whole or not at all, and not through to the disk: after a loss of power nobody needs it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(exist_ok=True)
         temporary.write_text(json.dumps({"schema": SCHEMA, **data}), encoding="utf-8")
         temporary.replace(path)
     except OSError:

@@ -21,7 +21,15 @@ from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
 from pytest_touchstone.core.files import SCHEMA, check_kind, read_json, shown_path, typed, write_atomic
 from pytest_touchstone.core.shard import FLAG
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.results.journal import RecordPlace, latest, latest_placed, line_of, read_line
+from pytest_touchstone.results.journal import (
+    RecordPlace,
+    journal_files,
+    latest,
+    latest_placed,
+    line_of,
+    read_line,
+)
+from pytest_touchstone.results.layout import ITEMS, place_in, run_of
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import SETTINGS
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -56,12 +64,14 @@ class ShardShare:
 def write_share(folder: Path, share: ShardShare) -> None:
     """Write the share; every worker writes the same."""
     plain = {name: getattr(share, name) for name in ShardShare.__dataclass_fields__}
-    write_atomic(folder / SHARE, json.dumps({"schema": SCHEMA, "kind": "shard", **plain}, ensure_ascii=False))
+    write_atomic(
+        place_in(folder, SHARE), json.dumps({"schema": SCHEMA, "kind": "shard", **plain}, ensure_ascii=False)
+    )
 
 
 def read_share(folder: Path) -> ShardShare | None:
     """Return the share of a run; None for a run that is no shard. Raises ``HarnessError`` for a broken file."""
-    path = folder / SHARE
+    path = place_in(folder, SHARE)
     try:
         data: dict[str, Any] = read_json(path)
         check_kind(data, "shard")
@@ -135,7 +145,7 @@ def find_parts(folders: Iterable[Path]) -> list[ShardRun]:
     """
     found: dict[Path, ShardRun] = {}
     for folder in folders:
-        own = [one for one in _runs_in(folder) if (one / SHARE).is_file()]
+        own = [one for one in _runs_in(folder) if place_in(one, SHARE).is_file()]
         if not own:
             there = "is a run, but no shard" if (folder / "run.json").is_file() else "has no shard of a run"
             raise DataError(f"{shown_path(folder)} {there}; a run with --eval-shard makes one")
@@ -332,8 +342,8 @@ def _write_journal(
     known = {part.run_id for part in parts}
     rank = {part.folder: number for number, part in enumerate(parts)}
     rows = [(record.reused_from in known, place) for record, place in kept if record.status != "lost"]
-    rows.sort(key=lambda one: (rank[one[1].path.parent], one[1].path.name, one[1].offset))
-    new = target / f"items-{MERGED}.jsonl"
+    rows.sort(key=lambda one: (rank[run_of(one[1].path)], one[1].path.name, one[1].offset))
+    new = target / ITEMS / f"items-{MERGED}.jsonl"
     temporary = new.with_suffix(".tmp")
     try:
         with temporary.open("wb") as file:
@@ -345,7 +355,7 @@ def _write_journal(
                         file.write(line_of(replace(read_line(line), reused_from=None)) if own else line)
             file.flush()
             os.fsync(file.fileno())
-        for old in target.glob("items-*.jsonl"):
+        for old in journal_files(target):
             old.unlink()
         temporary.replace(new)
     except OSError as error:

@@ -42,6 +42,7 @@ from pytest_touchstone.results.journal import (
     placed_records,
     read_at,
 )
+from pytest_touchstone.results.layout import place_in, places_in
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import SUMMARY, Declaration
 
@@ -162,7 +163,7 @@ def write_decision(directory: Path, decision: Decision) -> None:
     """Write the decision for the other processes of the run."""
     if decision:
         write_atomic(
-            directory / FILE, json.dumps({"schema": SCHEMA, "sources": decision}, ensure_ascii=False)
+            place_in(directory, FILE), json.dumps({"schema": SCHEMA, "sources": decision}, ensure_ascii=False)
         )
 
 
@@ -217,7 +218,7 @@ class Reuse:
     def _sources(self) -> Decision:
         if self._decision is None:
             try:
-                read = read_json(self._directory / FILE)["sources"]
+                read = read_json(place_in(self._directory, FILE))["sources"]
             except FileNotFoundError:
                 read = {}
             self._decision = {
@@ -291,7 +292,7 @@ class InFlight:
     """
 
     def __init__(self, directory: Path, who: str) -> None:
-        self._path = directory / f"in-flight-{who}.json"
+        self._path = place_in(directory, f"in-flight-{who}.json")
         self._descriptor: int | None = None
 
     def begin(self, items: Iterable[ItemKey]) -> None:
@@ -366,7 +367,7 @@ class Kills:
     def _left_by(self, directory: Path) -> list[list[ItemKey]]:
         if (found := self._left.get(directory)) is None:
             found = self._left[directory] = []
-            for path in sorted(directory.glob(PATTERN)):
+            for path in places_in(directory, PATTERN):
                 # One that cannot be read was being written: nothing was computed yet.
                 with suppress(OSError, ValueError, KeyError, TypeError):
                     found.append([ItemKey(*map(str, one)) for one in read_json(path)["items"]])

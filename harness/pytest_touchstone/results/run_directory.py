@@ -1,17 +1,4 @@
-"""The folder of a run: ``OUTPUT/RUN_ID/``, what is in it, and the manifest.
-
-run.json          the manifest: command, versions, machine, commit, checkpoints, settings
-items-WHO.jsonl   the journal, one file per process
-collected.json    every collected item, the benchmarks' declarations, what was left out and why
-shard.json        with --eval-shard: which of all items these are
-courses.json      with --eval-gate-sequential: the order of the items, and the counts after which they are analysed
-effort-WHO.json   what answering cost, one file per process
-workload.json     while the run goes on: the sizes of what is asked (``results.live``)
-progress-WHO.json while the run goes on: what a process does and has done, rewritten a few times a second
-in-flight-WHO.json  what a process computes now, left where it was killed (``results.reuse``)
-quarantine.txt    items that ran alone, because a worker died with them
-run.log           what happened when: begin, what was left out, dead workers, end
-"""
+"""The folder of a run: what its processes write there and read, and the manifest; ``layout`` says where."""
 
 from __future__ import annotations
 
@@ -39,6 +26,7 @@ from pytest_touchstone.core.files import (
 )
 from pytest_touchstone.core.keys import masked, masked_value
 from pytest_touchstone.core.text import did_you_mean, unbroken
+from pytest_touchstone.results.layout import DETAILS, ITEMS, place_in, places_in, run_of
 from pytest_touchstone.results.live import remove_live
 from pytest_touchstone.results.summary import (
     SUMMARY,
@@ -57,6 +45,8 @@ PACKAGES: Final = (
 )
 PREPARATIONS: Final = ("collected.json", "courses.json", "shard.json")
 """Files that are written into the folder before anything is asked."""
+
+LOGS: Final = ("run.log", "errors.log")
 
 
 def free_run_path(output: Path, now: float, pid: int, end: str = "") -> Path:
@@ -89,15 +79,15 @@ def find_run(target: str | Path, output: Path, *files: str) -> Path:
     Raises ``HarnessError`` naming the nearest ids, or saying that the run has not ended.
     """
     for folder in (Path(target), output / target):
-        if any((folder / file).is_file() for file in files):
+        if any(place_in(folder, file).is_file() for file in files):
             return folder
         if (folder / "run.json").is_file():
             raise HarnessError(
                 f"{target}: has no {files[0]}: the run goes on, or was killed; the same command goes on from there; "
                 f"`touchstone report {target}` shows what is scored"
             )
-    paths = [path for file in files for path in output.glob(f"*/{file}") if path.is_file()]
-    runs = sorted((path.stat().st_mtime, path.parent) for path in paths)
+    paths = [path for file in files for path in files_of_runs(output, file)]
+    runs = sorted((path.stat().st_mtime, run_of(path)) for path in paths)
     if str(target) == LAST and runs:
         return runs[-1][1]
     known = did_you_mean(str(target), (folder.name for _, folder in runs)) if str(target) != LAST else ""
@@ -109,24 +99,33 @@ def run_id_of(target: str, output: Path) -> str:
     return find_run(target, output, SUMMARY).name if target == LAST else target
 
 
+def files_of_runs(output: Path, file: str) -> list[Path]:
+    """Return the files of this name of all runs in a results folder."""
+    found = (path for below in ("*", f"*/{DETAILS}") for path in output.glob(f"{below}/{file}"))
+    return [path for path in found if path.is_file()]
+
+
 class RunDirectory:
     """The paths of a run, and the small files through which its processes exchange data."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.run_id = path.name
-        self.quarantine = path / "quarantine.txt"
+        self.quarantine = place_in(path, "quarantine.txt")
         self.manifest = path / "run.json"
-        self.collected = path / "collected.json"
+        self.collected = place_in(path, "collected.json")
 
     def used(self) -> bool:
         """Return whether an earlier run wrote here."""
         return self.path.is_dir() and any(self.path.iterdir())
 
-    def make(self) -> None:
+    def make(self, *, logs_at_top: bool = False) -> None:
         """Make the folder. Raises ``JournalError`` when that is impossible."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            for name in (DETAILS, ITEMS):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+            for name in LOGS if logs_at_top else ():
+                (self.path / name).touch()
         except OSError as error:
             raise JournalError(
                 f"cannot make the folder {self.path}: {error.strerror}; choose another --eval-output"
@@ -134,13 +133,14 @@ class RunDirectory:
 
     def discard(self) -> None:
         """Remove the folder if it holds nothing but preparations: no manifest, no record of an item."""
-        if self.manifest.exists() or any(self.path.glob("items-*.jsonl")):
+        if self.manifest.exists() or places_in(self.path, "items-*.jsonl"):
             return
         remove_live(self.path)
         with suppress(OSError):
-            for name in PREPARATIONS:
-                (self.path / name).unlink(missing_ok=True)
-            self.path.rmdir()
+            for name in (*PREPARATIONS, *LOGS):
+                place_in(self.path, name).unlink(missing_ok=True)
+            for folder in (self.path / DETAILS, self.path / ITEMS, self.path):
+                folder.rmdir()
 
     def write_collected(
         self, items: Sequence[Collected], declarations: Mapping[str, Declaration], deselected: Sequence[str]
@@ -181,13 +181,14 @@ class RunDirectory:
     def write_usage(self, who: str, rows: Sequence[Usage]) -> None:
         """Note what answering has cost a process so far."""
         write_atomic(
-            self.path / f"effort-{who}.json", json.dumps([asdict(row) for row in rows], ensure_ascii=False)
+            place_in(self.path, f"effort-{who}.json"),
+            json.dumps([asdict(row) for row in rows], ensure_ascii=False),
         )
 
     def read_usage(self) -> list[Usage]:
         """Return what all processes noted. Raises ``HarnessError``."""
         found: list[Usage] = []
-        for path in sorted(self.path.glob("effort-*.json")):
+        for path in places_in(self.path, "effort-*.json"):
             try:
                 found += [typed(Usage, row) for row in read_json(path)]
             except (OSError, ValueError, TypeError) as error:
@@ -199,7 +200,7 @@ class RunDirectory:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         with (
             suppress(OSError),
-            (self.path / "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file,
+            place_in(self.path, "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file,
         ):
             file.write(f"{stamp} {unbroken(masked(message))}\n")
 

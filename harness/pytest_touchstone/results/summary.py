@@ -23,6 +23,9 @@ from pytest_touchstone.results.usage import Usage
 
 SUMMARY: Final = "summary.json"
 
+NOT_REACHED: Final = "not run: the session was stopped early"
+"""The message of an item that is lost because the run was stopped."""
+
 KEYS: Final = {"dataset": "pack", "failed_to_load": "broken"}
 """The keys that files have for fields of another name."""
 
@@ -195,6 +198,11 @@ class Summary:
     leaders: list[dict[str, Any]] = field(default_factory=list)
     failed_to_load: list[dict[str, str]] = field(default_factory=list)
 
+    @property
+    def stopped(self) -> bool:
+        """Return whether the run was stopped before it reached all items; those are lost."""
+        return any(one["message"] == NOT_REACHED for one in self.faults)
+
 
 def base_name(benchmark: str) -> str:
     """Return the name that a benchmark declares: ``styled`` for ``styled[polite]``, its result for one value of a
@@ -227,6 +235,32 @@ def of_checkpoints(summary: Summary, names: Collection[str], items: Iterable[Col
         changes=[row for row in summary.changes if row["checkpoint"] in names],
         leaders=[],
         failed_to_load=[],
+    )
+
+
+def reached(summary: Summary, *, partly: bool = False) -> Summary:
+    """Return the part of a stopped run that reports show: results whose items have all ended, or ``partly`` those of
+    which some are scored, and what went wrong; the whole of any other run."""
+    if not summary.stopped:
+        return summary
+    whole = {
+        (one.checkpoint, one.benchmark) for one in wholes(summary) if not one.lost or (partly and one.scored)
+    }
+    shown = {name for name, _ in whole}
+    return replace(
+        summary,
+        checkpoints=[row for row in summary.checkpoints if row["name"] in shown],
+        results=[one for one in summary.results if (one.checkpoint, one.benchmark) in whole],
+        declarations=[one for one in summary.declarations if one.name in {name for _, name in whole}],
+        composites=[
+            row
+            for row in summary.composites
+            if all((row["checkpoint"], part["benchmark"]) in whole for part in row["parts"])
+        ],
+        faults=[one for one in summary.faults if one["message"] != NOT_REACHED],
+        gate=None,
+        changes=[],
+        leaders=[],
     )
 
 

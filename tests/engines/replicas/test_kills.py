@@ -163,7 +163,7 @@ def killed_run(
                 actor.dead = True
                 cluster.kill_actor(actor)
             if plan.draw.random() < 0.5:
-                with (folders[-1] / "items-main.jsonl").open("ab") as file:
+                with (folders[-1] / "items" / "items-main.jsonl").open("ab") as file:
                     file.write(b'{"schema":1,"item":"t::')  # the line that it was writing
             continue
         engine.close()

@@ -137,7 +137,7 @@ def test_ctrl_c_goes_through_when_the_run_has_written_what_it_has(write: Any) ->
     write("time.sleep(60 * (example['n'] == 3))")
 
     def press() -> None:
-        while not any(Path("results").glob("*/items-main.jsonl")):
+        while not any(Path("results").glob("*/items/items-main.jsonl")):
             time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -30,6 +30,7 @@ from pytest_touchstone.core.settings import Setting, settings_table
 from pytest_touchstone.core.text import did_you_mean
 from pytest_touchstone.plugin.api import child
 from pytest_touchstone.plugin.api.finished_run import FinishedRun
+from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.summary import SUMMARY
 
 Paths: TypeAlias = str | Path | Sequence[str | Path]
@@ -231,5 +232,6 @@ def _why(code: int, output: str, folder: Path) -> str:
         return told[0].strip()
     what = f"signal {-code}" if code < 0 else f"exit code {code}"
     last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
-    log = f"; {folder / 'run.log'} says what happened before" if (folder / "run.log").is_file() else ""
+    path = place_in(folder, "run.log")
+    log = f"; {path} says what happened before" if path.is_file() else ""
     return f"the run has no results ({what}): {last or 'it wrote nothing'}{log}"

@@ -19,6 +19,7 @@ from pytest_touchstone.reports.page.items import Tell
 from pytest_touchstone.reports.page.security import Redaction, own_text, policy, refuse_keys
 from pytest_touchstone.reports.page.summary import comparison_content, drawn, run_content
 from pytest_touchstone.reports.study.section import Section
+from pytest_touchstone.results.journal import journal_size
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary
 
 FILE: Final = "report.html"
@@ -102,7 +103,7 @@ def _study_runs(study: Study) -> tuple[list[Summary], str]:
     )
     folders = dict.fromkeys(entry.answers for entry in entries if entry.answers is not None)
     known = [folder for folder in folders if (folder / SUMMARY).is_file()]
-    size = sum(path.stat().st_size for folder in known for path in Path(folder).glob("items-*.jsonl"))
+    size = sum(map(journal_size, known))
     if size > MOST_BYTES:
         return [], (
             f"The items of these {len(known)} runs ({size / 2**20:.0f} MiB) are not on this page: "

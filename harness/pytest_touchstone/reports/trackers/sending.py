@@ -37,7 +37,8 @@ from pytest_touchstone.reports.trackers.payload import (
 )
 from pytest_touchstone.reports.trackers.wandb import WandB
 from pytest_touchstone.reports.validity import token_limit
-from pytest_touchstone.results.journal import latest, places, read_at, read_journal
+from pytest_touchstone.results.journal import journal_files, latest, places, read_at, read_journal
+from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.records import Record, to_json
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
 
@@ -65,7 +66,7 @@ class Artifacts:
 
     def of_run(self) -> dict[str, Path]:
         """Return the files of the whole run, by name. Raises ``OSError`` as the system does."""
-        paths = [self._folder / name for name in OF_RUN]
+        paths = [place_in(self._folder, name) for name in OF_RUN]
         found = {}
         for path in (one for one in paths if one.is_file() and one.stat().st_size):
             if path.name == PAGE and (name := self._secret_in_texts()) is not None:
@@ -114,12 +115,12 @@ class Artifacts:
         return path
 
     def _own(self, name: str) -> bytes:
-        path = self._folder / name
+        path = place_in(self._folder, name)
         return path.read_bytes() if path.is_file() else b""
 
     def _samples(self, name: str) -> bytes:
         """Return the first sample of each of the first tasks, from a file of samples; nothing without one."""
-        path = self._folder / name
+        path = place_in(self._folder, name)
         if not path.is_file():
             return b""
         found: list[str] = []
@@ -133,7 +134,7 @@ class Artifacts:
 
     def _secret_in_texts(self) -> str | None:
         """Return the variable whose value a record holds: within the page texts are packed, and not searched."""
-        return self._secrets.within(sorted(self._folder.glob("items-*.jsonl")))
+        return self._secrets.within(journal_files(self._folder))
 
 
 def item_table(records: Sequence[Record]) -> str:
