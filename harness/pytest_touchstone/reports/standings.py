@@ -234,9 +234,9 @@ def table_of_run(summary: Summary) -> ScoreTable:
         for row in same_:
             if row["value"] is not None:
                 wrong = any((row["checkpoint"], part["benchmark"]) in wrong_parts for part in row["parts"])
-                limits = tuple(row.get(key) for key in ("value", "low", "high", "stderr"))
+                around = (row["low"], row["high"], row.get("stderr"))
                 best = (composite, row["checkpoint"]) in told
-                found[row["checkpoint"], len(columns) - 1] = ScoreCell(*limits, best, wrong)
+                found[row["checkpoint"], len(columns) - 1] = ScoreCell(row["value"], *around, best, wrong)
     rows = ((name, tuple(found.get((name, place)) for place in range(len(columns)))) for name in names)
     return ScoreTable(columns=tuple(columns), rows=tuple(rows))
 
