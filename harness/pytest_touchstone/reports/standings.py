@@ -41,7 +41,8 @@ from pytest_touchstone.results.summary import Summary, wholes
 
 def in_summary(summary: Summary) -> list[Standing]:
     """Return the standings of a run's checkpoints; results of former versions have those that are told."""
-    former = Standing("", "", "", of=2, told=True, rival="", p=None)._asdict()
+    former: dict[str, Any] = {"benchmark": "", "metric": "", "checkpoint": "", "of": 2, "told": True}
+    former |= {"rival": "", "p": None, "tied": False}
     return [Standing(**{name: row.get(name, former[name]) for name in former}) for row in summary.leaders]
 
 
@@ -230,12 +231,12 @@ def table_of_run(summary: Summary) -> ScoreTable:
         wrong_parts = {
             (one.checkpoint, one.benchmark) for one in wholes(summary) if one.invalid or one.faults
         }
-        for one in same_:
-            if one["value"] is not None:
-                wrong = any((one["checkpoint"], part["benchmark"]) in wrong_parts for part in one["parts"])
-                limits = tuple(one.get(key) for key in ("value", "low", "high", "stderr"))
-                best = (composite, one["checkpoint"]) in told
-                found[one["checkpoint"], len(columns) - 1] = ScoreCell(*limits, best, wrong)
+        for row in same_:
+            if row["value"] is not None:
+                wrong = any((row["checkpoint"], part["benchmark"]) in wrong_parts for part in row["parts"])
+                around = (row["low"], row["high"], row.get("stderr"))
+                best = (composite, row["checkpoint"]) in told
+                found[row["checkpoint"], len(columns) - 1] = ScoreCell(row["value"], *around, best, wrong)
     rows = ((name, tuple(found.get((name, place)) for place in range(len(columns)))) for name in names)
     return ScoreTable(columns=tuple(columns), rows=tuple(rows))
 
