@@ -14,6 +14,7 @@ from tests.support.project import Project
 IMPORTED = (
     *("scipy.stats", "torch._dynamo"),  # these cannot be loaded twice
     *("rich.console", "rich.table", "sentencepiece", "transformers.models.auto.tokenization_auto"),
+    "transformers.models.llama.modeling_llama",  # transformers looks for the module of a class it has
     *(
         "pytest_touchstone.compare.formats.lm_eval",
         "pytest_touchstone.compare.formats.run",
