@@ -372,7 +372,8 @@ def _of_heading(text: str) -> dict[str, Any]:
 def _markdown_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
     """Return the rows of the tables that have one of the shares, with their lines."""
     text = source_of(path)[1].decode("utf-8-sig", "replace")
-    heading, header = "", []
+    heading = ""
+    header: list[str] = []
     found: list[tuple[int, dict[str, Any]]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith("#"):
