@@ -177,6 +177,19 @@ def test_every_fault_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert all(line.startswith(f"{path}: tasks.") or "eval_config.json: tasks." in line for line in lines)
+    path = file_of(
+        tmp_path,
+        {
+            "tasks": {"gsm8k": {"nope": 1}, "hellaswag": {"limit": -3, "metrics": ["bleu"]}, "arc_eazy": {}},
+            "settings": {"devize": "cuda", "sede": 1},
+        },
+    )
+    assert main(["validate", path]) == 4
+    faults = [line.partition("eval_config.json: ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert [one.partition(":")[0] for one in faults] == [
+        *("tasks.gsm8k.nope", "tasks.hellaswag.limit", "tasks.hellaswag", "tasks.arc_eazy"),
+        *("settings", "settings"),
+    ]
     path = file_of(tmp_path, {"tasks": {"gsm8k": {}, "arc_eazy": {}, "hellaswag": {"metrics": ["bleu"]}}})
     assert main(["validate", path]) == 4
     first, second = capsys.readouterr().out.splitlines()

@@ -12,13 +12,11 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.cli.migrate import of_lm_eval, of_served_script, of_task
+from pytest_touchstone.cli.lm_eval_task import of_task, read_yaml
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import load_module
 from pytest_touchstone.plugin.listing import find_benchmarks
 from tests.support.places import ROOT
-
-KNOWN = ("arc_easy", "gsm8k", "lambada")
 
 CHOICE = """
 task: my_boolq
@@ -48,39 +46,180 @@ generation_kwargs: {until: ["\\n"], max_gen_toks: 8, do_sample: false}
 """
 
 
-def test_the_options_of_lm_eval_have_ours() -> None:
+def migrated(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """The lines that the command prints."""
+    assert main(["migrate", *words]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_options_of_lm_eval_have_ours(capsys: pytest.CaptureFixture[str]) -> None:
     model = "--model hf --model_args pretrained=gpt2,dtype=float16,max_length=99"
     given = f"{model} --tasks arc_easy,lambada_openai -f 25 -b auto:4 --limit 10.0 --seed 0,1,2,7"
-    found = of_lm_eval(shlex.split(f"{given} --apply_chat_template"), KNOWN)
-    assert shlex.join(found.command) == (
-        "pytest evals/ --checkpoint gpt2 --eval-dtype float16 --eval-seq-len 99 --eval-tasks arc_easy,lambada "
-        "--eval-shots 25 --eval-batch auto --eval-limit 10 --eval-fewshot lm-eval:7 --eval-chat on"
+    command, rows, sample = migrated(capsys, *shlex.split(f"lm_eval {given} --apply_chat_template"))
+    assert command == (
+        "touchstone run --tasks arc_easy,lambada --checkpoint gpt2 --eval-dtype float16 --eval-seq-len 99 "
+        "--eval-shots 25 --eval-batch auto --eval-limit 10 --eval-fewshot lm-eval:7 --eval-chat on --eval-data hub"
     )
-    assert not found.lines
+    assert rows.startswith("  --eval-data hub: whole published sets")
+    assert sample == "  --eval-limit 10: a sample, and results say so; without it, whole sets"
 
 
-def test_what_lm_eval_has_alone_is_named() -> None:
-    given = "--tasks gsm8k_cot --model_args pretrained=x,peft=y,load_in_4bit=True --wandb_args a=b"
-    found = of_lm_eval(shlex.split(given), KNOWN)
-    assert list(found.command[2:6]) == ["--checkpoint", "y", "--eval-base-model", "x"]
-    task, part, flag = found.lines
-    assert task == "no counterpart: task gsm8k_cot (nearest: gsm8k)"
-    assert part == "no counterpart: load_in_4bit of --model_args"
-    assert flag.startswith("no counterpart: --wandb_args")
+def test_a_folder_of_copies_takes_the_place_of_the_hub(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TOUCHSTONE_DATA", str(tmp_path))
+    (command,) = migrated(capsys, *shlex.split("lm_eval --model_args pretrained=x --tasks arc_easy"))
+    assert "--eval-data" not in command
 
 
-def test_the_options_of_a_script_for_served_models_have_ours() -> None:
-    given = "--endpoint http://h:8000/v1 --batch-size 8 --run-id a --config c.json --output o --gpu 1"
-    found = of_served_script(shlex.split(f"{given} --max-length 2048 --log-level debug --dry-run"))
-    assert shlex.join(found.command) == (
-        "pytest evals/ --checkpoint http://h:8000/v1 --eval-batch 8 --eval-run-id a --eval-config c.json "
-        "--eval-output o --eval-device cuda:1 --eval-seq-len 2048 --log-cli-level DEBUG --eval-dry-run"
+def test_what_lm_eval_has_alone_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    given = "lm_eval --tasks arc_easy,gsm8k_cot --model_args pretrained=x,peft=y,load_in_4bit=True --gen_kwargs until=a"
+    command, _, task, part, text = migrated(capsys, *shlex.split(given))
+    assert "--checkpoint y --eval-base-model x" in command
+    assert task == "  no counterpart: task gsm8k_cot (nearest: gsm8k)"
+    assert part == "  no counterpart: load_in_4bit of --model_args"
+    assert text == "  no counterpart: until of --gen_kwargs"
+
+
+def test_defaults_of_lm_eval_that_are_not_ours_become_options(capsys: pytest.CaptureFixture[str]) -> None:
+    given = (
+        "lm_eval --model vllm --model_args pretrained=Q,tensor_parallel_size=4 --wandb_args project=a,name=b"
     )
-    assert of_served_script(["--list-benchmarks"]).command == ("touchstone", "benchmarks")
-    assert of_served_script(["--validate-config", "--config", "c"]).command == ("touchstone", "validate", "c")
-    assert of_served_script(["--end-point", "x"]).lines == (
-        "no counterpart: --end-point (is it --endpoint?)",
+    command, *_ = migrated(capsys, *shlex.split(f"{given} --tasks minerva_math"))
+    assert "--checkpoint vllm:Q --eval-server-args '--tensor-parallel-size 4'" in command
+    assert "--wandb --wandb-project a" in command
+    assert "--eval-max-new-tokens 256" in command
+    (command, *_) = migrated(capsys, *shlex.split("lm_eval --tasks mmlu_virology,mmlu_anatomy"))
+    assert "--tasks 'mmlu/virology 0-shot,mmlu/anatomy' " in command
+    (command, *_) = migrated(capsys, *shlex.split("lm_eval --tasks mmlu_virology --num_fewshot 5"))
+    assert "--tasks mmlu/virology " in command
+
+
+def test_a_config_of_lm_eval_is_the_command_that_it_stands_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        "model: hf\nmodel_args: {pretrained: x}\ntasks: [arc_easy, gsm8k]\nlimit: 100\nlog_samples: false\n"
     )
+    expected = "touchstone run --tasks arc_easy,gsm8k --checkpoint x --eval-limit 100 --eval-fewshot lm-eval"
+    for words in ([str(path)], ["lm_eval", "--config", str(path)]):
+        command, *_ = migrated(capsys, *words)
+        assert command.startswith(expected)
+    command, *_ = migrated(capsys, "lm_eval", "--config", str(path), "--limit", "5")
+    assert "--eval-limit 5" in command
+    assert "--eval-limit 100" not in command
+
+
+def test_tasks_that_are_all_unknown_are_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", "lm_eval", "--tasks", "nonesuch"]) == 4
+    assert "no counterpart: task nonesuch; `touchstone benchmarks` lists" in capsys.readouterr().err
+
+
+LOOP = """for c in runs/mlm_1536/checkpoint-*; do
+    n=$(basename "$c" | sed "s/checkpoint-//")
+    if [ "$n" -ge 300 ]; then
+        python scripts/evaluate_checkpoint.py --checkpoint "$c" --seq-len 1536
+    fi
+done"""
+KOREAN = "touchstone run --tasks real_coref,ko_lambada,ko_lambada_wiki --checkpoint"
+CODE = "--eval-samples 20 --eval-temperature 0.2 --eval-max-new-tokens 512 --eval-program-seconds 5"
+SUBJECTS = "drop,winogrande,gsm8k,math_5000,mmlu_stem"
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        (
+            "python scripts/evaluate_checkpoint.py --checkpoint runs/a/checkpoint-5",
+            [f"{KOREAN} runs/a/checkpoint-5 --eval-beside"],
+        ),
+        (
+            "CUDA_VISIBLE_DEVICES=-1 python evaluate_checkpoint.py --checkpoint c --seq-len 1536 --output-dir ./d",
+            [f"CUDA_VISIBLE_DEVICES=-1 {KOREAN} c --eval-seq-len 1536 --eval-output ./d"],
+        ),
+        (
+            "nohup bash scripts/evaluate_all_mlm_v2_checkpoints.sh &",
+            [f"{KOREAN} 'runs/*/checkpoint-*' --eval-beside"],
+        ),
+        (
+            LOOP,
+            [f"{KOREAN} 'runs/mlm_1536/checkpoint-*' --eval-seq-len 1536 --eval-beside --eval-steps 300:"],
+        ),
+        (
+            "find runs/mlm_* -name '*_eval_results.json' -exec jq -r '.real1' {} \\; | sort -rn",
+            ["touchstone study 'runs/mlm_*'"],
+        ),
+        ("cat out/*.json | jq -s 'sort_by(.real1) | reverse | .[0]'", ["touchstone study out"]),
+        (
+            "python analyze_checkpoints.py checkpoints.csv --output study",
+            ["touchstone study checkpoints.csv -o study"],
+        ),
+        (
+            "python -m weighted_mtp evaluate --checkpoint a.pt",
+            [f"touchstone run --tasks humaneval {CODE} --mlflow --checkpoint a.pt"],
+        ),
+        (
+            "uv run python -m weighted_mtp.cli.evaluate --checkpoint a.pt --dataset mbpp --max-tasks 9 --no-mlflow",
+            [f"touchstone run --tasks mbpp {CODE} --checkpoint a.pt --eval-limit 9 --eval-data hub"],
+        ),
+        ("python compare_results.py", ["touchstone compare"]),
+        ("python compare_results.py a.json b.json", ["touchstone compare a.json b.json"]),
+        (
+            "./run_evaluation.sh --endpoint http://h:8000/v1/completions --gpu 0 --batch-size 8 --run-id a --dry-run",
+            [
+                "touchstone run --eval-config configs/eval_config.json --checkpoint http://h:8000/v1/completions "
+                "--eval-run-id a --eval-dry-run --eval-data hub"
+            ],
+        ),
+        ("./run_evaluation.sh --validate-config", ["touchstone validate configs/eval_config.json"]),
+        ("./run_evaluation.sh --list-benchmarks --config c", ["touchstone benchmarks --config c"]),
+        (
+            "python eval_simple.py",
+            [
+                f"touchstone run --tasks {SUBJECTS} --eval-shots 0 --eval-limit 0.2 --eval-batch 16 "
+                "--eval-dtype bfloat16 --eval-chat off --checkpoint BASE --checkpoint ADAPTER --eval-data hub",
+                "touchstone compare last",
+            ],
+        ),
+    ],
+)
+def test_commands_of_scripts_have_ours(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    typed: str,
+    wanted: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = migrated(capsys, typed)
+    assert [line for line in found if not line.startswith("  ")] == wanted
+    assert not [line for line in found if "no counterpart" in line]
+
+
+def test_a_script_that_is_here_says_what_it_asks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("eval_simple.py").write_text(
+        'base_model_path = "Q"\nadapter_path = "saves/a"\noutput_dir = "o"\nlimit=0.5,\n'
+    )
+    run, compare, *_ = migrated(capsys, "python", "eval_simple.py")
+    assert "--eval-limit 0.5 " in run
+    assert "--checkpoint Q --checkpoint saves/a --eval-output o " in run
+    assert compare == "touchstone compare last --output o"
+    Path("evaluate_all_checkpoints.sh").write_text(
+        'evaluate "runs/a" 512\nevaluate "runs/b" 512\nls "runs/a"\n'
+    )
+    run, *_ = migrated(capsys, "sh", "evaluate_all_checkpoints.sh")
+    assert run == f"{KOREAN} runs/a --checkpoint runs/b --eval-beside"
+
+
+def test_an_option_of_a_script_that_is_unknown_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    *_, line = migrated(capsys, *["x.py", "--checkpoint", "c", "--tasks", "arc_easy", "--seqlen", "5"])
+    assert line == "  no counterpart: --seqlen (is it --seq-len?)"
+    assert main(["migrate", "x.py", "--foo"]) == 4
+    assert "'x.py' is not known: expected lm_eval, a script" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -88,13 +227,13 @@ def test_the_options_of_a_script_for_served_models_have_ours() -> None:
 )
 def test_a_task_becomes_a_benchmark_that_pytest_collects(tmp_path: Path, text: str, name: str) -> None:
     (tmp_path / "task.yaml").write_text(text)
-    found = of_task(tmp_path / "task.yaml")
+    text, lines = of_task(read_yaml(tmp_path / "task.yaml"), tmp_path / "task.yaml")
     path = tmp_path / f"test_{name}.py"
-    path.write_text(found.text or "")
+    path.write_text(text)
     (one,) = find_benchmarks([path])
     assert one.spec.name == name
     if name == "my_boolq":
-        assert found.lines == ("no counterpart: should_decontaminate", "no counterpart: metric bleu")
+        assert lines == ("no counterpart: should_decontaminate", "no counterpart: metric bleu")
         shot = load_module(path, path.stem).shot({"passage": "P.", "question": "q", "label": 1})
         assert shot == "P.\nQuestion: q?\nAnswer: yes"
         assert (one.spec.shots.count, one.spec.data.path, one.spec.data.split) == (
@@ -118,33 +257,39 @@ def test_a_task_becomes_a_benchmark_that_pytest_collects(tmp_path: Path, text: s
             "doc_to_text is a Python function; write that",
         ),
         ("task: a\ndoc_to_text: b\n", "doc_to_target is missing"),
-        ("- a", "is no task: expected a table of keys"),
+        ("- a", "is no task or config: expected a table of keys"),
         ("a: [", "cannot read"),
     ],
 )
 def test_a_task_of_another_form_is_refused(tmp_path: Path, text: str, line: str) -> None:
     (tmp_path / "task.yaml").write_text(text)
     with pytest.raises(HarnessError, match=line):
-        of_task(tmp_path / "task.yaml")
+        of_task(read_yaml(tmp_path / "task.yaml"), tmp_path / "task.yaml")
 
 
 def test_the_command_prints_what_to_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.json"
     path.write_text(json.dumps({"tasks": {"arc_easy": {"limit": 1}}}))
     assert main(["migrate", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == f"pytest evals/ --eval-config {path}"
+    assert capsys.readouterr().out.splitlines()[0] == (
+        f"touchstone run --eval-config {path} --checkpoint PATH --eval-data hub"
+    )
     for words in (["lm_eval --tasks arc_easy"], ["--", "lm_eval", "--tasks", "arc_easy"]):
         assert main(["migrate", *words]) == 0
-        assert "--eval-tasks arc_easy" in capsys.readouterr().out
+        assert "--tasks arc_easy" in capsys.readouterr().out
     assert main(["migrate", "make", "all"]) == 4
     assert "'make' is not known: expected lm_eval" in capsys.readouterr().err
 
 
-def test_the_commands_of_the_page_print_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("page", ["choosing.md", "coming-from-scripts.md"])
+def test_the_commands_of_the_pages_print_what_they_show(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, page: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(
-        r"    \$ touchstone (migrate .*)\n((?:    .*\n)+)", (ROOT / "docs" / "choosing.md").read_text()
+        r"    \$ touchstone (migrate .*)\n((?:    .*\n)+)", (ROOT / "docs" / page).read_text(encoding="utf-8")
     )
-    assert len(blocks) == 2
+    assert blocks
     for command, shown in blocks:
         assert main(shlex.split(command)) == 0
         assert capsys.readouterr().out == textwrap.dedent(shown)

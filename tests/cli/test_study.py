@@ -55,6 +55,36 @@ def test_the_published_study_fits_two_screens_and_ends_with_the_advice_and_the_r
     assert text.endswith("noise, matrix, advice.")
 
 
+def test_series_are_held_against_each_other_epoch_by_epoch_and_in_a_closing_matrix(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = published(here).name
+    lines = [line.split() for line in printed(capsys, name, "--section", "between").splitlines()]
+    table = lines.index(
+        ["epoch", "mlm_v2/1536", "mlm_v2/2048", "combined/1536", "combined/2048", "entity_ft"]
+    )
+    assert lines[table + 2] == ["1", "64.71", "%", "-0.51", "+1.79", "+0.24", "-"]
+    assert lines[table + 4] == ["2", "64.13", "%", "-0.50", "-0.16", "-0.46", "-"]
+    assert ["Real@5:", "the", "best", "of", "each", "series,", "gaps", "in", "points"] in lines
+    lines = [line.split() for line in printed(capsys, name, "--section", "matrix").splitlines()]
+    assert ["series", "beginning", "best", "speed", "stability", "efficiency"] in lines
+    assert ["combined/1536", "62.92", "%", "66.75", "%", "3", "0.96", "+0.97"] in lines
+    (matrix, *_) = json.loads(printed(capsys, name, "--section", "matrix", "--json"))["matrix"]
+    first = matrix["at_a_glance"][0]
+    assert (first["series"], first["beginning"], first["best"]) == ("mlm_v2/1536", 0.6558, 0.6604)
+
+
+def test_a_checkpoint_is_named_by_its_path_where_its_results_lie_beside_it(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step in (5, 10):
+        path = here / f"runs/a/checkpoint-{step}_eval_results.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"checkpoint": f"runs/a/checkpoint-{step}", "real1": step / 100}))
+    (here / "runs/a/checkpoint-10").mkdir()
+    assert "2 checkpoints in 1 series" in printed(capsys, "runs/a/checkpoint-5", "runs/a/checkpoint-10/")
+
+
 def test_a_section_is_shown_by_its_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(
         capsys, published(here).name, "--section", "best,faults_of_data,checkpoints,early_stopping"

@@ -7,11 +7,14 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 import terminal_picture
 
 from tests.support.places import ROOT
 from tests.support.prose import paragraphs
+from tests.support.tutorials import matches, run
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -64,6 +67,23 @@ def test_the_picture_shows_what_is_printed_today() -> None:
     assert shown == re.sub(r"\s", "", terminal_picture.report(color=False))
     assert "@font-face" not in svg
     assert "@import" not in svg
+
+
+def test_no_interval_of_the_picture_leaves_the_range_of_its_metric() -> None:
+    limits = re.findall(r"\[ *(-?[\d.]+), *(-?[\d.]+)\]", terminal_picture.report(color=False))
+    assert limits
+    assert all(0 <= float(limit) <= 1 for pair in limits for limit in pair)
+
+
+@pytest.mark.slow
+def test_the_example_prints_what_it_shows(tmp_path: Path) -> None:
+    example = re.sub(r"^ {4}", "", section("A benchmark of your own, in 90 seconds"), flags=re.MULTILINE)
+    code, _, shown = example.partition("\n$ ")
+    (tmp_path / "test_capitals.py").write_text(code.partition("in any folder:")[2], encoding="utf-8")
+    command, *lines = shown.rstrip().splitlines()
+    exit_code, printed = run(command, tmp_path)
+    assert exit_code == 0
+    assert matches(["...", lines[0], "...", *lines[2:], "..."], printed) is None
 
 
 def test_the_example_is_the_tutorials() -> None:

@@ -20,7 +20,7 @@ EXAMPLES = sorted(path for path in FOLDER.iterdir() if path.is_file())
 
 
 def test_examples_are_well_formed_and_their_options_exist() -> None:
-    known = {row.long_flag for row in settings_table().values()}
+    known = {row.long_flag for row in settings_table().values() if row.option}
     faults = []
     for path in EXAMPLES:
         text = path.read_text(encoding="utf-8")
@@ -63,6 +63,45 @@ def test_a_job_of_kuberay_has_its_replicas_on_nodes_with_gpus_and_their_weights(
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (needed,) = project["optional-dependencies"]["ray"]
     assert cluster["rayVersion"] in Requirement(needed).specifier
+
+
+SAVED = {"results/saved", "results/baselines"}
+MERGE = "touchstone merge shards --gate --output results"
+
+
+def test_a_matrix_on_github_has_a_checkpoint_and_what_it_is_held_against() -> None:
+    (workflow,) = yaml.safe_load_all((FOLDER / "github.yml").read_text(encoding="utf-8"))
+    jobs = workflow["jobs"]
+    assert " @ git+https://" in workflow["env"]["INSTALL"]
+    assert (jobs["shard"]["needs"], jobs["gate"]["needs"]) == ("train", "shard")
+    for name in ("shard", "gate"):
+        installs = [step["run"] for step in jobs[name]["steps"] if "pip install" in step.get("run", "")]
+        assert installs == ['pip install "$INSTALL"']
+    (kept,) = [step["with"] for step in jobs["train"]["steps"] if "upload-artifact" in step.get("uses", "")]
+    (taken,) = [
+        step["with"] for step in jobs["shard"]["steps"] if "download-artifact" in step.get("uses", "")
+    ]
+    assert kept == taken
+    assert any(f"--checkpoint {taken['path']} " in step.get("run", "") for step in jobs["shard"]["steps"])
+    restore, save = (
+        step["with"] for step in jobs["gate"]["steps"] if "actions/cache" in step.get("uses", "")
+    )
+    assert set(restore["path"].split()) == set(save["path"].split()) == SAVED
+    assert save["key"].startswith(restore["restore-keys"])
+    assert MERGE in [step.get("run") for step in jobs["gate"]["steps"]]
+
+
+def test_parallel_jobs_on_gitlab_have_a_checkpoint_and_what_it_is_held_against() -> None:
+    (jobs,) = yaml.safe_load_all((FOLDER / "gitlab.yml").read_text(encoding="utf-8"))
+    assert " @ git+https://" in jobs["variables"]["INSTALL"]
+    assert jobs["train"]["artifacts"]["paths"] == ["checkpoint/"]
+    assert (jobs["shard"]["needs"], jobs["gate"]["needs"]) == (["train"], ["shard"])
+    install, scored = jobs["shard"]["script"]
+    assert "--checkpoint checkpoint " in scored
+    assert jobs["gate"]["script"] == [install, MERGE]
+    assert set(jobs["gate"]["cache"]["paths"]) == SAVED
+    policies = {rule["variables"]["CACHE"] for rule in jobs["workflow"]["rules"]}
+    assert (jobs["gate"]["cache"]["policy"], policies) == ("$CACHE", {"pull", "pull-push"})
 
 
 def test_each_example_is_on_the_page() -> None:

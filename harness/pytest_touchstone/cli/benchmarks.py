@@ -13,7 +13,7 @@ from pytest_touchstone.cli.command import Output, terminal
 from pytest_touchstone.core.benchmark import Benchmark, generator_function
 from pytest_touchstone.core.dataset import HUB, load_dataset
 from pytest_touchstone.core.errors import DataError, ExitCode, HarnessError, OptionError
-from pytest_touchstone.core.eval_config import Choice, ConfigFileError, EvalConfig, read_eval_config
+from pytest_touchstone.core.eval_config import Choice, ConfigFileError, EvalConfig, examined
 from pytest_touchstone.core.files import shipped_evals, shown_path
 from pytest_touchstone.core.settings import of_table, settings_table
 from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, shipped_names, tags_of, task_groups
@@ -244,14 +244,17 @@ def known_specs(paths: Sequence[Path]) -> list[Benchmark]:
 
 
 def checked(path: Path, specs: Sequence[Benchmark]) -> tuple[EvalConfig, list[str]]:
-    """Return a file, and a line for each name in it that nothing has; raises ``ConfigFileError``."""
-    file = read_eval_config(path, shipped_names() | {spec.name for spec in specs})
+    """Return a file, and a line for each of its faults; raises ``ConfigFileError`` where nothing of it can be used."""
+    file, faults = examined(path, shipped_names() | {spec.name for spec in specs})
+    if file is None:
+        raise ConfigFileError(faults)
     known: list[Known] = [(spec, declared_groups(spec, None)) for spec in specs]
-    faults = faults_of(file, known)
-    try:
-        of_table(file.settings, f"{shown_path(path)}: settings", path.name)
-    except OptionError as error:
-        faults.append(str(error))
+    faults += faults_of(file, known)
+    for name, value in file.settings.items():
+        try:
+            of_table({name: value}, f"{shown_path(path)}: settings", path.name)
+        except OptionError as error:
+            faults.append(str(error))
     return file, faults
 
 

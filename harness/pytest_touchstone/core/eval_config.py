@@ -24,6 +24,7 @@ import json
 import shlex
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -219,23 +220,52 @@ def read_eval_config(path: Path, known: Collection[str]) -> EvalConfig:
 
     Raises ``ConfigFileError``, which names every fault with its place, value and what was expected.
     """
+    found, lines = examined(path, known)
+    if found is None or lines:
+        raise ConfigFileError(lines)
+    return found
+
+
+def examined(path: Path, known: Collection[str]) -> tuple[EvalConfig | None, list[str]]:
+    """Return what a file says without the values that are wrong, None where nothing is left, and a line for each fault.
+
+    Raises ``ConfigFileError`` for a file that cannot be read.
+    """
     shown = shown_path(path)
+    tables = _without_comments(_tables(path))
+    lines: list[str] = []
     try:
-        file = File.model_validate(_without_comments(_tables(path)))
+        file = File.model_validate(tables)
     except ValidationError as error:
-        lines = dict.fromkeys(f"{shown}: {_line(dict(one))}" for one in error.errors())
-        raise ConfigFileError(lines) from None
+        faults = error.errors()
+        lines = list(dict.fromkeys(f"{shown}: {_line(dict(one))}" for one in faults))
+        try:
+            file = File.model_validate(_without(tables, [one["loc"] for one in faults]))
+        except ValidationError:
+            return None, lines
     choices, off = _choices(file, known)
-    if conflicts := [f"{shown}: {line}" for line in _conflicts(choices)]:
-        raise ConfigFileError(conflicts)
-    if not choices and (file.tasks or file.benchmarks):
-        raise ConfigFileError(
-            [f"{shown}: no benchmark is enabled; set enabled to true in one of its entries"]
-        )
+    lines += [f"{shown}: {line}" for line in _conflicts(choices)]
+    if not lines and not choices and (file.tasks or file.benchmarks):
+        lines.append(f"{shown}: no benchmark is enabled; set enabled to true in one of its entries")
     unused = tuple(
         one for one in _all_choices(file, known) if one.where not in {two.where for two in choices}
     )
-    return EvalConfig(path, tuple(choices), tuple(off), file.settings, unused)
+    return EvalConfig(path, tuple(choices), tuple(off), file.settings, unused), lines
+
+
+def _without(tables: Any, places: Iterable[tuple[int | str, ...]]) -> Any:
+    """Return tables without the values at these places, of which each may end in names of kinds of values."""
+    found = deepcopy(tables)
+    wrong: dict[tuple[int | str, ...], Any] = {}
+    for place in places:
+        table, below, at = None, found, 0
+        while at < len(place) and isinstance(below, dict) and place[at] in below:
+            table, below, at = below, below[place[at]], at + 1
+        if table is not None:
+            wrong[place[:at]] = table
+    for path, table in wrong.items():
+        table.pop(path[-1], None)
+    return found
 
 
 def _tables(path: Path) -> Any:

@@ -68,6 +68,11 @@ PARTS: Final = {
 }
 """Our groups by its names of parts of MATH."""
 
+ZERO_SHOT: Final = ("mmlu", "mmlu_stem")
+"""Our benchmarks that have few-shot examples, where its tasks have none by default."""
+
+NEW_TOKENS: Final = {"minerva_math": 256, "minerva_math500": 256, "humaneval": 1024, "mbpp": 256}
+"""The most new tokens of its tasks, where ours take another number."""
 
 SHARED: Final = ("mmlu_stem",)
 """The names that both have, for different rows."""

@@ -222,11 +222,13 @@ def changes_left_out(summary: Summary) -> str:
 
 
 def brief_changes(summary: Summary) -> tuple[list[dict[str, Any]], str]:
-    """Return the largest changes of primary metrics and composites, and a note on the others.
+    """Return the largest changes of primary metrics and composites, and a note on the others; of one checkpoint also
+    those of primary metrics at other numbers (``real@5``).
 
     The note is empty where there are none. For a report that fits a screen.
     """
-    rows = [row for row in shown_changes(summary) if row in _primary_changes(summary)]
+    decides = _primary_changes(summary, family=_changed_checkpoints(summary) == 1)
+    rows = [row for row in shown_changes(summary) if row in decides]
     moved = [row for row in rows if round(row["change"], 2)]
     largest = sorted(moved, key=lambda row: -abs(float(row["change"])))[:BRIEF_CHANGES]
     parts = [f"{len(moved) - len(largest)} with smaller changes"] if len(largest) < len(moved) else []
@@ -237,13 +239,21 @@ def brief_changes(summary: Summary) -> tuple[list[dict[str, Any]], str]:
     )
 
 
-def _primary_changes(summary: Summary) -> list[dict[str, Any]]:
-    primary = {(one.benchmark, one.primary) for one in summary.results}
+def _primary_changes(summary: Summary, *, family: bool = False) -> list[dict[str, Any]]:
+    """Return the changes of primary metrics and composites, with ``family`` of ``real@5`` beside ``real@1`` too."""
+    primary = {one.benchmark: one.primary for one in summary.results}
     return [
         row
         for row in summary.changes
-        if row["metric"] == COMPOSITE or (row["benchmark"], row["metric"]) in primary
+        if row["metric"] in (COMPOSITE, name := primary.get(row["benchmark"], ""))
+        or (family and _is_of_family(row["metric"], name))
     ]
+
+
+def _is_of_family(metric: str, primary: str) -> bool:
+    """Return whether a metric is the primary one at another number: ``real@5`` beside ``real@1``."""
+    stem, at, number = metric.partition("@")
+    return number.isdecimal() and primary.startswith(f"{stem}{at}")
 
 
 def _changed_checkpoints(summary: Summary) -> int:
@@ -261,6 +271,14 @@ def change_cells(row: Mapping[str, Any]) -> tuple[str, str, str]:
     digits = 2 if in_points else 4
     moved = f"{round(row['change'], digits) or 0.0:+.{digits}f}{' points' * in_points}"  # no -0.00
     return number(row["best"]), number(row["value"]), moved
+
+
+def change_per_cent(row: Mapping[str, Any]) -> str:
+    """Return the change in per cent of the value before, ``+2.0 %``; nothing where that is none."""
+    before = row["best"]
+    if not before or before < 0:
+        return ""
+    return f"{round(100 * (row['value'] - before) / before, 1) or 0.0:+.1f} %"  # no -0.0
 
 
 def best_so_far(row: Mapping[str, Any], *, of: bool = True) -> str:

@@ -65,7 +65,8 @@ class TableRow(NamedTuple):
 
 def row_count(summary: Summary) -> int:
     """Return the number of lines that the tables take without details, blank ones and headings included."""
-    return len(wholes(summary)) + len(summary.composites) + 2 * len(formatting.checkpoints(summary))
+    shown = [row for one in wholes(summary) for row in (one, *_at_other_numbers(one))]
+    return len(shown) + len(summary.composites) + 2 * len(formatting.checkpoints(summary))
 
 
 def tables_by_benchmark(summary: Summary, width: int, *, details: bool) -> Iterator[tuple[str, str, Table]]:
@@ -97,13 +98,21 @@ def _of_one_benchmark(summary: Summary, width: int) -> tuple[str, str, Table]:
     own, best = formatting.own_rows(summary), {name for _, name in leading(summary.leaders)}
     known = {one.checkpoint: one for one in wholes(summary)}
     same = [known[name] for name in in_order(summary)]
-    rows = [
-        _primary(one, one.checkpoint in best, one.benchmark in own, formatting.who(one, same)) for one in same
+    found = [
+        [
+            _primary(one, one.checkpoint in best, one.benchmark in own, formatting.who(one, same)),
+            *_at_other_numbers(one),
+        ]
+        for one in same
     ]
+    rows = list(chain.from_iterable(found))
     what = dict.fromkeys(formatting.checkpoints(summary).values())
     about = (formatting.asked_alike(same), next(iter(what)) if len(what) == 1 else "")
     widths = _widths(rows, width, BY_CHECKPOINT)
-    gaps = ends(summary, [one.checkpoint for one in same])
+    last = ends(summary, [one.checkpoint for one in same])
+    gaps = [
+        end and row is own_rows[-1] for own_rows, end in zip(found, last, strict=True) for row in own_rows
+    ]
     return (
         same[0].benchmark,
         ", ".join(filter(None, about)),
@@ -124,7 +133,9 @@ def _benchmark_rows(summary: Summary, checkpoint: str, details: bool, most: int)
         row = _primary(whole, whole.benchmark in best, whole.benchmark in own)
         untold = count(len(groups), "group") if groups and not most else ""
         yield row._replace(marks=(*row.marks, (untold, "dim"))) if untold else row
-        if details:
+        if not details:
+            yield from _at_other_numbers(whole)
+        else:
             yield from (_metric_row(one) for one in whole.metrics.values() if one.name != whole.primary)
         yield from (_group(one, whole.benchmark in own) for one in groups[:most])
         if most and (more := len(groups) - most) > 0:
@@ -138,6 +149,15 @@ def _groups(summary: Summary, whole: Result, details: bool) -> list[Result]:
     name = (whole.checkpoint, whole.benchmark)
     found = [one for one in summary.results if (one.checkpoint, one.benchmark) == name and one is not whole]
     return found if details or any(one.collected > 1 for one in found) else []
+
+
+def _at_other_numbers(result: Result) -> list[TableRow]:
+    """Return the rows of pass@5 and so on beside pass@1, where there are samples enough."""
+    return [
+        _metric_row(metric)
+        for name, metric in result.metrics.items()
+        if name != result.primary and metric.value is not None and name.startswith("pass@")
+    ]
 
 
 def _primary(result: Result, best: bool, own: bool, name: str = "") -> TableRow:

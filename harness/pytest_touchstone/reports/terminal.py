@@ -193,7 +193,7 @@ def _change_table(rows: Sequence[Mapping[str, Any]], *, several: bool) -> Table:
     longest = max(len(str(row[first])) for row in rows)
     table.add_column(f"\n{first}", overflow="fold", min_width=min(longest, UNFOLDED))
     table.add_column("\nmetric", overflow="fold")
-    for name in ("best\nso far", "\nnow", "\npoints" if points else "\nchange"):
+    for name in ("best\nso far", "\nnow", "\npoints" if points else "\nchange", "\nper cent"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column(f"against the\nbest of {same}" if same > 1 else "\nagainst", overflow="fold")
     before = ""
@@ -204,7 +204,8 @@ def _change_table(rows: Sequence[Mapping[str, Any]], *, several: bool) -> Table:
         best, now, change = formatting.change_cells(row)
         whose = formatting.best_so_far(row, of=same == 1)
         moved = change.removesuffix(" points") if points else change
-        table.add_row(*map(Text, ("" if name == before else name, metric, best, now, moved, whose)))
+        share = formatting.change_per_cent(row)
+        table.add_row(*map(Text, ("" if name == before else name, metric, best, now, moved, share, whose)))
         before = name
     return table
 

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_touchstone.compare.formats import format_of
+from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.korean_mlm import read_table
 from pytest_touchstone.core.errors import DataError
 from tests.support.korean_table import HEADER, row, write
@@ -156,3 +158,71 @@ def test_the_order_of_the_rows_does_not_matter(tmp_path: Path) -> None:
         table = read_table(write(tmp_path / "t.csv", *order), {})
         found.append(({c.name for c in table.candidates}, table.contradictions, {b.value for b in table.bad}))
     assert all(one == found[0] for one in found)
+
+
+REPORT = """# Report
+
+### 1. MLM v2 @ 1536 (seq_len=1536)
+
+| Checkpoint | Epoch | Real@1 | Real@5 | LAMBADA@1 | Score |
+|---|---|---|---|---|---|
+| checkpoint-65 | 0.5 | **65.58%** ⭐ | 81.67% | 35.67% | 0.6190 |
+| `checkpoint-130` | 1.0 | 64.71% | 79.79% | - | |
+
+| Metric | 1536 | 2048 |
+|---|---|---|
+| Real@1 | 66.04% | 65.31% |
+
+## Combined
+
+| 에폭 | Real@1 |
+|---|---|
+| 1.0 | 62.92% |
+"""
+
+
+def read_any(path: Path, text: str) -> ResultTable:
+    """The content of a file, read as the form that it has."""
+    path.write_text(text, encoding="utf-8")
+    found = format_of(path)
+    assert found is not None
+    return found.read(path, {})
+
+
+def test_tables_of_a_report_in_markdown_are_read_with_the_series_of_their_headings(tmp_path: Path) -> None:
+    table = read_any(tmp_path / "report.md", REPORT)
+    assert [one.name for one in table.candidates] == [
+        "MLM_v2/1536/checkpoint-65",
+        "MLM_v2/1536/checkpoint-130",
+        "Combined/epoch-1.0",
+    ]
+    first = table.candidates[0]
+    assert first.entries["real_coref"].saved.metrics["real@1"].value == pytest.approx(0.6558)
+    assert first.about["epoch"] == 0.5
+    assert "ko_lambada" not in table.candidates[1].entries
+    assert not table.bad
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a_1536": [{"checkpoint": "checkpoint-5", "real1": 0.5}]}',
+        '{"results": [{"series": "a", "seq_len": 1536, "checkpoint": "checkpoint-5", "real1": 0.5}]}',
+        '{"series": {"a_1536": {"checkpoint-5": {"real1": 0.5}}}}',
+        '{"a_1536": [{"checkpoint": "checkpoint-5", "metrics": {"real1": 0.5}}]}',
+    ],
+)
+def test_objects_below_the_names_of_series_are_read(tmp_path: Path, text: str) -> None:
+    (one,) = read_any(tmp_path / "x.json", text).candidates
+    assert one.name == "a/1536/checkpoint-5"
+    assert one.entries["real_coref"].saved.metrics["real@1"].value == 0.5
+
+
+def test_columns_with_the_names_of_reports_are_ours(tmp_path: Path) -> None:
+    (one,) = read_any(tmp_path / "x.csv", "Checkpoint,Epoch,Real@1\ncheckpoint-5,1,65.5%\n").candidates
+    assert one.entries["real_coref"].saved.metrics["real@1"].value == pytest.approx(0.655)
+
+
+def test_a_page_without_such_tables_has_no_results(tmp_path: Path) -> None:
+    (tmp_path / "x.md").write_text("# Notes\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    assert format_of(tmp_path / "x.md") is None

@@ -10,6 +10,9 @@
 In a table a share may be written with a per cent sign. What a row lacks is not measured; a row without any of the
 shares cannot be read, and neither can one with a value that is none. Such rows are listed, the others are taken.
 
+Reports that people wrote by hand are read too: tables in Markdown, with the series in the heading above or in a column
+(``| Checkpoint | Epoch | Real@1 |``), and objects in JSON below the names of series and checkpoints.
+
 What is written: a file per checkpoint, and ``checkpoints.csv`` with all of them. Beside the fields above they have
 
     real1, real5, lambada_top1     lenient scores
@@ -52,6 +55,7 @@ from pytest_touchstone.results.store_entry import STUDIED
 from pytest_touchstone.results.summary import Metric, Result, Summary, finite, wholes
 
 TABLES: Final = (".csv", ".tsv")
+MARKDOWN: Final = (".md", ".markdown")
 _NAME: Final = ("checkpoint", "name")
 _REPORTED: Final = {"score": ("score", "reported_score"), "score_wiki": ("score_wiki",)}
 _STRICT: Final = "_strict"
@@ -62,20 +66,25 @@ class KoreanStudy:
     """Objects in JSON, or a table, of Korean masked-LM studies."""
 
     name = "korean_mlm"
-    patterns = ("*_results.json", "checkpoints.csv")
+    patterns = (
+        "*_results.json",
+        "checkpoints.csv",
+    )  # a folder's other tables and reports are read if they are named
 
     def sniff(self, path: Path) -> bool:
         """Return whether every object, or the first line of the table, has one of the shares."""
         if path.suffix.lower() in TABLES and path.is_file():
             with path.open(encoding="utf-8-sig", errors="replace") as lines:
                 names = re.split(r"[,;\t]", lines.readline())
-            return is_korean({name.strip().strip('"'): "" for name in names})
-        content = json_content(path)
-        rows = content if isinstance(content, list) else [content]
-        return bool(rows) and all(isinstance(row, Mapping) and is_korean(row) for row in rows)
+            return is_korean(dict.fromkeys(_header([name.strip().strip('"') for name in names])))
+        if path.suffix.lower() in MARKDOWN and path.is_file():
+            return bool(_markdown_rows(path))
+        return bool(_rows_of(json_content(path)))
 
     def read(self, path: Path, sizes: Mapping[str, int]) -> ResultTable:
         """Read every row."""
+        if path.suffix.lower() in MARKDOWN:
+            return read_markdown(path, sizes)
         return (read_table if path.suffix.lower() in TABLES else read_objects)(path, sizes)
 
     def write(self, summary: Summary, taken: Container[str]) -> dict[str, Any]:
@@ -251,7 +260,7 @@ def read_objects(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     """The checkpoints of such a file; ``BadRow.line`` is the place in its list."""
     source, content = read_json(path)
     found = _Reading(source, sizes)
-    for place, fields in enumerate(content if isinstance(content, list) else [content], start=1):
+    for place, fields in enumerate(_rows_of(content), start=1):
         found.add(fields, place)
     table = found.table()
     if is_task_file(content):  # beside the checkpoint: other benchmarks too
@@ -274,7 +283,7 @@ def read_table(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     )
     found = _Reading(source, sizes)
     try:
-        header = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+        header = reader.fieldnames = _header([name.strip() for name in reader.fieldnames or ()])
         if not is_korean(dict.fromkeys(header)):
             raise DataError(
                 f"{path}: its first line has none of the columns {', '.join(c.key for c in COLUMNS)}; "
@@ -289,6 +298,105 @@ def read_table(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
     return found.table()
+
+
+def read_markdown(path: Path, sizes: Mapping[str, int]) -> ResultTable:
+    """Every row of the tables in a report that have one of the shares."""
+    source, _ = source_of(path)
+    found = _Reading(source, sizes)
+    for line, fields in _markdown_rows(path):
+        found.add(fields, line, width=len(fields))
+    return found.table()
+
+
+MOST_DEEP: Final = 4
+"""The levels of names above the objects of checkpoints."""
+
+FIELDS: Final = {
+    "real@1": "real1", "real@5": "real5", "lambada@1": "lambada_top1", "lambada": "lambada_top1", "score": "score",
+    "composite": "score", "epochs": "epoch", "steps": "step", "length": "seq_len", "seqlen": "seq_len",
+    "sequencelength": "seq_len", "model": "series", "training": "series", "체크포인트": "checkpoint", "에폭": "epoch",
+    "스텝": "step", "종합점수": "score", "종합스코어": "score", "시퀀스길이": "seq_len", "모델": "series",
+    "시리즈": "series",
+}  # fmt: skip
+"""The names that reports have for fields, without spaces."""
+
+PLACES: Final = ("results", "checkpoints", "rows", "data", "series", "evaluations")
+"""The names above objects that name no series."""
+
+
+def _rows_of(content: Any, names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """Return the objects of checkpoints in JSON; what stands above them names their series, and themselves."""
+    if isinstance(content, list):
+        return [row for one in content for row in _rows_of(one, names)] if len(names) <= MOST_DEEP else []
+    if not isinstance(content, Mapping):
+        return []
+    fields = {str(key): value for key, value in content.items()}
+    inner = next((one for one in fields.values() if isinstance(one, Mapping) and is_korean(one)), {})
+    named = any(fields.get(key) not in (None, "") for key in (*_NAME, "step", "global_step"))
+    if is_korean(fields) or (inner and named):
+        above = [name for name in names if name.lower() not in PLACES]
+        own = {} if named or not above else {"checkpoint": above.pop()}
+        return [{**_of_heading(above[-1] if above else ""), **own, **inner, **fields}]
+    if len(names) > MOST_DEEP:
+        return []
+    return [row for key, one in content.items() for row in _rows_of(one, (*names, str(key)))]
+
+
+def _header(names: list[str]) -> list[str]:
+    """Return the names of columns, ours where none of them is one of the shares."""
+    return names if is_korean(dict.fromkeys(names)) else [_field(name) for name in names]
+
+
+def _field(name: object) -> str:
+    """Return our name of a field in a report."""
+    plain = re.sub(r"[*`\s]+", "", str(name)).lower()
+    plain = re.sub(r"\(.*\)$", "", plain)
+    return FIELDS.get(plain) or FIELDS.get(plain.replace("_", "")) or plain
+
+
+def _of_heading(text: str) -> dict[str, Any]:
+    """Return the series and the sequence length that a heading or a name says: ``### MLM v2 @ 1536``."""
+    plain = re.sub(
+        r"[^\w\s./-]|seq[_ ]?len\w*|tokens?",
+        " ",
+        re.sub(r"^#+\s*(\d+[.)]\s*)*", "", text),
+        flags=re.IGNORECASE,
+    )
+    length = re.search(r"(?<![\d.])(\d{3,5})(?![\d.])", plain)
+    name = plain.replace(length[1], " ") if length else plain
+    series = "_".join(name.split()).strip("_-/")
+    return {**({"series": series} if series else {}), **({"seq_len": int(length[1])} if length else {})}
+
+
+def _markdown_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Return the rows of the tables that have one of the shares, with their lines."""
+    text = source_of(path)[1].decode("utf-8-sig", "replace")
+    heading = ""
+    header: list[str] = []
+    found: list[tuple[int, dict[str, Any]]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("#"):
+            heading = line
+        if not line.lstrip().startswith("|"):
+            header = []
+            continue
+        cells = [
+            re.sub(r"[*`]|[\U0001F000-\U0001FAFF\u2600-\u27BF\u2B50]", "", one).strip()
+            for one in line.strip().strip("|").split("|")
+        ]
+        if not header:
+            header = [_field(one) for one in cells]
+        elif (
+            is_korean(dict.fromkeys(header))
+            and len(cells) == len(header)
+            and not set("".join(cells)) <= set("-: ")
+        ):
+            fields = {key: value for key, value in zip(header, cells, strict=True) if value not in ("-", "")}
+            if not fields.keys() & {*_NAME, "step"} and "epoch" in fields:
+                fields["checkpoint"] = f"epoch-{fields['epoch']}"
+            found.append((number, {**_of_heading("" if "series" in fields else heading), **fields}))
+    return found
 
 
 class _Reading:

@@ -5,7 +5,7 @@ in the data, and nothing is said of it.
 
 - **Bests**: the best of each series, as measured and after allowing for the choice; of every two series the difference
   of their bests (``statistics.best_of_many``). All pairs of all primary metrics are one family (Holm),
-  those of the composites another.
+  those of the other metrics that composites count another, and those of the composites a third.
 - **Equal epochs**: the mean difference over the epochs at which both have a checkpoint; without one in common, at the
   other's epochs by lines between checkpoints with their error; else not at all. Pairs of a measure are one family.
 - **Lengths**: within each training, the best of one length against the best of another, by every metric; one family.
@@ -334,13 +334,29 @@ class Lengths:
     duel: Duel
 
 
+FAMILIES: Final = ("benchmarks", "other metrics", "composites")
+"""The measures whose tests are corrected together."""
+
+
+def family_of(measure: Measure) -> str:
+    """Return the family of a measure."""
+    return FAMILIES[2 if measure.composite is not None else 0 if measure.primary else 1]
+
+
 def between(study: Study, pools: Mapping[str, Pool]) -> list[Between]:
-    """Series against series by each primary measure; ``pools`` are by the measures' keys."""
-    found = [_of_measure(study, pools[one.key]) for one in study.measures if one.primary]
+    """Series against series by each measure that decides, or that a composite counts; ``pools`` are by the measures'
+    keys."""
+    counted = {
+        (part.benchmark, part.metric)
+        for one in study.measures
+        for part in (one.composite.parts if one.composite is not None else ())
+    }
+    measures = [one for one in study.measures if one.primary or (one.benchmark, one.metric) in counted]
+    found = [_of_measure(study, pools[one.key]) for one in measures]
     alpha = 1 - study.level
     told: dict[str, tuple[Duel, ...]] = {}
-    for composite in (False, True):
-        mine = [one for one in found if (one.measure.composite is not None) == composite]
+    for family in FAMILIES:
+        mine = [one for one in found if family_of(one.measure) == family]
         found_of = iter(judged([duel for one in mine for duel in one.duels], alpha))
         told |= {one.measure.key: tuple(next(found_of) for _ in one.duels) for one in mine}
     return [replace(one, duels=told[one.measure.key]) for one in found]

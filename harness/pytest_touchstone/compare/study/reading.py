@@ -248,9 +248,17 @@ def read_tables(
     return TablesRead(tuple(tables), tuple(left_out))
 
 
+BESIDE: Final = "_eval_results.json"
+"""The end of the name of a file beside a checkpoint, with its results."""
+
+
 def _places(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[Path, str]]:
     """The runs and files that an argument names, each with the checkpoint that is meant (empty: all)."""
     place = place_of(argument, output)
+    beside = Path(f"{argument.rstrip('/')}{BESIDE}")
+    if (place is None or format_of(place.path) is None) and beside.is_file():
+        yield beside, ""
+        return
     if place is None:
         # pathlib refuses absolute patterns and odd ones ("a/**b"), the module glob does not; an absolute pattern
         # stays itself below the results folder.

@@ -50,7 +50,7 @@ def finding_sections(study: Study) -> list[Section]:
         versus(study, found.between, found.lengths),
         forgotten(found.forgetting),
         noise_section(found.noise),
-        matrix(found.between),
+        matrix(study, found.between),
         advice_section(found.advice),
     ]
     return [section for section in sections if section is not None]

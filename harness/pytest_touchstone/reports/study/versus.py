@@ -7,10 +7,19 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final
 
-from pytest_touchstone.compare.study.between import AtEpochs, Between, Duel, Lengths, Told
+from pytest_touchstone.compare.study.between import (
+    FAMILIES,
+    SAME_EPOCH,
+    AtEpochs,
+    Between,
+    Duel,
+    Lengths,
+    Told,
+    family_of,
+)
 from pytest_touchstone.compare.study.curves import judged_curves
 from pytest_touchstone.compare.study.points import Measure, Study
-from pytest_touchstone.core.text import count, place_text
+from pytest_touchstone.core.text import count, listed, place_text
 from pytest_touchstone.reports.formatting import NOTHING, interval
 from pytest_touchstone.reports.study.section import (
     Facts,
@@ -24,7 +33,7 @@ from pytest_touchstone.reports.study.section import (
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.contrasts import Contrast
 
-SHOWN: Final = 3
+SHOWN: Final = 4
 """Measures that are shown in full at once; of more, the first alone, and the others among the details."""
 
 UNTOLD: Final[Told] = "cannot tell"
@@ -45,11 +54,16 @@ def versus(study: Study, found: Sequence[Between], lengths: Sequence[Lengths]) -
     shown = shown_first(several)
     rest = [one for one in several if one not in shown]
     first = main_of(several)
+    by_epoch = {one.measure.key: list(_by_epoch(study, one)) for one in several}
     parts: list[Part] = [part for one in shown for part in _bests(one)]
     parts.append(Facts((("corrected", CORRECTED), ("95 % interval", INTERVAL), *_how(several))))
     parts += [*_lengths(lengths), *_epochs(first), *_efficiency(first)]
+    parts += [
+        part for one in dict.fromkeys((several[0].measure.key, first.measure.key)) for part in by_epoch[one]
+    ]
     details = [part for one in rest for part in _bests(one)]
     details += [part for one in several if one is not first for part in (*_epochs(one), *_efficiency(one))]
+    details += [part for one in several[1:] if one is not first for part in by_epoch[one.measure.key]]
     return Section(
         key="between",
         title="Series against series",
@@ -136,14 +150,10 @@ def _title(measure: Measure) -> str:
 
 
 def _how(found: Sequence[Between]) -> Iterable[tuple[str, str]]:
-    family = {bool(one.measure.composite): 0 for one in found}
+    family = dict.fromkeys(FAMILIES, 0)
     for one in found:
-        family[bool(one.measure.composite)] += sum(duel.p is not None for duel in one.duels)
-    tests = " and ".join(
-        f"{count(n, 'pair')} of {'composites' if composite else 'benchmarks'}"
-        for composite, n in family.items()
-        if n
-    )
+        family[family_of(one.measure)] += sum(duel.p is not None for duel in one.duels)
+    tests = listed([f"{count(n, 'pair')} of {name}" for name, n in family.items() if n])
     if tests:
         yield "verdict", f"against the best series, corrected for all tests together (Holm: {tests})"
     whys = dict.fromkeys(duel.as_measured.why for one in found for duel in one.duels if duel.as_measured.why)
@@ -236,6 +246,45 @@ def _at(pair: AtEpochs) -> str:
     first, last = _place(min(pair.epochs)), _place(max(pair.epochs))
     text = first if len(pair.epochs) == 1 else f"{first} to {last} ({len(pair.epochs)})"
     return text if pair.how == "common" else f"{text}, interpolated"
+
+
+MOST_EPOCHS: Final = 40
+"""The epochs of a table; of more, those at even distances."""
+
+
+def _by_epoch(study: Study, one: Between) -> Iterable[Part]:
+    """Yield a table for each series: its values by epoch, and how far they are above each other series there."""
+    share = one.measure.share
+    values: dict[str, dict[float, float]] = {}
+    for own in one.bests:
+        if own.series.axis == "epoch":
+            measured = study.measured(own.series, one.measure)
+            values[own.series.name] = {p.epoch: v.value for p, v in measured if p.epoch is not None}
+    tables = []
+    for name, own_values in values.items():
+        others = [other for other in values if other != name]
+        for start in range(0, len(others), ACROSS - 1):
+            columns = others[start : start + ACROSS - 1]
+            rows = [
+                (place_text(epoch), share_text(value, share=share), *cells)
+                for epoch, value in own_values.items()
+                if set(cells := [_above(value, epoch, values[other], share=share) for other in columns])
+                != {NOTHING}
+            ]
+            rows = rows[:: 1 + len(rows) // (MOST_EPOCHS + 1)]
+            if rows:
+                header = ("epoch", name, *columns)
+                tables.append(StudyTable(header=header, rows=tuple(rows), left=0))
+    if tables:
+        unit = ", in points" if share else ""
+        title = f"{one.measure.label} by epoch: each series less each other at the same epoch{unit}"
+        yield from (replace(table, title=title if table is tables[0] else "") for table in tables)
+        yield "Single differences are not tested: their mean above is."
+
+
+def _above(value: float, epoch: float, other: dict[float, float], *, share: bool) -> str:
+    at = next((one for one in other if abs(one - epoch) < SAME_EPOCH), None)
+    return NOTHING if at is None else moved(value - other[at], share=share)
 
 
 # Efficiency
@@ -368,8 +417,9 @@ LEGEND: Final = (
 )
 
 
-def matrix(found: Sequence[Between]) -> Section | None:
-    """Return the closing matrix, series by series; None where there are fewer than two."""
+def matrix(study: Study, found: Sequence[Between]) -> Section | None:
+    """Return the closing matrices: every series by what was found of it, and against every other; None where there
+    are fewer than two."""
     several = [one for one in found if len(one.bests) > 1]
     if not several:
         return None
@@ -377,11 +427,68 @@ def matrix(found: Sequence[Between]) -> Section | None:
     return Section(
         key="matrix",
         title="Every series against every other",
-        parts=(*(part for one in shown for part in _matrix(one)), LEGEND),
-        details=tuple(part for one in several if one not in shown for part in _matrix(one)),
-        brief=tuple(_brief_matrix(main_of(several))),
-        data=[_matrix_facts(one) for one in several],
+        parts=(
+            *(_at_a_glance(study, one) for one in shown),
+            AT_A_GLANCE,
+            *(part for one in shown for part in _matrix(one)),
+            LEGEND,
+        ),
+        details=tuple(
+            part for one in several if one not in shown for part in (_at_a_glance(study, one), *_matrix(one))
+        ),
+        brief=tuple(_brief_matrix(study, main_of(several))),
+        data=[{**_matrix_facts(one), "at_a_glance": _profiles(study, one)} for one in several],
     )
+
+
+AT_A_GLANCE: Final = (
+    "Beginning: the first value. Speed: where the series comes within one point of its peak. Stability: the mean "
+    "change between neighbours, less is steadier. Efficiency: points per epoch (or 1000 steps) by a straight line. "
+    "* marks the highest best, which need not be told from the others."
+)
+
+
+def _profiles(study: Study, one: Between) -> list[dict[str, Any]]:
+    """Return the beginning, best, speed, stability and efficiency of each series."""
+    curves = [found for found in study.once(judged_curves) if found.curve.measure == one.measure]
+    steady = {found.curve.series.name: found.steadiness.value for found in curves}
+    ways = {own.series.name: own for own in one.efficiency}
+    found = []
+    for own in one.bests:
+        way = ways[own.series.name]
+        factor = 1.0 if own.series.axis == "epoch" else 1000.0
+        found.append(
+            {
+                "series": own.series.name,
+                "beginning": next(
+                    (value.value for _, value in study.measured(own.series, one.measure)), None
+                ),
+                "best": own.value,
+                "speed": way.within,
+                "stability": steady.get(own.series.name),
+                "efficiency": None if way.slope is None else factor * way.slope.slope,
+            }
+        )
+    return found
+
+
+def _at_a_glance(study: Study, one: Between) -> StudyTable:
+    share = one.measure.share
+    profiles = _profiles(study, one)
+    top = one.overall.series.name if one.overall is not None else None
+    rows = tuple(
+        (
+            row["series"],
+            share_text(row["beginning"], share=share),
+            share_text(row["best"], share=share),
+            _place(row["speed"]),
+            moved(row["stability"], share=share).removeprefix("+"),
+            moved(row["efficiency"], share=share),
+        )
+        for row in profiles
+    )
+    best = frozenset((place, 2) for place, row in enumerate(profiles) if row["series"] == top)
+    return StudyTable(title=one.measure.label, header=tuple(profiles[0]), rows=rows, best=best)
 
 
 def _matrix(one: Between) -> Iterable[StudyTable]:
@@ -397,12 +504,13 @@ def _matrix(one: Between) -> Iterable[StudyTable]:
         yield StudyTable(title=title, header=("", *(letters[other] for other in columns)), rows=tuple(rows))
 
 
-def _brief_matrix(one: Between) -> Iterable[Part]:
+def _brief_matrix(study: Study, one: Between) -> Iterable[Part]:
     """The matrix where it is small, else how many others each series is better and worse than."""
     series = [best.series for best in one.bests]
     if len(series) <= ACROSS:
+        yield replace(_at_a_glance(study, one), title="")
         yield from (replace(table, title="") for table in _matrix(one))
-        yield f"By {one.measure.label}, the row's best against the column's; ? cannot tell. Beside it the items."
+        yield f"By {one.measure.label}, the row's best against the column's; ? cannot tell. Beside it, items."
         return
     rows = []
     for own in series:
