@@ -542,7 +542,6 @@ def test_only_sound_log_probabilities_are_remembered() -> None:
 
 def test_a_question_that_two_wait_for_is_asked_again_when_the_first_withdraws() -> None:
     engine, shared, told = Scripted(), SharedAnswers(), list[int]()
-    engine.script = lambda texts, tell: [tell(number) for number in range(len(texts))] and None
     dispatcher = RequestDispatcher[int](
         engine, None, lambda owner, *_: told.append(owner), SharedClock(), shared
     )

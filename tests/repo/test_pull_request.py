@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ class Repository:
         self.checkout = self.place / f"job-{self.jobs}"
         shutil.copytree(self.main, self.checkout)
         (self.checkout / "skill").write_text(str(skill))
-        given = {
+        given: dict[str, Any] = {
             "checkpoint": "fake:causal",
             "tests": "test_skills.py",
             "install": "none",

@@ -186,10 +186,10 @@ def evaluate(text: str, known: Mapping[str, Any]) -> Any:
             return token[1:-1].replace("''", "'")
         if token in ("always()", "success()"):
             return True
-        value: Any = known
+        found: Any = known
         for name in token.split("."):
-            value = value.get(name, "") if isinstance(value, Mapping) else ""
-        return value
+            found = found.get(name, "") if isinstance(found, Mapping) else ""
+        return found
 
     found = either()
     assert not tokens, text

@@ -396,9 +396,9 @@ class Calls:
         lines = [] if summary is None or stopped else last_lines(summary, width)
         for one in (one for one in self.notices if one.exit_code):
             lines += wrapped(f"error (exit code {int(status)}): {one.line}", width)
-        judged = summary is not None and summary.gate is not None and _ends_with_gate(summary)
-        if judged and (stopped is None or status == summary.gate["exit_code"]):
-            lines += wrapped(summary.gate["text"], width)
+        gate = summary.gate if summary is not None and _ends_with_gate(summary) else None
+        if gate is not None and (stopped is None or status == gate["exit_code"]):
+            lines += wrapped(gate["text"], width)
         if stopped is not None:
             tally = Tally(stopped.path)
             tally.update()

@@ -13,7 +13,8 @@ from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core import marks
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.data_files import DatasetInfo
-from pytest_touchstone.core.text import count, listed, visible
+from pytest_touchstone.core.keys import masked
+from pytest_touchstone.core.text import INVISIBLE, count, listed, visible, without_home
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
 
 if TYPE_CHECKING:
@@ -416,3 +417,29 @@ def written(console: Console) -> str:
     """Return the text that the console has written, without spaces at the ends of lines."""
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+# Text in Markdown
+
+_SPECIAL: Final = re.compile(r"[&<>`*\[\]|\\#~!$]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_|(?<=www)\.|:(?=//)")
+_UNSEEN: Final = re.compile(rf"(?:[\t\n\r]|{INVISIBLE.pattern})+")
+_MENTION: Final = re.compile(r"(?<![A-Za-z0-9])@")
+
+
+def code(text: str) -> str:
+    """Return the text in a code span that nothing in it can end, also inside a table."""
+    clean = _clean(text).replace("|", "\\|")
+    fence = "`" * (max((len(run) for run in re.findall("`+", clean)), default=0) + 1)
+    pad = " " if clean.startswith("`") or clean.endswith("`") or not clean.strip() else ""
+    return f"{fence}{pad}{clean}{pad}{fence}"
+
+
+def plain(text: str) -> str:
+    """Return the text with entities for everything that Markdown would treat as markup; nobody is mentioned."""
+    clean = _MENTION.sub("@\u200b", _clean(text))
+    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", clean)
+
+
+def _clean(text: str) -> str:
+    """Return a text in one line, without signs that do not show, keys and places in somebody's home."""
+    return _UNSEEN.sub(" ", without_home(masked(text)))

@@ -10,7 +10,6 @@ formats, and whatever else is printed is escaped.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -18,10 +17,9 @@ from pytest_touchstone.compare.gate.result import GateLine, shown_lines
 from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
-from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.text import INVISIBLE, without_home
 from pytest_touchstone.reports import comparison, formatting, notes
 from pytest_touchstone.reports.comparison import Cells, Flip, Flips
+from pytest_touchstone.reports.formatting import code, plain
 from pytest_touchstone.reports.gate import difference_text, heading, reason_texts, standing
 from pytest_touchstone.reports.terminal import after_gate
 from pytest_touchstone.results.summary import Result, Summary, wholes
@@ -43,9 +41,6 @@ SIGNS: Final = {
     "mistake": ":warning:",
     "shown": ":bar_chart:",
 }
-_SPECIAL: Final = re.compile(r"[&<>`*\[\]|\\#~!$]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_|(?<=www)\.|:(?=//)")
-_UNSEEN: Final = re.compile(rf"(?:[\t\n\r]|{INVISIBLE.pattern})+")
-_MENTION: Final = re.compile(r"(?<![A-Za-z0-9])@")
 
 
 def page(summary: Summary) -> str:
@@ -58,25 +53,6 @@ def page(summary: Summary) -> str:
         *_notes(summary),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def code(text: str) -> str:
-    """Return the text in a code span that nothing in it can end, also inside a table."""
-    clean = _clean(text).replace("|", "\\|")
-    fence = "`" * (max((len(run) for run in re.findall("`+", clean)), default=0) + 1)
-    pad = " " if clean.startswith("`") or clean.endswith("`") or not clean.strip() else ""
-    return f"{fence}{pad}{clean}{pad}{fence}"
-
-
-def plain(text: str) -> str:
-    """Return the text with entities for everything that Markdown would treat as markup; nobody is mentioned."""
-    clean = _MENTION.sub("@\u200b", _clean(text))
-    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", clean)
-
-
-def _clean(text: str) -> str:
-    """Return a text in one line, without signs that do not show, keys and places in somebody's home."""
-    return _UNSEEN.sub(" ", without_home(masked(text)))
 
 
 def failed_page(code: int, message: str) -> str:

@@ -31,8 +31,16 @@ from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import cell, count, listed, one_line
 from pytest_touchstone.reports import formatting, tables
-from pytest_touchstone.reports.formatting import NOTHING, console_of, number, open_table, p_short, written
-from pytest_touchstone.reports.markdown import code, plain
+from pytest_touchstone.reports.formatting import (
+    NOTHING,
+    code,
+    console_of,
+    number,
+    open_table,
+    p_short,
+    plain,
+    written,
+)
 from pytest_touchstone.reports.study.overview import marks_of
 from pytest_touchstone.results.summary import Summary, wholes
 

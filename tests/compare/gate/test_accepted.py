@@ -35,7 +35,7 @@ def old(count: int, **more: Any) -> BenchmarkScores:
 
 
 def new(count: int, of: int = N, **more: Any) -> BenchmarkScores:
-    given = {"checkpoint": "new", "benchmark": "b", "run_id": "now", "began": 99.0} | more
+    given: dict[str, Any] = {"checkpoint": "new", "benchmark": "b", "run_id": "now", "began": 99.0} | more
     found = entry(right(count, of), **given)
     share = count / of
     half = 1.96 * math.sqrt(share * (1 - share) / of)

@@ -37,6 +37,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.transformers import cpu
@@ -242,14 +243,18 @@ def layer_values(config: Any, name: str) -> list[Any]:
         return list(dict.fromkeys(getattr(layer, name, None) for layer in config.per_layer_config))
 
 
-@functools.cache
+_CACHE_ARGUMENTS: Final[WeakKeyDictionary[type[Any], str]] = WeakKeyDictionary()
+
+
 def cache_argument(kind: type[Any]) -> str:
     """Return the name by which a class of models or layers takes the cache of keys and values.
 
     transformers 5.24 renamed it; a model with code of its own may have either name with any version.
     """
-    taken = inspect.signature(getattr(kind, "forward", kind.__call__)).parameters
-    return "cache" if "cache" in taken else "past_key_values"
+    if (name := _CACHE_ARGUMENTS.get(kind)) is None:
+        taken = inspect.signature(getattr(kind, "forward", kind.__call__)).parameters
+        name = _CACHE_ARGUMENTS[kind] = "cache" if "cache" in taken else "past_key_values"
+    return name
 
 
 @contextmanager

@@ -16,8 +16,14 @@ from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.reports import png
-from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, open_table, written
-from pytest_touchstone.reports.markdown import plain
+from pytest_touchstone.reports.formatting import (
+    command_lines,
+    console_of,
+    labelled,
+    open_table,
+    plain,
+    written,
+)
 from pytest_touchstone.reports.plots import Picture, svg
 from pytest_touchstone.reports.study.section import COMMAND, Facts, Part, Section, StudyTable, Verbatim
 from pytest_touchstone.reports.study.sections import study_facts
