@@ -244,6 +244,7 @@ class RequestQueue:
         """Ask the engine for all that waits, until that is answered or the engine is left."""
         now, self._waiting = self._waiting, []
         later, self._later = self._later, []
+        assert now or later, "somebody waits, and nothing is asked"
         self._ask([*now, *later], len(now))
 
     def _ask(self, asked: Sequence[_Submitted], due: int) -> None:
