@@ -78,9 +78,7 @@ def read_file(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     if path.suffix.lower() in TABLES:
         return read_table(path, sizes)  # which says what its columns lack
     if path.suffix.lower() != ".json":
-        raise DataError(
-            f"{path}: no results in it; give a .csv, .json or .md file with results, or the folder of a run"
-        )
+        raise DataError(f"{path}: no results file; give a .csv, .json or .md file, or the folder of a run")
     read_json(path)
     raise DataError(
         f"{path}: none of the forms that can be read: results of lm-evaluation-harness, "
