@@ -37,9 +37,10 @@ def place_in(folder: Path, name: str) -> Path:
 
 
 def places_in(folder: Path, pattern: str) -> list[Path]:
-    """Return the files of a run whose names fit the pattern, those of the journal or among the details."""
+    """Return the files of a run whose names fit the pattern, those of the journal or among the details; first those of
+    a former version, which this one may have gone on from."""
     below = ITEMS if pattern.startswith(ITEMS) else DETAILS
-    return sorted((*folder.glob(pattern), *folder.glob(f"{below}/{pattern}")))
+    return [*sorted(folder.glob(pattern)), *sorted(folder.glob(f"{below}/{pattern}"))]
 
 
 def run_of(file: Path) -> Path:

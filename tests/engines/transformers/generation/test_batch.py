@@ -311,7 +311,6 @@ def test_a_long_prompt_is_cut_on_the_left_and_an_impossible_one_refused(llama: P
         {"top_p": 0.0},
         {"top_k": -1},
         {"stop": ("",)},
-        {"stop": "text"},
     ],
 )
 def test_a_faulty_request_is_refused(change: dict[str, Any], llama: Path) -> None:
