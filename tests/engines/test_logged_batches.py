@@ -8,7 +8,8 @@ import pytest
 
 from pytest_touchstone.checkpoints.resolve import resolve
 from pytest_touchstone.core.requests import Loglikelihood
-from pytest_touchstone.engines.registry import MOST_LOGGED, MOST_SIGNS, EnginePool
+from pytest_touchstone.engines.base import MOST_LOGGED, MOST_SIGNS
+from pytest_touchstone.engines.registry import EnginePool
 from pytest_touchstone.engines.settings import ModelSettings
 
 
@@ -17,27 +18,30 @@ def logged(caplog: pytest.LogCaptureFixture, level: int, texts: list[str]) -> li
     pool = EnginePool(ModelSettings())
     with caplog.at_level(level, "pytest_touchstone"):
         (info,) = resolve("fake:causal", seq_len=None)
-        engine = pool.engine(info)
-        answers = engine.answer([Loglikelihood(text, " x") for text in texts])
+        engine, answered = pool.engine(info), list[int]()
+        engine.submit(
+            [Loglikelihood(text, " x") for text in texts], lambda number, _: answered.append(number)
+        )
+        engine.collect(wait=True)
     pool.close()
-    assert len(answers) == len(texts)
+    assert sorted(answered) == [*range(len(texts))]
     return [record.getMessage() for record in caplog.records if record.name == "pytest_touchstone"]
 
 
 def test_batches_and_their_requests_are_logged_with_answers(caplog: pytest.LogCaptureFixture) -> None:
     first, request, last = logged(caplog, logging.DEBUG, ["one\x1b[2J\ntwo"])
-    assert first.endswith("batch 1: 1 Loglikelihood")
-    assert "batch 1, request 1: Loglikelihood(context='one" in request
+    assert first.endswith(", a batch of 1 Loglikelihood")
+    assert "request 1: Loglikelihood(context='one" in request
     assert "-> LoglikelihoodAnswer(logprob=" in request
     assert "\x1b" not in request
-    assert last.startswith("batch 1: ")
+    assert last.startswith("1 answers in ")
 
 
 def test_a_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     lines = logged(caplog, logging.DEBUG, ["long " * 10_000] * (MOST_LOGGED + 5))
     assert len(lines) == MOST_LOGGED + 2
     assert max(map(len, lines)) < 2 * MOST_SIGNS + 100
-    assert lines[-1].endswith(", and 5 requests more")
+    assert lines[-1].endswith(", 5 requests more")
 
 
 def test_without_debug_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:

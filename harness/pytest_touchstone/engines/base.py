@@ -11,9 +11,11 @@ asks ``answer`` for all that wait. ``plugin.lanes`` calls ``prepare`` with the r
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import logging
+import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -23,6 +25,7 @@ import pytest
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import ServerError
 from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request
+from pytest_touchstone.core.text import one_line
 from pytest_touchstone.engines.settings import ModelSettings
 
 SLOW_WAYS: Final = {
@@ -195,6 +198,14 @@ AGAIN: Final = 8
 """An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""
 
 
+LOG: Final = logging.getLogger("pytest_touchstone")
+MOST_LOGGED: Final = 16
+"""The requests of a batch that are logged, each with its answer."""
+
+MOST_SIGNS: Final = 300
+"""The signs of a request or an answer that are logged."""
+
+
 class _LeftError(Exception):
     """Raised for an engine to leave what it is asked."""
 
@@ -257,6 +268,7 @@ class RequestQueue:
         left = self._left = dict(enumerate(asked))
         count, self._asked, self._withdrawn = due, asked, False
         raised: list[BaseException] = []
+        answers: Sequence[Answer | Refusal] = []
 
         def done(number: int, answer: Answer | Refusal | Exception) -> None:
             nonlocal due
@@ -265,30 +277,22 @@ class RequestQueue:
             due -= number < count
             try:
                 one.receiver(one.number, answer)
-                if left and (self._withdrawn or self._leaves(due)):
+                if left and not answers and (self._withdrawn or self._leaves(due)):
                     raise _LeftError
             except BaseException as error:  # not the engine's exception: it must get out unchanged
                 raised.append(error)
                 raise
 
-        requests = [one.request for one in asked]
-        answers: Sequence[Answer | Refusal] = []
         failure: Exception | None = None
         try:
-            if count < len(asked):
-                answers = self._engine.answer_first(count, requests, done)
-            else:
-                answers = self._engine.answer(requests, done)
-            if len(answers) != len(asked):
-                raise RuntimeError(f"the engine gave {len(answers)} answers to {len(asked)} requests")
+            answers = self._answers([one.request for one in asked], count, done)
         except (ServerError, pytest.exit.Exception):
             raise
         except Exception as error:
             failure = error.with_traceback(None)  # otherwise it would hold the memory of its batch
         if not raised and (failure is None or len(asked) == 1):
-            with contextlib.suppress(_LeftError):
-                for number in list(left):
-                    done(number, answers[number] if failure is None else failure)
+            for number in list(left):
+                done(number, answers[number] if failure is None else failure)
         elif not raised:
             rest = list(left.values())
             half = len(rest) // 2
@@ -301,9 +305,35 @@ class RequestQueue:
         self._waiting = [*(one for number, one in left.items() if number < count), *self._waiting]
         self._later = [*(one for number, one in left.items() if number >= count), *self._later]
 
+    def _answers(self, requests: Sequence[Request], count: int, done: Done) -> Sequence[Answer | Refusal]:
+        """Return the engine's answers, all that there are to be; with DEBUG, what is asked and answered is logged."""
+        began, logs = time.monotonic(), LOG.isEnabledFor(logging.DEBUG)
+        if logs:
+            kinds = Counter(type(request).__name__ for request in requests)
+            listed = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+            LOG.debug("%s, a batch of %s", one_line(self._engine.info.name), listed)
+        if count < len(requests):
+            answers = self._engine.answer_first(count, requests, done)
+        else:
+            answers = self._engine.answer(requests, done)
+        if len(answers) != len(requests):
+            raise RuntimeError(f"the engine gave {len(answers)} answers to {len(requests)} requests")
+        if logs:
+            for number, request in enumerate(requests[:MOST_LOGGED]):
+                LOG.debug("request %d: %s -> %s", number + 1, _shown(request), _shown(answers[number]))
+            more = f", {len(requests) - MOST_LOGGED} requests more" if len(requests) > MOST_LOGGED else ""
+            LOG.debug("%d answers in %.2f s%s", len(answers), time.monotonic() - began, more)
+        return answers
+
     def _leaves(self, due: int) -> bool:
         """Return whether to leave an engine that has so many requests to answer for which somebody waits."""
         return self._engine.continues and (not due or AGAIN * len(self._waiting) > due)
+
+
+def _shown(value: object) -> str:
+    """Return a request or an answer in one line, cut to what a log can hold."""
+    text = one_line(repr(value)[: 2 * MOST_SIGNS])
+    return text if len(text) <= MOST_SIGNS else f"{text[:MOST_SIGNS]}..."
 
 
 class EngineFactory(ABC):

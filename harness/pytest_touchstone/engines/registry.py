@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import gc
-import itertools
-import logging
 import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable
 
 from pytest_touchstone.checkpoints import ENGINES, CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.plugins import plugins
-from pytest_touchstone.core.requests import Request
-from pytest_touchstone.core.text import one_line
 from pytest_touchstone.engines.base import Engine, EngineFactory
 from pytest_touchstone.engines.fake import FakeFactory
 from pytest_touchstone.engines.http.engine import HttpFactory
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import TransformersFactory
-
-LOG: Final = logging.getLogger("pytest_touchstone")
-MOST_LOGGED: Final = 16
-"""The requests of a batch that are logged, each with its answer."""
-
-MOST_SIGNS: Final = 300
-"""The signs of a request or an answer that are logged."""
 
 
 def factories() -> tuple[EngineFactory, ...]:
@@ -120,50 +105,8 @@ class EnginePool:
                     f"{info.source}: the engine {info.engine!r} made a {type(engine).__qualname__}, which is no Engine "
                     "(pytest_touchstone.engines.base)"
                 )
-            if LOG.isEnabledFor(logging.DEBUG):
-                _log_batches(engine)
             self._engines[info] = engine
         return self._engines[info]
-
-
-def _log_batches(engine: Engine) -> None:
-    """Let an engine log what it is asked: each batch with its kinds of requests and its time, and the first requests
-    of it with their answers."""
-    numbers = itertools.count(1)
-
-    def logged(ask: Callable[..., Any], place: int) -> Callable[..., Any]:
-        @functools.wraps(ask)
-        def asked(*given: Any, **more: Any) -> Any:
-            requests: Sequence[Request] = more["requests"] if "requests" in more else given[place]
-            number, began = next(numbers), time.monotonic()
-            kinds = Counter(type(one).__name__ for one in requests)
-            LOG.debug(
-                "%s, batch %d: %s",
-                one_line(engine.info.name),
-                number,
-                ", ".join(f"{count} {kind}" for kind, count in kinds.items()),
-            )
-            answers = ask(*given, **more)
-            for at, request in enumerate(requests[:MOST_LOGGED]):
-                answer = answers[at] if isinstance(answers, list) and at < len(answers) else ""
-                LOG.debug("batch %d, request %d: %s -> %s", number, at + 1, _shown(request), _shown(answer))
-            rest = len(requests) - MOST_LOGGED
-            more_requests = f", and {rest} requests more" if rest > 0 else ""
-            LOG.debug("batch %d: %.2f s%s", number, time.monotonic() - began, more_requests)
-            return answers
-
-        return asked
-
-    plain: Any = engine
-    for name, place in (("answer", 0), ("answer_first", 1), ("ask", 0)):
-        if name == "answer" or getattr(type(engine), name) is not getattr(Engine, name):
-            setattr(plain, name, logged(getattr(engine, name), place))
-
-
-def _shown(value: object) -> str:
-    """Return a request or an answer in one line, cut to what a log can hold."""
-    text = one_line(repr(value)[: 2 * MOST_SIGNS])
-    return text if len(text) <= MOST_SIGNS else f"{text[:MOST_SIGNS]}..."
 
 
 def _give_back() -> None:

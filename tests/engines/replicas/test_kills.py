@@ -163,6 +163,7 @@ def killed_run(
                 actor.dead = True
                 cluster.kill_actor(actor)
             if plan.draw.random() < 0.5:
+                (folders[-1] / "items").mkdir(exist_ok=True)
                 with (folders[-1] / "items" / "items-main.jsonl").open("ab") as file:
                     file.write(b'{"schema":1,"item":"t::')  # the line that it was writing
             continue

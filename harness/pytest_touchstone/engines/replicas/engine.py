@@ -20,8 +20,8 @@ from typing import Any, Final
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError, ServerError
 from pytest_touchstone.core.requests import Answer, Refusal, Request
-from pytest_touchstone.core.text import count
-from pytest_touchstone.engines.base import Done, Engine, Receiver
+from pytest_touchstone.core.text import count, one_line
+from pytest_touchstone.engines.base import LOG, Done, Engine, Receiver
 from pytest_touchstone.engines.registry import EnginePool, identity
 from pytest_touchstone.engines.replicas import ray_replicas
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
@@ -156,6 +156,7 @@ class ReplicatedSeries:
     def _plan(self, work: CheckpointWork) -> None:
         """Make units of what was asked since the last step."""
         gathered, work.gathered = work.gathered, []
+        LOG.debug("%s, a batch of %d requests", one_line(work.weights.info.name), len(gathered))
         requests = [request for request, _, _ in gathered]
         receivers: list[tuple[Receiver, int] | None] = [
             (receiver, number) for _, receiver, number in gathered
