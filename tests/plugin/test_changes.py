@@ -61,12 +61,12 @@ def test_every_metric_and_the_composite_stand_with_their_change_at_80_columns(ko
     lines = scored(korean, 64, "second", "--eval-markdown", "second.md", "-v")
     at = next(place for place, line in enumerate(lines) if line.strip() == "best")
     assert [line.split() for line in lines[at + 1 : at + 7]] == [
-        ["benchmark", "metric", "so", "far", "now", "points", "against"],
-        ["ko_lambada", "lambada@1", "0.6000", "0.6400", "+4.00", "fake-causal", "of", "run", "first"],
-        ["lambada@1_strict", "0.4000", "0.3600", "-4.00", "fake-causal", "of", "run", "first"],
-        ["real_coref", "real@1", "0.6000", "0.6400", "+4.00", "fake-causal", "of", "run", "first"],
-        ["real@5", "0.4000", "0.3600", "-4.00", "fake-causal", "of", "run", "first"],
-        ["score", "0.5400", "0.5560", "+1.60", "fake-causal", "of", "run", "first"],
+        ["benchmark", "metric", "so", "far", "now", "points", "%", "against"],
+        ["ko_lambada", "lambada@1", "0.6000", "0.6400", "+4.00", "+6.7", "fake-causal", "of", "run", "first"],
+        ["lambada@1_strict", "0.4000", "0.3600", "-4.00", "-10.0", "fake-causal", "of", "run", "first"],
+        ["real_coref", "real@1", "0.6000", "0.6400", "+4.00", "+6.7", "fake-causal", "of", "run", "first"],
+        ["real@5", "0.4000", "0.3600", "-4.00", "-10.0", "fake-causal", "of", "run", "first"],
+        ["score", "0.5400", "0.5560", "+1.60", "+3.0", "fake-causal", "of", "run", "first"],
     ]
     assert max(map(len, lines[at : at + 7])) <= 80
     text = (korean.path / "second.md").read_text(encoding="utf-8")

@@ -44,7 +44,8 @@ def test_no_line_is_wider_than_the_terminal(width, checkpoints, details):
         "--eval-output",
         "r/s",
     ]
-    long = replace(whole, manifest={**whole.manifest, "command": words * 2})
+    gone = [{**one, "message": "the server is gone"} for one in whole.faults]
+    long = replace(whole, faults=gone, manifest={**whole.manifest, "command": words * 2})
     lines = render(long, width, False, details=details).splitlines()
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)

@@ -275,11 +275,11 @@ def change_cells(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def change_per_cent(row: Mapping[str, Any]) -> str:
-    """Return the change in per cent of the value before, ``+2.0 %``; nothing where that is none."""
+    """Return the change in per cent of the value before, ``+2.0``; nothing where that is none."""
     before = row["best"]
     if not before or before < 0:
         return ""
-    return f"{round(100 * (row['value'] - before) / before, 1) or 0.0:+.1f} %"  # no -0.0
+    return f"{round(100 * (row['value'] - before) / before, 1) or 0.0:+.1f}"  # no -0.0
 
 
 def best_so_far(row: Mapping[str, Any], *, of: bool = True) -> str:

@@ -193,7 +193,7 @@ def _change_table(rows: Sequence[Mapping[str, Any]], *, several: bool) -> Table:
     longest = max(len(str(row[first])) for row in rows)
     table.add_column(f"\n{first}", overflow="fold", min_width=min(longest, UNFOLDED))
     table.add_column("\nmetric", overflow="fold")
-    for name in ("best\nso far", "\nnow", "\npoints" if points else "\nchange", "\nper cent"):
+    for name in ("best\nso far", "\nnow", "\npoints" if points else "\nchange", "\n%"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column(f"against the\nbest of {same}" if same > 1 else "\nagainst", overflow="fold")
     before = ""
