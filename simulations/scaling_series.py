@@ -1,6 +1,6 @@
 """A series of checkpoints played on replicas that the product's own ``ReplicaSeries`` shares out.
 
-Checkpoints are lanes, as in ``pytest_touchstone.plugin.beside``: as many are in work as there are replicas, and the
+Checkpoints are lanes, as in ``pytest_touchstone.plugin.lanes``: as many are in work as there are replicas, and the
 next batch of each begins when half of the former is done. The driver is one thread. It takes answers and sends units;
 when nothing is due, it reports the items of batches that have ended, in their order, and looks at what has come all 50
 ms.

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.places import ROOT
 from tests.support.project import ALONE, Project
+from tests.support.tiny import tiny_causal
 
 REPORT = """
 import gc, sys
@@ -115,7 +116,7 @@ def test_short_names_give_way(pytester: pytest.Pytester, order: str) -> None:
 
 def test_what_follows_a_short_name_is_no_path_to_a_conftest(pytester: pytest.Pytester) -> None:
     """Else the conftest of the folder with the model would be run, and the project's own would not."""
-    model = pytester.mkdir("model")
+    model = tiny_causal(pytester.path / "model")
     (model / "conftest.py").write_text("raise RuntimeError('somebody else wrote this')")
     pytester.makeconftest("def pytest_addoption(parser):\n    parser.addoption('--own')\n")
     pytester.makepyfile("def test_plain(): pass")

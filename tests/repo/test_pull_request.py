@@ -118,7 +118,7 @@ def test_a_pull_request_is_red_then_accepted_and_a_further_drop_is_red_again(rep
     ("inputs", "said"),
     [
         ({"checkpoint": "/nowhere/checkpoint"}, "no such file or folder"),
-        ({"args": "--nonsense"}, "exit code 4, and no results"),
+        ({"args": "--nonsense"}, "unknown option --nonsense"),
     ],
     ids=str,
 )

@@ -21,7 +21,7 @@ def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking
     details = told(project, "report", "first", "-v")
     assert re.search(r"wait +2\.1111 ", details)
     assert "toys: lower is better for error_rate, error, seconds, wait" in " ".join(details.split())
-    assert "lower is better for error_rate" in (project / "results/first/report.html").read_text()
+    assert "error_rate, lower is better" in (project / "results/first/report.html").read_text()
 
     worse = score(project, 90, "worse", "--gate")
     assert worse.returncode == 8

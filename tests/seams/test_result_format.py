@@ -63,7 +63,7 @@ def test_without_the_package_the_file_is_refused_in_one_line(tmp_path: Path) -> 
     (tmp_path / "old.scores").write_text("old\nquiz 0.50 1000\n")
     found = touchstone("compare", "old.scores", "old.scores", cwd=tmp_path)
     assert found.returncode == 4
-    assert found.stderr.endswith("no results file; give a .csv or .json file, or the folder of a run\n")
+    assert found.stderr.endswith("no results file; give a .csv, .json or .md file, or the folder of a run\n")
 
 
 def test_a_run_writes_an_installed_format(tmp_path: Path, packages: Path) -> None:
@@ -73,6 +73,6 @@ def test_a_run_writes_an_installed_format(tmp_path: Path, packages: Path) -> Non
     )
     found = run_python("-c", code, cwd=tmp_path, packages=packages)
     assert found.returncode == 0, found.stderr
-    name, *lines = (tmp_path / "out" / "all.scores").read_text().splitlines()
+    name, *lines = (tmp_path / "out" / "details" / "all.scores").read_text().splitlines()
     assert name == "checkpoint-100"
     assert [line.split()[0] for line in lines][:1] == ["winogrande"]

@@ -505,7 +505,7 @@ class EvalSession:
 
     def tell_failure(self, code: int, message: str) -> None:
         """Tell jobs of continuous integration of a run that ends without results."""
-        if self._controller is not None and self._controller.reported:
+        if self.worker or (self._controller is not None and self._controller.reported):
             return
         from pytest_touchstone.plugin.reporters import tell_failure
 
