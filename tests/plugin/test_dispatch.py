@@ -547,7 +547,7 @@ def test_a_question_that_two_wait_for_is_asked_again_when_the_first_withdraws() 
     )
     dispatcher.ask(1, [score("b")])
     dispatcher.ask(2, [score("b")])
-    dispatcher.withdraw(1)
+    dispatcher.withdraw([1])
     while dispatcher.asks:
         engine.collect(wait=True)
     assert (told, engine.asked) == ([2], [["b"]])

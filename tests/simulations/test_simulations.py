@@ -38,12 +38,14 @@ def test_a_checkpoint_compared_with_itself_passes_the_gate() -> None:
     assert found.uncorrected_p > 0.08
 
 
+@pytest.mark.slow
 def test_many_small_benchmarks_do_not_make_it_fail_though_uncorrected_limits_would() -> None:
     found = simulate_gate.rates(simulate_gate.same_twice(400, 2, *(part[:12] for part in SUBJECTS)))
     assert found.failed <= 20 / 400
     assert found.uncorrected_limit > 0.12
 
 
+@pytest.mark.slow
 def test_items_that_share_a_text_do_not_make_it_fail() -> None:
     found = simulate_gate.rates(simulate_gate.same_twice_with_texts(40, 3))
     assert found.failed <= 4 / 40
@@ -107,18 +109,21 @@ def test_a_drop_below_the_best_of_eleven_is_caught() -> None:
     assert found.failed >= 0.9
 
 
+@pytest.mark.slow
 def test_interim_analyses_save_items_and_fail_no_more_often() -> None:
     found = simulate_sequential.gates(150, 1, SHORT, (0.0,) * 3, flips=FLIPS)
     assert found.failed <= 9 / 150
     assert found.saved >= 0.3
 
 
+@pytest.mark.slow
 def test_interim_analyses_stop_soon_where_the_drop_is_large() -> None:
     found = simulate_sequential.gates(100, 2, SHORT, (0.05, 0.0, 0.0), flips=FLIPS)
     assert found.failed >= 0.97
     assert found.saved >= 0.3
 
 
+@pytest.mark.slow
 def test_interim_analyses_catch_a_drop_of_three_points_as_the_whole_does() -> None:
     found = simulate_sequential.gates(150, 3, SHORT, (0.03, 0.0, 0.0), flips=FLIPS)
     assert found.failed >= found.failed_at_end - 0.04

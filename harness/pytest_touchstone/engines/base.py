@@ -16,7 +16,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -149,9 +149,9 @@ class Engine(ABC):
         if wait:
             self._queue.answer()
 
-    def withdraw(self, receiver: Receiver) -> None:
-        """Forget the requests of a receiver that have no answer yet; it is not called again."""
-        self._queue.withdraw(receiver)
+    def withdraw(self, receivers: Collection[Receiver]) -> None:
+        """Forget the requests of these receivers that have no answer yet; they are not called again."""
+        self._queue.withdraw(receivers)
 
     def receiver(self, number: int) -> Receiver | None:
         """Return whose request has a number in ``EngineProgress.growing``; may be called by another thread."""
@@ -238,11 +238,12 @@ class RequestQueue:
         queue = self._later if later else self._waiting
         queue.extend(_Submitted(receiver, number, request) for number, request in enumerate(requests))
 
-    def withdraw(self, receiver: Receiver) -> None:
-        """Forget the requests of a receiver; the engine is left if it is asked any of them now."""
-        self._waiting = [one for one in self._waiting if one.receiver is not receiver]
-        self._later = [one for one in self._later if one.receiver is not receiver]
-        for number in [number for number, one in self._left.items() if one.receiver is receiver]:
+    def withdraw(self, receivers: Collection[Receiver]) -> None:
+        """Forget the requests of these receivers; the engine is left if it is asked any of them now."""
+        gone = set(receivers)
+        self._waiting = [one for one in self._waiting if one.receiver not in gone]
+        self._later = [one for one in self._later if one.receiver not in gone]
+        for number in [number for number, one in self._left.items() if one.receiver in gone]:
             del self._left[number]
             self._withdrawn = True
 

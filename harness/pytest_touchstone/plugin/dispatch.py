@@ -143,16 +143,19 @@ class RequestDispatcher(Generic[Owner]):
                 self._take_program(*self._ended.get(timeout=seconds))
         self._hand_on_ended()
 
-    def withdraw(self, owner: Owner) -> None:
-        """Forget what an owner has asked the model."""
-        if (asked := self._asked.pop(owner, None)) is None:
-            return
-        asked.forgotten = True
-        if asked.begun is not None:
-            self._open -= asked.open
-            self._clock.forget(asked.open)
-        self._engine.withdraw(asked)
-        for _, request in asked.requests if self._shared is not None else ():
+    def withdraw(self, owners: Iterable[Owner]) -> None:
+        """Forget what these owners have asked the model."""
+        gone = [asked for owner in owners if (asked := self._asked.pop(owner, None)) is not None]
+        for asked in gone:
+            asked.forgotten = True
+            if asked.begun is not None:
+                self._open -= asked.open
+                self._clock.forget(asked.open)
+        if gone:
+            self._engine.withdraw(gone)
+        for _, request in (
+            (one for asked in gone for one in asked.requests) if self._shared is not None else ()
+        ):
             if isinstance(request, Loglikelihood):
                 assert self._shared is not None
                 for other, number in self._shared.given_up(request):
@@ -169,8 +172,7 @@ class RequestDispatcher(Generic[Owner]):
 
     def close(self) -> None:
         """Withdraw what has no answer, and programs that have not begun to run."""
-        for owner in list(self._asked):
-            self.withdraw(owner)
+        self.withdraw(list(self._asked))
         for future in self._futures:
             future.cancel()
 

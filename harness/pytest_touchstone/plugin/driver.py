@@ -374,11 +374,11 @@ class RunningBatch:
         """End the items whose benchmark is past its time limit; the engine leaves what they have asked."""
         assert self._asking is not None
         assert self._journal is not None
-        for state in self.running:
-            if state.outcome is None and _too_late(state):
-                self._asking.withdraw(state)
-                _end_by_time(state, self._journal)
-                self.open -= 1
+        late = [state for state in self.running if state.outcome is None and _too_late(state)]
+        self._asking.withdraw(late)
+        for state in late:
+            _end_by_time(state, self._journal)
+        self.open -= len(late)
 
 
 def run_batch(

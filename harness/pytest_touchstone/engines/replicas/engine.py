@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -143,13 +143,12 @@ class ReplicatedSeries:
         """Take requests of a checkpoint; the receiver gets each answer in ``step``."""
         work.gathered.extend((request, receiver, number) for number, request in enumerate(requests))
 
-    def forget(self, work: CheckpointWork, receiver: Receiver) -> None:
-        """Let go of what a receiver has asked. What is computed together with others' requests goes on."""
-        work.gathered = [one for one in work.gathered if one[1] is not receiver]
+    def forget(self, work: CheckpointWork, receivers: Collection[Receiver]) -> None:
+        """Let go of what these receivers have asked. What is computed together with others' requests goes on."""
+        gone = set(receivers)
+        work.gathered = [one for one in work.gathered if one[1] not in gone]
         for asked in {id(one): one for one in work.asked.values()}.values():
-            asked.receivers = [
-                None if one is not None and one[0] is receiver else one for one in asked.receivers
-            ]
+            asked.receivers = [None if one is not None and one[0] in gone else one for one in asked.receivers]
             if not any(asked.receivers):
                 self._leave(work, asked)
 
@@ -411,7 +410,7 @@ class ReplicatedEngine(Engine):
         except CheckpointError as error:
             raise _ended(error) from None
         finally:
-            self.withdraw(take)
+            self.withdraw([take])
         return [answers[number] for number in range(len(requests))]
 
     def submit(self, requests: Sequence[Request], receiver: Receiver, *, later: bool = False) -> None:
@@ -419,9 +418,9 @@ class ReplicatedEngine(Engine):
         del later
         self._series.ask(self._work, requests, receiver)
 
-    def withdraw(self, receiver: Receiver) -> None:
-        """Forget the requests of a receiver; its units that are at work are computed in vain."""
-        self._series.forget(self._work, receiver)
+    def withdraw(self, receivers: Collection[Receiver]) -> None:
+        """Forget the requests of these receivers; their units that are at work are computed in vain."""
+        self._series.forget(self._work, receivers)
 
     def collect(self, *, wait: bool) -> None:
         """Take what has happened to any checkpoint that shares the replicas; with ``wait``, wait for something.
