@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn, TextIO, TypeAlias
 
 from pytest_touchstone.core.errors import HarnessError, OptionError
 from pytest_touchstone.core.text import alike, either, harmless, is_log, visible, visible_json
+from pytest_touchstone.reports.language import ENGLISH, languages
 from pytest_touchstone.results.run_directory import find_run
 
 GROUP: Final = "touchstone.commands"
@@ -89,6 +90,12 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     """Add ``--output``, the results folder."""
     text = "the results folder (default: results)"
     parser.add_argument("--output", default=Path("results"), type=Path, metavar="DIR", help=text)
+
+
+def add_language(parser: argparse.ArgumentParser) -> None:
+    """Add ``--language``, of what is drawn for a terminal."""
+    text = "the language of headings, verdicts and advice: %(choices)s (default: en)"
+    parser.add_argument("--language", choices=languages(), default=ENGLISH, metavar="NAME", help=text)
 
 
 def add_items(
