@@ -63,10 +63,16 @@ class Command:
 
 
 def form_of(options: argparse.Namespace) -> str | None:
-    """Return the form other than text that is asked for, if any; raises ``HarnessError`` for two of them."""
+    """Return the form other than text that is asked for, if any; raises ``HarnessError`` for two of them, and for one
+    in another language than English."""
     forms = [name for name in ("json", "markdown", "csv") if getattr(options, name, False)]
     if len(forms) > 1:
         raise HarnessError(f"{' and '.join(f'--{name}' for name in forms)}: give one of them")
+    form = forms[0] if forms else getattr(options, "format", None) and "format"
+    if form and getattr(options, "language", ENGLISH) != ENGLISH:
+        raise HarnessError(
+            f"--language {options.language}: is for text, and --{form} is always English; give one of them"
+        )
     return forms[0] if forms else None
 
 

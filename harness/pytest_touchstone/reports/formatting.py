@@ -345,7 +345,9 @@ def console_of(width: int, *, color: bool) -> Console:
                 yield Segment(text if control else visible(text), style, control)
 
         def print(self, *objects: Any, **options: Any) -> None:
-            super().print(*(said(one, "heading") if isinstance(one, str | Text) else one for one in objects), **options)
+            super().print(
+                *(said(one, "heading") if isinstance(one, str | Text) else one for one in objects), **options
+            )
 
     return Plain(
         file=io.StringIO(),

@@ -1,8 +1,10 @@
 """Reports in other languages: their English texts, put into the language that is asked for as they are drawn.
 
-Reports are written in English, which is the identity of a message, as gettext has it; ``--json`` stays so. ``labelled``,
-``open_table`` and ``console_of`` (``reports.formatting``) ask here for each text that they draw. Without a language
-they get it back unchanged. A language is a catalogue ``locale/NAME.po``. The contexts (``msgctxt``) of its messages:
+Reports are written in English, which is the identity of a message, as gettext has it; ``--json`` and files stay so.
+``labelled``, ``open_table`` and ``console_of`` (``reports.formatting``) ask here for each text that they draw, and
+without a language get it back unchanged. A language is a catalogue ``locale/NAME.po``.
+
+The contexts (``msgctxt``) of its messages:
 
     heading   the title of a section or a column, or the label beside a text
     word      all of a cell, or of one line of it: the verdicts
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(__file__).parents[1] / "locale"
 ENGLISH: Final = "en"
 LONGEST: Final = 1000
-"""The characters of the longest text that is looked for among messages with fields."""
+"""The characters of the longest line that is translated."""
 
 FIELD: Final = re.compile(r"\{(\w+)\}")
 FIELDS: Final = {
@@ -61,7 +63,9 @@ class Catalogue(gettext.NullTranslations):
         forms = [key for key in self._messages if FIELD.search(key[1])]
         # The message that says most comes first: another may be a part of it.
         forms.sort(key=lambda key: -len(FIELD.sub("", key[1])))
-        self._forms = [(context, _form(message), self._messages[context, message]) for context, message in forms]
+        self._forms = [
+            (context, _form(message), self._messages[context, message]) for context, message in forms
+        ]
 
     def pgettext(self, context: str, message: str) -> str:
         """Return the translation of a whole message in this context, or the message."""
@@ -75,10 +79,10 @@ class Catalogue(gettext.NullTranslations):
     def _found(self, context: str, message: str) -> str | None:
         if (known := self._messages.get((context, message))) is not None:
             return known
-        for own, form, made in self._forms if len(message) <= LONGEST else ():
+        for own, form, made in self._forms:
             if own == context and (match := form.fullmatch(message)):
                 fields = {name: self._field(name, part) for name, part in match.groupdict().items()}
-                return FIELD.sub(lambda one, fields=fields: fields[one[1]], made)
+                return made.format_map(fields)
         return None
 
     def _field(self, name: str, text: str) -> str:
@@ -86,7 +90,7 @@ class Catalogue(gettext.NullTranslations):
 
     def _sentence(self, text: str, level: int = 0) -> str:
         before, plain, after = _PADDED.fullmatch(text).groups()  # type: ignore[union-attr]  # it matches any
-        if not plain:
+        if not plain or len(plain) > LONGEST:
             return text
         end = _END.search(plain)[0]  # type: ignore[index]  # it is found in any
         found = self._found("", plain.removesuffix(end))
@@ -162,13 +166,15 @@ def said(text: str | Text, *contexts: str) -> str | Text:
 
 def said_cell(title: str, text: str | Text) -> str | Text:
     """Return a cell in the language that is spoken; names stay, by the title of their column."""
-    return text if title.split("\n")[0].strip() in _NAMES else said(text, "word")
+    return text if title.partition("\n")[0].strip() in _NAMES else said(text, "word")
 
 
 def _said(catalogue: Catalogue, text: str, contexts: tuple[str, ...]) -> str:
     from rich.cells import cell_len
 
     before, plain, after = _PADDED.fullmatch(text).groups()  # type: ignore[union-attr]  # it matches any
+    if len(plain) > LONGEST:
+        return text
     flat = " ".join(plain.split())
     for context in contexts:
         if (found := catalogue.pgettext(context, flat)) != flat:
