@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,36 @@ def test_rows_of_other_lengths_have_their_unpaired_p_and_interval(
     assert tuple(line.split("  ")[-1:]) == ("not worse",)
     assert all(cell in line for cell in cells)
     assert "not asked alike, seq_len 1536 and 2048: all 2 benchmarks" in text
+
+
+@pytest.mark.parametrize(
+    "words", [("ko", "벤치마크", "95 % 신뢰 구간", "저하 없음"), ("zh", "基准", "95 % 置信区间", "未变差")]
+)
+@pytest.mark.parametrize("columns", ["80", "140"])
+def test_a_comparison_in_another_language_has_the_same_numbers_and_names(
+    table: str,
+    words: tuple[str, ...],
+    columns: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    what = ("compare", f"{table}#plain", f"{table}#ft")
+    english = printed(capsys, *what)
+    text = printed(capsys, *what, "--language", words[0])
+    assert all(word in text for word in words[1:])
+    numbers = r"[+-]?\d(?:[\d,.]*\d)?|real_\w+|ko_\w+|checkpoint-"
+    assert sorted(re.findall(numbers, text)) == sorted(re.findall(numbers, english))
+    assert printed(capsys, *what) == english
+
+
+def test_a_language_that_there_is_not_is_a_mistake_and_so_is_one_of_json(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    what = ("compare", f"{table}#plain", f"{table}#ft", "--language")
+    text = printed(capsys, *what, "fr", code=4)
+    assert all(part in text for part in ("--language", "'fr'", "en", "ko", "zh"))
+    assert "--language ko: is for text" in printed(capsys, *what, "ko", "--json", code=4)
 
 
 def test_several_are_each_compared_with_the_first(table: str, capsys: pytest.CaptureFixture[str]) -> None:

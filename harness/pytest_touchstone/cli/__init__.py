@@ -17,6 +17,7 @@ from typing import Any, Final
 from pytest_touchstone import __version__
 from pytest_touchstone.cli.command import GROUP, Command, Output, Parser, form_of, say, shown
 from pytest_touchstone.core.errors import ExitCode, HarnessError
+from pytest_touchstone.reports.language import ENGLISH, spoken
 
 
 def _ours(name: str, text: str, module: str = "", prefix: str = "", **more: Any) -> Command:
@@ -79,8 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parser(given).parse_args(given)
         command: Command = options.command
         form_of(options)
-        output = command.run(options)
-        if text := shown(output, options):
+        with spoken(getattr(options, "language", ENGLISH)):
+            output = command.run(options)
+            text = shown(output, options)
+        if text:
             say(text, end="" if text.endswith("\n") else "\n")
         return output.exit_code
     except HarnessError as error:

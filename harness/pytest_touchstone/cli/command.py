@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn, TextIO, TypeAlias
 
 from pytest_touchstone.core.errors import HarnessError, OptionError
 from pytest_touchstone.core.text import alike, either, harmless, is_log, visible, visible_json
+from pytest_touchstone.reports.language import ENGLISH, languages
 from pytest_touchstone.results.run_directory import find_run
 
 GROUP: Final = "touchstone.commands"
@@ -62,10 +63,16 @@ class Command:
 
 
 def form_of(options: argparse.Namespace) -> str | None:
-    """Return the form other than text that is asked for, if any; raises ``HarnessError`` for two of them."""
+    """Return the form other than text that is asked for, if any; raises ``HarnessError`` for two of them, and for one
+    in another language than English."""
     forms = [name for name in ("json", "markdown", "csv") if getattr(options, name, False)]
     if len(forms) > 1:
         raise HarnessError(f"{' and '.join(f'--{name}' for name in forms)}: give one of them")
+    form = forms[0] if forms else getattr(options, "format", None) and "format"
+    if form and getattr(options, "language", ENGLISH) != ENGLISH:
+        raise HarnessError(
+            f"--language {options.language}: is for text, and --{form} is always English; give one of them"
+        )
     return forms[0] if forms else None
 
 
@@ -89,6 +96,12 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     """Add ``--output``, the results folder."""
     text = "the results folder (default: results)"
     parser.add_argument("--output", default=Path("results"), type=Path, metavar="DIR", help=text)
+
+
+def add_language(parser: argparse.ArgumentParser) -> None:
+    """Add ``--language``, of what is drawn for a terminal."""
+    text = "the language of headings, verdicts and advice: %(choices)s (default: en)"
+    parser.add_argument("--language", choices=languages(), default=ENGLISH, metavar="NAME", help=text)
 
 
 def add_items(

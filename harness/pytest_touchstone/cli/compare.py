@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_touchstone.cli.command import Output, add_items, add_output, terminal
+from pytest_touchstone.cli.command import Output, add_items, add_language, add_output, terminal
 from pytest_touchstone.compare.answers import Shown, shown_answers
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.base import ResultTable
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--alpha", default=str(ALPHA), metavar="P", help="chance of a false verdict (default: 0.05)")
     text = "print so many items gained and lost of each benchmark"
     add("--show-flips", default="0", metavar="N", help=text)
+    add_language(parser)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -10,7 +10,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.cli.command import Output, add_output, add_run, form_of, run_folder, terminal
+from pytest_touchstone.cli.command import (
+    Output,
+    add_language,
+    add_output,
+    add_run,
+    form_of,
+    run_folder,
+    terminal,
+)
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, one_line
 from pytest_touchstone.reports.trackers.payload import PLACE, Tracker, place_option
@@ -51,6 +59,7 @@ def report_add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMS, help=text)
     text = "with --format: standard errors in place of 95 %% intervals"
     parser.add_argument("--stderr", action="store_true", help=text)
+    add_language(parser)
 
 
 def list_run(options: argparse.Namespace) -> Output:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.cli.command import Output, add_items, add_output, terminal
+from pytest_touchstone.cli.command import Output, add_items, add_language, add_output, terminal
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.load import parse_sizes
 from pytest_touchstone.compare.study.points import Study
@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--plots", type=Path, metavar="DIR", help=text)
     add("--all-metrics", action="store_true", help="every metric, not only those that decide")
     add_items(parser)
+    add_language(parser)
 
 
 def run(options: argparse.Namespace) -> Output:

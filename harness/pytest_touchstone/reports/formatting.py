@@ -15,6 +15,7 @@ from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import INVISIBLE, count, listed, visible, without_home
+from pytest_touchstone.reports.language import said, said_cell
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
 
 if TYPE_CHECKING:
@@ -334,6 +335,7 @@ def console_of(width: int, *, color: bool) -> Console:
     """
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
+    from rich.text import Text
 
     class Plain(Console):
         def render(
@@ -341,6 +343,11 @@ def console_of(width: int, *, color: bool) -> Console:
         ) -> Iterator[Segment]:
             for text, style, control in super().render(renderable, options):
                 yield Segment(text if control else visible(text), style, control)
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(
+                *(said(one, "heading") if isinstance(one, str | Text) else one for one in objects), **options
+            )
 
     return Plain(
         file=io.StringIO(),
@@ -396,7 +403,15 @@ def open_table(gap: int = 1) -> Table:
     """Return a table of rich without lines, its columns that many spaces apart."""
     from rich.table import Table
 
-    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+    class Translated(Table):
+        def add_column(self, header: Any = "", *arguments: Any, **options: Any) -> None:
+            self.titles = [*getattr(self, "titles", ()), str(header)]
+            super().add_column(said(header, "heading"), *arguments, **options)
+
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*map(said_cell, self.titles, cells), **options)
+
+    return Translated(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
 
 
 def labelled(rows: Iterable[tuple[str | Text, str | Text]], *, dim: bool = True, width: int = 0) -> Table:
@@ -409,7 +424,7 @@ def labelled(rows: Iterable[tuple[str | Text, str | Text]], *, dim: bool = True,
     )
     table.add_column(overflow="fold")
     for label, text in rows:
-        table.add_row(label, text)
+        table.add_row(said(label, "heading", "word"), said(text))
     return table
 
 
