@@ -325,3 +325,15 @@ def test_runs_of_pytest_are_compared_with_questions_and_answers(
         f"B  {number + 1}",
         f"gold  {number + 1}",
     ]
+
+
+def test_letters_that_the_output_has_not_are_a_mistake(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    write(here / "checkpoints.csv", *ROWS)
+    command = "import sys; from pytest_touchstone.cli import main; sys.exit(main(sys.argv[1:]))"
+    what = ["compare", "checkpoints.csv#plain", "checkpoints.csv#ft", "--language", "ko"]
+    done = run_python("-c", command, *what, cwd=here)
+    assert done.returncode == 4
+    assert done.stderr.splitlines() == [
+        "touchstone: output in ascii cannot show all letters; set PYTHONIOENCODING=utf-8"
+    ]

@@ -89,6 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HarnessError as error:
         say(f"touchstone: {error}", sys.stderr)
         return ExitCode.MISTAKE
+    except UnicodeEncodeError as error:
+        say(
+            f"touchstone: output in {error.encoding} cannot show all letters; set PYTHONIOENCODING=utf-8",
+            sys.stderr,
+        )
+        return ExitCode.MISTAKE
     except BrokenPipeError:  # `touchstone list | head`
         sys.stderr.close()
         return 0
