@@ -23,7 +23,18 @@ TEXTS = sorted(
 PATH = re.compile(r"(?<![\w/.\-*])(?:harness|tests|perf|simulations|evals|fixtures|docs)/[\w./-]*\w")
 MODULE = re.compile(r"\bpytest_touchstone(?:\.[A-Za-z_]\w*)+")
 OF_THE_WHEEL = ("pytest_touchstone/_shipped", "pytest_touchstone/evals", "pytest_touchstone.evals")
-BESIDES = ("browser", "conformance", "evals", "fixtures", "perf", "repo", "seams", "simulations", "support")
+BESIDES = (
+    "action",
+    "browser",
+    "conformance",
+    "evals",
+    "fixtures",
+    "perf",
+    "repo",
+    "seams",
+    "simulations",
+    "support",
+)
 """Folders of tests whose subject is no folder of the package."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -130,17 +131,20 @@ def test_layers_whose_numbers_would_differ_stay(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("step_way")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_norms_of_heads_are_those_of_queries_and_of_keys(dtype: torch.dtype, tmp_path: Path) -> None:
-    model, draws = model_of("qwen3", tmp_path), torch.Generator().manual_seed(1)
-    for layer in model.model.layers:
-        for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
-            torch.nn.init.uniform_(norm.weight, 0.2, 5.0, generator=draws)
-    model.to(dtype)
-    with in_float32():
-        exact = logits(model)
-    usual = float((logits(model) - exact).square().mean().sqrt())
-    assert fuse(model) == len(model.model.layers)
-    Packer(model, least=0).pack(model)
-    assert float((logits(model) - exact).square().mean().sqrt()) <= 1.5 * usual + 1e-6
+    usual = own = 0.0
+    for seed in range(8):  # of a single draw the errors' ratio is anything from 0.7 to 1.6
+        model, draws = model_of("qwen3", tmp_path / str(seed)), torch.Generator().manual_seed(seed)
+        for layer in model.model.layers:
+            for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
+                torch.nn.init.uniform_(norm.weight, 0.2, 5.0, generator=draws)
+        model.to(dtype)
+        with in_float32():
+            exact = logits(model)
+        usual += float((logits(model) - exact).square().mean())
+        assert fuse(model) == len(model.model.layers)
+        Packer(model, least=0).pack(model)
+        own += float((logits(model) - exact).square().mean())
+    assert math.sqrt(own) <= 1.25 * math.sqrt(usual) + 1e-6
 
 
 def test_norms_of_heads_that_add_different_numbers_to_a_mean_square_stay(tmp_path: Path) -> None:
