@@ -144,7 +144,7 @@ def test_norms_of_heads_are_those_of_queries_and_of_keys(dtype: torch.dtype, tmp
         assert fuse(model) == len(model.model.layers)
         Packer(model, least=0).pack(model)
         own += float((logits(model) - exact).square().mean())
-    assert math.sqrt(own) <= 1.25 * math.sqrt(usual) + 1e-6
+    assert math.sqrt(own / 8) <= 1.25 * math.sqrt(usual / 8) + 1e-6
 
 
 def test_norms_of_heads_that_add_different_numbers_to_a_mean_square_stay(tmp_path: Path) -> None:
