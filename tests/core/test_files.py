@@ -12,7 +12,6 @@ Shipped files are found in a checkout and in an installed wheel.
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
 import sys
@@ -33,10 +32,8 @@ from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
 from pytest_touchstone.core.eval_config import read_eval_config
 from pytest_touchstone.core.files import (
     DamagedError,
-    ReadingList,
     check_kind,
     has_checksum,
-    json_pieces,
     load_module,
     parsed,
     pieces_with_checksum,
@@ -158,7 +155,7 @@ OBJECTS = st.dictionaries(
 def test_what_was_written_comes_back(
     tmp_path_factory: pytest.TempPathFactory, value: Any, indent: int | None
 ) -> None:
-    pieces = json_pieces(value) if indent is None else [json.dumps(value, indent=indent)]
+    pieces = [json.dumps(value, indent=indent)]
     path = tmp_path_factory.mktemp("one") / "value.json"
     path.write_text("".join(pieces_with_checksum(pieces)), encoding="utf-8")
     assert has_checksum(path.read_bytes())
@@ -186,37 +183,6 @@ def test_the_checksum_of_a_file_that_was_written_anew_says_nothing_of_it(
 @pytest.mark.parametrize("text", ['{"a":1}\n', "", "[]"])
 def test_what_somebody_else_wrote_has_none(text: str) -> None:
     assert not has_checksum(text.encode())
-
-
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
-    max_leaves=20,
-)
-
-
-@given(st.dictionaries(st.text(max_size=3), PLAIN, max_size=4))
-def test_json_in_pieces_is_the_json_of_the_whole(value: dict[str, object]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_PIECE", 2)
-        assert "".join(json_pieces(value)) == json.dumps(value)
-        short: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
-        assert "".join(json_pieces(value, **short)) == json.dumps(value, **short)
-
-
-@given(st.lists(st.lists(st.text() | st.none(), min_size=1, max_size=4), max_size=8), st.integers(24, 60))
-def test_a_long_list_is_read_entry_by_entry_and_the_rest_without_it(rows: list[object], size: int) -> None:
-    plain = {"schema": 1, "items": rows, "more": {"items": [1, 2]}}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_READ", size)
-        reading = ReadingList(io.StringIO(json.dumps(plain, ensure_ascii=False)), "items")
-        assert list(reading) == rows
-        assert reading.rest() == plain | {"items": []}
-
-
-def test_a_list_that_ends_early_is_no_json() -> None:
-    with pytest.raises(ValueError, match="Expecting"):
-        list(ReadingList(io.StringIO('{"items": [["a"], ["b"'), "items"))
 
 
 NESTED = "[" * 100_000

@@ -89,7 +89,7 @@ def test_a_name_in_markdown_neither_formats_nor_mentions_nor_ends_anything() -> 
 
 @given(st.text(max_size=30))
 def test_a_code_span_is_one_line_that_its_text_cannot_end(text: str) -> None:
-    span = formatting.code(text)
+    span = formatting.markdown_code(text)
     assert len(span.splitlines()) == 1
     fence = re.match("`+", span)
     assert fence is not None
@@ -101,7 +101,7 @@ def test_a_code_span_is_one_line_that_its_text_cannot_end(text: str) -> None:
 
 @given(st.text(max_size=30))
 def test_plain_text_in_markdown_has_no_sign_that_means_anything(text: str) -> None:
-    shown = re.sub(r"&#\d+;", "", formatting.plain(text))
+    shown = re.sub(r"&#\d+;", "", formatting.markdown_text(text))
     assert not set("<>`*[]|\\~") & set(shown)
     assert not re.search(r"(?<![A-Za-z0-9])@(?!\u200b)", shown)
     assert len(f"x{shown}".splitlines()) == 1

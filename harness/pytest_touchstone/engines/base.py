@@ -39,6 +39,9 @@ SLOW_WAYS: Final = {
 Done: TypeAlias = Callable[[int, Answer | Refusal], None]
 """Called with the number of a request and its answer."""
 
+Receiver: TypeAlias = Callable[[int, Answer | Refusal | Exception], None]
+"""Called with the number of a request among those submitted with it, and its answer, or the error in its place."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineProgress:
@@ -191,12 +194,8 @@ class Engine(ABC):
         """Take note that so many items have asked, and how many are yet to ask, by which processes are shared out."""
 
 
-Receiver: TypeAlias = Callable[[int, Answer | Refusal | Exception], None]
-"""Called with the number of a request among those submitted with it, and its answer, or the error in its place."""
-
 AGAIN: Final = 8
 """An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""
-
 
 LOG: Final = logging.getLogger("pytest_touchstone")
 MOST_LOGGED: Final = 16

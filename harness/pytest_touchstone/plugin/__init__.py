@@ -102,7 +102,7 @@ def _refuse_misspelt(parser: pytest.Parser, config: pytest.Config, args: list[st
         return
     _, unknown = parser.parse_known_and_unknown_args(args, namespace=copy.copy(config.option))
     if any(arg.startswith("--") for arg in unknown):
-        from pytest_touchstone.plugin.unknown_options import about_unknown
+        from pytest_touchstone.plugin.options import about_unknown
 
         if (
             told := about_unknown(unknown, args, ours_alone=config.pluginmanager.has_plugin(OURS_ALONE))

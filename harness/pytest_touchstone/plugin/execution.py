@@ -159,7 +159,7 @@ class Execution:
 
     def _open(self, info: CheckpointInfo) -> Engine:
         beside = self._work.beside(info) if self._work.beside is not None else None
-        return beside or self._work.engine(info)
+        return self._work.engine(info) if beside is None else beside
 
     def _start(self, item: pytest.Function, engine: Engine) -> RunningBatch:
         """Return the batch of an item and those that can run under its fixtures."""
@@ -213,14 +213,8 @@ class Execution:
         given = given_of(item)
         if given is None or not stands_alone(item) or given.loaded.asking.seconds is not None:
             return False
-        if (
-            self._has_ended(item)
-            or self._known(item)
-            or self._is_alone(item)
-            or self._lanes.runs(item.nodeid)
-        ):
-            return False
-        return not runs_alone(item)
+        begun = self._has_ended(item) or self._lanes.runs(item.nodeid)
+        return not (begun or self._known(item) or self._is_alone(item) or runs_alone(item))
 
     def _loading(self, checkpoint: str) -> AbstractContextManager[None]:
         progress = self._work.progress

@@ -441,7 +441,7 @@ _UNSEEN: Final = re.compile(rf"(?:[\t\n\r]|{INVISIBLE.pattern})+")
 _MENTION: Final = re.compile(r"(?<![A-Za-z0-9])@")
 
 
-def code(text: str) -> str:
+def markdown_code(text: str) -> str:
     """Return the text in a code span that nothing in it can end, also inside a table."""
     clean = _clean(text).replace("|", "\\|")
     fence = "`" * (max((len(run) for run in re.findall("`+", clean)), default=0) + 1)
@@ -449,7 +449,7 @@ def code(text: str) -> str:
     return f"{fence}{pad}{clean}{pad}{fence}"
 
 
-def plain(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Return the text with entities for everything that Markdown would treat as markup; nobody is mentioned."""
     clean = _MENTION.sub("@\u200b", _clean(text))
     return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", clean)

@@ -19,7 +19,7 @@ from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.reports import comparison, formatting, notes
 from pytest_touchstone.reports.comparison import Cells, Flip, Flips
-from pytest_touchstone.reports.formatting import code, plain
+from pytest_touchstone.reports.formatting import markdown_code, markdown_text
 from pytest_touchstone.reports.gate import difference_text, heading, reason_texts, standing
 from pytest_touchstone.reports.terminal import after_gate
 from pytest_touchstone.results.summary import Result, Summary, wholes
@@ -46,7 +46,7 @@ SIGNS: Final = {
 def page(summary: Summary) -> str:
     """Return the whole text."""
     parts = [
-        f"### Benchmarks: {code(summary.run_id)}",
+        f"### Benchmarks: {markdown_code(summary.run_id)}",
         *_gate(summary),
         *_scores(summary),
         *_changes(summary),
@@ -58,64 +58,71 @@ def page(summary: Summary) -> str:
 def failed_page(code: int, message: str) -> str:
     """Return the text for a run that has no results: its exit code, what that means, and what was said."""
     meaning = next((f": {one.sentence}" for one in ExitCode if one == code), "")
-    return f"### Benchmarks: no results\n\n:x: **exit code {code}{plain(meaning)}**\n\n{plain(message[:MOST_SIGNS])}\n"
+    head = f"### Benchmarks: no results\n\n:x: **exit code {code}{markdown_text(meaning)}**"
+    return f"{head}\n\n{markdown_text(message[:MOST_SIGNS])}\n"
 
 
 def _gate(summary: Summary) -> list[str]:
     gate = summary.gate
     if gate is None:
         return []
-    parts = [f"{SIGNS.get(standing(gate), '')} **{plain(str(gate['text']))}**".strip()]
+    parts = [f"{SIGNS.get(standing(gate), '')} **{markdown_text(str(gate['text']))}**".strip()]
     lines = shown_lines(gate)
     if red := [line for line in lines if line.fails]:
         told = [_dropped(line) for line in red[:MOST_DROPS]]
         told += [f"- and {len(red) - MOST_DROPS} more, in the table"] if len(red) > MOST_DROPS else []
-        told += [f"- {plain(step.what)}: {code(step.command)}" for step in after_gate(summary)]
+        told += [
+            f"- {markdown_text(step.what)}: {markdown_code(step.command)}" for step in after_gate(summary)
+        ]
         parts.append("\n".join(told))
     if lines:
         level = 100 * (1 - float(gate["alpha"]))
         head = f"verdict|checkpoint|benchmark|value|points [{level:g} %]|p (Holm)|baseline and reasons"
-        parts += [_table(head.split("|"), [_row(line) for line in lines]), plain(f"Judged: {heading(gate)}.")]
-    return [*parts, *(plain(note) for note in gate.get("notes", ()))]
+        parts += [
+            _table(head.split("|"), [_row(line) for line in lines]),
+            markdown_text(f"Judged: {heading(gate)}."),
+        ]
+    return [*parts, *(markdown_text(note) for note in gate.get("notes", ()))]
 
 
 def _dropped(line: GateLine) -> str:
     """Return what dropped, by how much, against what, and how sure that is."""
-    metric = "" if line.metric == COMPOSITE else f" {code(line.metric)}"
+    metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.metric)}"
     against = line.against
     before = "" if against is None else f"{formatting.number(against.measured)} to "
     parts = [
-        f"{code(line.benchmark)}{metric} of {code(line.checkpoint)}: {before}{formatting.number(line.value)}"
+        f"{markdown_code(line.benchmark)}{metric} of {markdown_code(line.checkpoint)}: "
+        f"{before}{formatting.number(line.value)}"
     ]
     if line.difference is not None:
-        p = "" if line.p_adjusted is None else f", p {plain(formatting.p_short(line.p_adjusted))}"
+        p = "" if line.p_adjusted is None else f", p {markdown_text(formatting.p_short(line.p_adjusted))}"
         parts.append(f"**{difference_text(line)} points**{p} over {line.n:,} items")
     if against is not None:
-        parts.append(f"against {code(against.checkpoint)} of run {code(against.run_id)}")
-    parts += [plain(reason) for reason in line.fails if reason != "worse"]
+        parts.append(f"against {markdown_code(against.checkpoint)} of run {markdown_code(against.run_id)}")
+    parts += [markdown_text(reason) for reason in line.fails if reason != "worse"]
     return f"- {', '.join(parts)}"
 
 
 def _row(line: GateLine) -> tuple[str, ...]:
-    metric = "" if line.metric == COMPOSITE else f" {code(line.metric)}"
+    metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.metric)}"
     strong = "**" if line.fails or line.invalid else ""
     return (
         f"{strong}{line.kind}{strong}",
-        code(line.checkpoint),
-        code(line.benchmark) + metric,
-        formatting.number(line.value) + (f" ({plain(line.about)})" if line.about else ""),
+        markdown_code(line.checkpoint),
+        markdown_code(line.benchmark) + metric,
+        formatting.number(line.value) + (f" ({markdown_text(line.about)})" if line.about else ""),
         difference_text(line) or "-",
-        plain(formatting.p_short(line.p_adjusted)),
-        "<br>".join(plain(text) for text in reason_texts(line, "against ")),
+        markdown_text(formatting.p_short(line.p_adjusted)),
+        "<br>".join(markdown_text(text) for text in reason_texts(line, "against ")),
     )
 
 
 def _scores(summary: Summary) -> list[str]:
     rows = [
         (
-            code(result.checkpoint),
-            " ".join(part for part in (code(result.benchmark), formatting.asked(result)) if part),
-            code(metric.name),
+            markdown_code(result.checkpoint),
+            " ".join(part for part in (markdown_code(result.benchmark), formatting.asked(result)) if part),
+            markdown_code(metric.name),
             formatting.number(metric.value),
             formatting.interval(metric.low, metric.high),
             str(metric.n),
@@ -126,13 +133,13 @@ def _scores(summary: Summary) -> list[str]:
     ]
     rows += [
         (
-            code(one["checkpoint"]),
-            code(one["name"]),
+            markdown_code(one["checkpoint"]),
+            markdown_code(one["name"]),
             "composite",
             formatting.number(one["value"]),
             formatting.interval(one["low"], one["high"]),
             "",
-            plain(one.get("mark", "")),
+            markdown_text(one.get("mark", "")),
         )
         for one in summary.composites
     ]
@@ -143,22 +150,22 @@ def _scores(summary: Summary) -> list[str]:
 def _remarks(result: Result) -> list[str]:
     """Return the remarks beside a value: its mark (that it is over few items), and that it is not valid."""
     broken = result.invalid is not None or result.faults
-    return [*([plain(result.mark)] if result.mark else []), *(["**not valid**"] if broken else [])]
+    return [*([markdown_text(result.mark)] if result.mark else []), *(["**not valid**"] if broken else [])]
 
 
 def _changes(summary: Summary) -> list[str]:
     rows = [
         (
-            code(row["checkpoint"]),
-            code(formatting.change_label(row)),
-            *map(plain, formatting.change_cells(row)),
-            code(formatting.best_so_far(row, of=False)),
+            markdown_code(row["checkpoint"]),
+            markdown_code(formatting.change_label(row)),
+            *map(markdown_text, formatting.change_cells(row)),
+            markdown_code(formatting.best_so_far(row, of=False)),
         )
         for row in formatting.shown_changes(summary)
     ]
     head = ("checkpoint", "metric", "best so far", "now", "change", "best so far is of")
     told = [*formatting.best_runs(formatting.shown_changes(summary)), formatting.changes_left_out(summary)]
-    return [_table(head, rows), *(plain(text) for text in told if text)] if rows else []
+    return [_table(head, rows), *(markdown_text(text) for text in told if text)] if rows else []
 
 
 def _notes(summary: Summary) -> list[str]:
@@ -170,7 +177,7 @@ def _notes(summary: Summary) -> list[str]:
     ]
     lines += [f"{status}: {text}" for status, text in notes.faults(summary)[:5]]
     lines += [f"left out: {text}" for text in notes.left_out(summary)]
-    return ["\n".join(f"- {plain(line)}" for line in lines)]
+    return ["\n".join(f"- {markdown_text(line)}" for line in lines)]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -195,10 +202,10 @@ def comparison_page(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()
 
 def _compared(pair: PairComparison, flips: Flips) -> Iterable[str]:
     a, b = pair.baseline, pair.new
-    yield f"### {plain(b.name)} against {plain(a.name)}"
+    yield f"### {markdown_text(b.name)} against {markdown_text(a.name)}"
     yield ""
-    yield f"- A, the baseline: {plain(a.name)} ({plain(comparison.about(a))})"
-    yield f"- B: {plain(b.name)} ({plain(comparison.about(b))})"
+    yield f"- A, the baseline: {markdown_text(a.name)} ({markdown_text(comparison.about(a))})"
+    yield f"- B: {markdown_text(b.name)} ({markdown_text(comparison.about(b))})"
     yield ""
     level = pair.lines[0].comparison.level
     yield _cells(comparison.header(level))
@@ -212,18 +219,18 @@ def _compared(pair: PairComparison, flips: Flips) -> Iterable[str]:
         yield _cells(comparison.composite_cells(line))
     yield ""
     for title, text in comparison.lists(pair):
-        yield f"- **{title}**: {plain(text)}" if title else f"  - {plain(text)}"
+        yield f"- **{title}**: {markdown_text(text)}" if title else f"  - {markdown_text(text)}"
     if pair.mean is not None:
-        yield f"- **mean**: {plain(comparison.mean(pair.mean))}"
+        yield f"- **mean**: {markdown_text(comparison.mean(pair.mean))}"
     if pair.pooled is not None:
-        yield f"- **pooled**: {plain(comparison.pooled(pair.pooled))}"
-    yield from (f"- note: {plain(text)}" for text in comparison.notes(pair))
+        yield f"- **pooled**: {markdown_text(comparison.pooled(pair.pooled))}"
+    yield from (f"- note: {markdown_text(text)}" for text in comparison.notes(pair))
     for name, found in flips.items():
         yield from _flips(name, found)
 
 
 def _cells(one: Cells, *, bold: bool = False) -> str:
-    shown = [plain(cell) for cell in one]
+    shown = [markdown_text(cell) for cell in one]
     if bold:
         shown[-1] = f"**{shown[-1]}**"
     return "| " + " | ".join(shown) + " |"
@@ -231,17 +238,17 @@ def _cells(one: Cells, *, bold: bool = False) -> str:
 
 def _flips(name: str, found: Sequence[Flip]) -> Iterable[str]:
     yield ""
-    yield f"<details><summary>{plain(name)}: items gained and lost</summary>"
+    yield f"<details><summary>{markdown_text(name)}: items gained and lost</summary>"
     yield ""
     yield "| item | | question | A | B | gold |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for flip in found:
         texts = (flip.question, flip.baseline, flip.new, flip.gold)
         shown = [
-            plain(comparison.clipped(text or formatting.NOTHING, 300, end=place == 0))
+            markdown_text(comparison.clipped(text or formatting.NOTHING, 300, end=place == 0))
             for place, text in enumerate(texts)
         ]
         word = "gained" if flip.gained else "lost"
-        yield f"| {plain(flip.example)} | {word} | {' | '.join(shown)} |"
+        yield f"| {markdown_text(flip.example)} | {word} | {' | '.join(shown)} |"
     yield ""
     yield "</details>"

@@ -33,12 +33,12 @@ from pytest_touchstone.core.text import cell, count, listed, one_line
 from pytest_touchstone.reports import formatting, tables
 from pytest_touchstone.reports.formatting import (
     NOTHING,
-    code,
     console_of,
+    markdown_code,
+    markdown_text,
     number,
     open_table,
     p_short,
-    plain,
     written,
 )
 from pytest_touchstone.reports.study.overview import marks_of
@@ -318,14 +318,17 @@ def markdown_table(table: ScoreTable, *, stderr: bool = False) -> str:
         around = f"± {around}" if stderr and around else around
         return f"{value} {around}".rstrip() + f" {NOT_VALID}" * one.invalid
 
-    head = ["checkpoint", *(f"{code(one.benchmark)}<br>{code(one.metric)}" for one in table.columns)]
+    head = [
+        "checkpoint",
+        *(f"{markdown_code(one.benchmark)}<br>{markdown_code(one.metric)}" for one in table.columns),
+    ]
     rows = [
-        [code(name), *(shown(column, one) for column, one in zip(table.columns, row, strict=True))]
+        [markdown_code(name), *(shown(column, one) for column, one in zip(table.columns, row, strict=True))]
         for name, row in table.rows
     ]
     lines = [head, ["---", *["---:"] * len(table.columns)], *rows]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{text}\n\n{plain(legend(table, stderr=stderr))}.\n"
+    return f"{text}\n\n{markdown_text(legend(table, stderr=stderr))}.\n"
 
 
 _LATEX: Final = {

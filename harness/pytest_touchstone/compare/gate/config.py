@@ -54,18 +54,8 @@ from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, ROUNDING
 
 MODES: Final = ("plain", "strict")
 KEYS: Final = (
-    *(
-        "mode",
-        "baseline",
-        "metric",
-        "metrics",
-        "allow",
-        "margin",
-        "alpha",
-        "pooled",
-        "accepted",
-        "benchmarks",
-    ),
+    *("mode", "baseline", "metric", "metrics", "allow", "margin", "alpha", "pooled"),
+    *("accepted", "benchmarks"),
 )
 OWN_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
 

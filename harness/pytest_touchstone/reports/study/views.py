@@ -20,8 +20,8 @@ from pytest_touchstone.reports.formatting import (
     command_lines,
     console_of,
     labelled,
+    markdown_text,
     open_table,
-    plain,
     written,
 )
 from pytest_touchstone.reports.plots import Picture, svg
@@ -149,7 +149,7 @@ def study_page(sections: Sequence[Section], pictures: Sequence[str] = ()) -> str
     """Return the whole text; ``pictures`` are addresses of PNG and SVG files, shown at its end."""
     blocks = ["# Study"]
     for section in sections:
-        blocks.append(f"## {plain(section.title)}")
+        blocks.append(f"## {markdown_text(section.title)}")
         for part in (*section.parts, *section.details):
             blocks += _blocks(part)
     blocks += ["## Pictures", *_pictures(pictures)] if pictures else []
@@ -160,26 +160,28 @@ def _pictures(addresses: Sequence[str]) -> Iterable[str]:
     """Yield each SVG, or its PNG as a link to it where there is one."""
     for address in (one for one in addresses if one.endswith(".svg")):
         bitmap = f"{address.removesuffix('.svg')}.png"
-        name = plain(PurePosixPath(address).stem.replace("_", " "))
+        name = markdown_text(PurePosixPath(address).stem.replace("_", " "))
         shown = f"![{name}]({quote(bitmap if bitmap in addresses else address, SAFE)})"
         yield f"[{shown}]({quote(address, SAFE)})" if bitmap in addresses else shown
 
 
 def _blocks(part: Part) -> list[str]:
     if isinstance(part, str):
-        return [plain(part)]
+        return [markdown_text(part)]
     if isinstance(part, Facts):
-        return ["\n".join(f"- **{plain(label)}**: {plain(text)}" for label, text in part.rows)]
+        return [
+            "\n".join(f"- **{markdown_text(label)}**: {markdown_text(text)}" for label, text in part.rows)
+        ]
     if isinstance(part, Verbatim):
         return ["\n".join(["```text", *(line.replace("```", "'''") for line in part.lines), "```"])]
-    return [f"**{plain(part.title)}**" if part.title else "", "\n".join(_markdown_table(part))]
+    return [f"**{markdown_text(part.title)}**" if part.title else "", "\n".join(_markdown_table(part))]
 
 
 def _markdown_table(part: StudyTable) -> Iterable[str]:
-    yield _row(plain(title.replace("\n", " ")) for title in part.header)
+    yield _row(markdown_text(title.replace("\n", " ")) for title in part.header)
     yield _row("---" if part.is_text(column) else "---:" for column in range(len(part.header)))
     for number, row in enumerate(part.rows):
-        cells = ["<br>".join(plain(line) for line in cell.split("\n")) for cell in row]
+        cells = ["<br>".join(markdown_text(line) for line in cell.split("\n")) for cell in row]
         yield _row(
             f"**{cell}**" if (number, column) in part.best and cell else cell
             for column, cell in enumerate(cells)
