@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
-from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, ask_choices
+from pytest_touchstone.metrics import BITS_PER_BYTE, ask_choices
 from pytest_touchstone.metrics.passages import BoolqRow, boolq_row
 
 ANSWERS = ("no", "yes")
@@ -28,7 +28,6 @@ def prompt(row: BoolqRow) -> str:
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc", BITS_PER_BYTE),
-    aggregate=BITS,
     shots=Shots(
         shot=lambda row: f"{prompt(row)} {ANSWERS[row['label']]}", lm_eval=LmEval(9427, drops_own=True)
     ),

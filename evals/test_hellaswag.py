@@ -8,7 +8,7 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
-from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
+from pytest_touchstone.metrics import BITS_PER_BYTE, CHOICE_METRICS, ask_answers
 
 
 class HellaswagRow(TypedDict):
@@ -51,7 +51,6 @@ def hellaswag_shot(scene: HellaswagRow) -> str:
     asks=Loglikelihood,
     primary="acc_norm",
     metrics=(*CHOICE_METRICS, BITS_PER_BYTE),
-    aggregate=BITS,
     shots=Shots(shot=hellaswag_shot, lm_eval=LmEval(39_905, drops_own=True)),
     cluster="source_id",
 )

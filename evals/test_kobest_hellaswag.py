@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_touchstone import FewShot, Scores, benchmark
-from pytest_touchstone.metrics import CHOICE_METRICS, ChoiceScores, argmax, score_choices
+from pytest_touchstone.metrics import CHOICE_METRICS, argmax, score_choices
 from pytest_touchstone.metrics.korean.kobest import KobestRow, kobest_task
 
 
@@ -20,4 +20,5 @@ def test_kobest_hellaswag(example: KobestRow, fewshot: FewShot) -> Scores:
     """
     answers = yield [fewshot.loglikelihood(example["context"], " " + one) for one in example["choices"]]
     found = score_choices(answers, example["choices"], example["label"])
-    return ChoiceScores(found, found.right, argmax([one.logprob for one in answers]))
+    found.chosen = argmax([one.logprob for one in answers])
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_touchstone import FewShot, Published, Scores, Shots, benchmark
-from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ChoiceScores, ask_answers
+from pytest_touchstone.metrics import BITS_PER_BYTE, CHOICE_METRICS, ask_answers
 from pytest_touchstone.metrics.mmlu import (
     MMLU,
     MMLU_CATEGORIES,
@@ -25,7 +25,6 @@ from pytest_touchstone.metrics.mmlu import (
         source="lm-evaluation-harness 0.4.13, tasks mmlu_SUBJECT_continuation",
     ),
     metrics=(*CHOICE_METRICS, BITS_PER_BYTE, *(f"acc_{category}" for category in MMLU_CATEGORIES)),
-    aggregate=BITS,
     keep=rows_of(MMLU_SUBJECTS),
     **{
         **MMLU,
@@ -49,4 +48,5 @@ def test_mmlu_continuation(example: MmluRow, fewshot: FewShot) -> Scores:
     """
     texts, header = example["choices"], mmlu_header(example, "questions")
     found = yield from ask_answers(fewshot, mmlu_cloze(example), texts, example["answer"], header=header)
-    return ChoiceScores({**found, mmlu_category(example): found["acc"]}, example["answer"])
+    found[mmlu_category(example)] = found["acc"]
+    return found

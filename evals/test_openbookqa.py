@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
-from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, LabelledChoices, ask_answers
+from pytest_touchstone.metrics import BITS_PER_BYTE, CHOICE_METRICS, LabelledChoices, ask_answers
 
 
 class Row(TypedDict):
@@ -36,7 +36,6 @@ def gold(row: Row) -> int:
     asks=Loglikelihood,
     primary="acc_norm",
     metrics=(*CHOICE_METRICS, BITS_PER_BYTE),
-    aggregate=BITS,
     shots=Shots(
         shot=lambda row: f"{row['question_stem']} {row['choices']['text'][gold(row)]}", lm_eval=LmEval(4957)
     ),

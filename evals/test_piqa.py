@@ -7,7 +7,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
-from pytest_touchstone.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
+from pytest_touchstone.metrics import BITS_PER_BYTE, CHOICE_METRICS, ask_answers
 
 
 class Goal(TypedDict):
@@ -40,7 +40,6 @@ def ways(row: Goal) -> tuple[str, str]:
     asks=Loglikelihood,
     primary="acc_norm",
     metrics=(*CHOICE_METRICS, BITS_PER_BYTE),
-    aggregate=BITS,
     shots=Shots(
         shot=lambda row: f"{prompt(row)} {ways(row)[row['label']]}", lm_eval=LmEval(16_113, drops_own=True)
     ),

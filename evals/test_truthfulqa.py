@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_touchstone import Published, Scores, benchmark
-from pytest_touchstone.metrics import ChoiceScores, argmax
+from pytest_touchstone.metrics import ChoiceScores, answered
 from pytest_touchstone.metrics.truthfulqa import (
     TRUTHFULQA,
     TRUTHFULQA_PAPER,
@@ -25,9 +25,10 @@ def test_truthfulqa_mc1(example: TruthfulRow) -> Scores:
 
     - ``acc`` (primary): the answer with the highest log-probability is the true one, which is always the first.
     """
-    answers = yield truthful_requests(example, example["mc1_targets"])
-    right = example["mc1_targets"]["labels"].index(1)
-    return ChoiceScores({"acc": float(argmax([one.logprob for one in answers]) == right)}, right)
+    offered = example["mc1_targets"]
+    answers = yield truthful_requests(example, offered)
+    right, choices = offered["labels"].index(1), answered(answers, offered["choices"])
+    return ChoiceScores({"acc": float(choices.preferred("acc") == right)}, right, choices=choices)
 
 
 @benchmark(

@@ -16,7 +16,7 @@ from typing import Any, Final
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.lm_eval import samples_of
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.metrics.multiple_choice import preferred
+from pytest_touchstone.metrics.multiple_choice import AnsweredChoices
 from pytest_touchstone.results.item_view import CANDIDATES, Said, asked_of, data_rows, is_right
 from pytest_touchstone.results.journal import each_record, latest
 from pytest_touchstone.results.records import Record
@@ -146,7 +146,8 @@ def _sample(data: Mapping[str, Any], metric: str) -> Shown:
     scored = [one for one in answers if isinstance(one, list) and len(one) == 2]
     if len(scored) == len(answers) == len(options) > 1:
         logprobs = [float(one[0]) for one in scored]  # their tokens are not kept
-        best = preferred(metric, logprobs, [text.strip() for text in options], [1] * len(scored))
+        texts = [text.strip() for text in options]
+        best = AnsweredChoices(logprobs, texts, [1] * len(scored)).preferred(metric)
         place = int(str(target)) if str(target).isdecimal() else -1  # a number, as it is or as text
         gold = options[place] if 0 <= place < len(options) else target
         return Shown(question, options[best].strip(), None if gold is None else str(gold).strip())

@@ -3,7 +3,7 @@
     aggregate={
         "perplexity": perplexity("logprob"),
         "error": mean("error", higher_is_better=False),
-        "slowest": Aggregation("slowest", "seconds", function=slowest, higher_is_better=False, unit="s"),
+        "slowest": Aggregation("slowest", "seconds", function=slowest, higher_is_better=False, unit="s", margin=0.5),
     }
 
 A function takes the score's values and the items' clusters (None where items share nothing). It returns an ``Estimate``
@@ -32,6 +32,13 @@ from pytest_touchstone.core.files import load_module
 MACRO: Final = "_macro"
 """The suffix of a metric that is a mean over groups."""
 
+P_RIGHT: Final = "p_right"
+LOG_ODDS: Final = "log_odds"
+LOGPROB_MARGIN: Final = "logprob_margin"
+BITS_PER_BYTE: Final = "bits_per_byte"
+SOFT_METRICS: Final = (P_RIGHT, LOG_ODDS, LOGPROB_MARGIN, BITS_PER_BYTE)
+"""The scores of a choice beside right and wrong (``metrics.soft``)."""
+
 Function: TypeAlias = Callable[[Sequence[Any], Sequence[str | None] | None], Any]
 """Values and clusters -> an ``Estimate``, or a number."""
 
@@ -42,9 +49,10 @@ class Aggregation:
 
     ``by`` is the name that messages use. ``function`` is None for the aggregations of this package. ``rises`` says
     whether the metric rises with the score: a perplexity falls as the log-probability rises. ``unit`` stands beside
-    differences; empty: they are in points where values lie in [0, 1]. ``at`` is the place where ``function`` is found
-    again. ``beside`` names facts that the benchmark tells of an item (``right`` and ``chosen`` of ``ChoiceScores``):
-    ``function`` then gets tuples of the score and these.
+    differences; empty: they are in points where values lie in [0, 1]. ``margin`` is the loss that does not matter
+    unless somebody says otherwise, in the unit; without a unit it is one point. ``at`` is the place where ``function``
+    is found again. ``beside`` names facts that the benchmark tells of an item (``right`` and ``chosen`` of
+    ``ChoiceScores``): ``function`` then gets tuples of the score and these.
     """
 
     by: str
@@ -53,6 +61,7 @@ class Aggregation:
     higher_is_better: bool = True
     rises: bool = True
     unit: str = ""
+    margin: float | None = None
     at: tuple[str, str, str] | None = None
     beside: tuple[str, ...] = ()
 
@@ -66,6 +75,7 @@ class Aggregation:
         found: dict[str, Any] = {"by": self.by, "of": self.of}
         found |= {name: False for name in ("higher_is_better", "rises") if not getattr(self, name)}
         found |= {"unit": self.unit} if self.unit else {}
+        found |= {"margin": self.margin} if self.margin is not None else {}
         found |= {"beside": list(self.beside)} if self.beside else {}
         return found if self.function is None else {**found, "at": list(_place_of(self))}
 
@@ -84,9 +94,24 @@ class Aggregation:
         return function
 
 
-def mean(of: str, *, higher_is_better: bool = True, unit: str = "") -> Aggregation:
+def is_soft(metric: str) -> bool:
+    """Whether a metric is a soft score, or its mean over groups: files have them, short reports do not."""
+    return metric.removesuffix(MACRO) in SOFT_METRICS
+
+
+def mean(
+    of: str, *, higher_is_better: bool = True, unit: str = "", margin: float | None = None
+) -> Aggregation:
     """The arithmetic mean of the score ``of`` over the items; every score that is not named gets this one."""
-    return Aggregation("mean", of, higher_is_better=higher_is_better, unit=unit)
+    return Aggregation("mean", of, higher_is_better=higher_is_better, unit=unit, margin=margin)
+
+
+STANDARD: Final[Mapping[str, Aggregation]] = {
+    LOG_ODDS: mean(LOG_ODDS, unit="nats"),
+    LOGPROB_MARGIN: mean(LOGPROB_MARGIN, unit="nats"),
+    BITS_PER_BYTE: mean(BITS_PER_BYTE, higher_is_better=False, unit="bits", margin=0.01),
+}
+"""The metrics of this package's own scores, where a benchmark, or a result of a former version, declares no other."""
 
 
 def perplexity(of: str) -> Aggregation:
@@ -97,7 +122,7 @@ def perplexity(of: str) -> Aggregation:
 def aggregation_of(aggregate: Mapping[str, Mapping[str, Any]], metric: str) -> Aggregation:
     """Return how a metric is made by a declaration's plain data.
 
-    A mean over groups has the direction of the metric, a score that of the metrics that are made of it.
+    A mean over groups has the direction and the unit of the metric, a score that of the metrics that are made of it.
 
     Results of versions that knew two aggregations say nothing of the direction: their perplexity is lower-is-better.
     """
@@ -108,12 +133,18 @@ def aggregation_of(aggregate: Mapping[str, Mapping[str, Any]], metric: str) -> A
             aggregation_of(aggregate, name) for name, how in aggregate.items() if how["of"] == plain != name
         )
         better = next((one.higher_score_is_better for one in made), True)
+        if metric in STANDARD:
+            return STANDARD[metric]
         if plain != metric:
-            better = aggregation_of(aggregate, plain).higher_is_better
+            how = aggregation_of(aggregate, plain)
+            return mean(metric, higher_is_better=how.higher_is_better, unit=how.unit, margin=how.margin)
         return mean(metric, higher_is_better=better)
     if known["by"] == "perplexity" and "at" not in known:
         return perplexity(known["of"])
-    told = {name: known[name] for name in ("higher_is_better", "rises", "unit") if name in known}
+    told = {name: known[name] for name in ("higher_is_better", "rises", "unit", "margin") if name in known}
+    usual = STANDARD.get(metric)
+    if usual is not None and usual.unit == told.get("unit"):  # results of former versions declare no margin
+        told.setdefault("margin", usual.margin)
     told["beside"] = tuple(known.get("beside", ()))
     return Aggregation(known["by"], known["of"], at=tuple(known["at"]) if "at" in known else None, **told)
 

@@ -178,9 +178,9 @@ class Benchmark:
     ``own_prompt`` bring the whole prompt, and there are no few-shot examples then. Of more than ``most_rows`` rows that
     number is drawn with the run's seed. ``published`` says what was published of it. ``needs`` maps packages that its
     scorer imports to how they are installed. ``most_unusable`` is the share of generated texts that may have no answer
-    in them, or end at the limit of tokens, before the result counts as not valid. ``grader`` is what ``touchstone
-    grade`` judges a file of programs with. ``rule`` is for people to read; ``folder`` is that of the benchmark's
-    module.
+    in them, or end at the limit of tokens, before the result counts as not valid. ``temperature`` is that of
+    ``p_right`` (``metrics.soft``), None for the usual one of its primary score. ``grader`` is what ``touchstone grade``
+    judges a file of programs with. ``rule`` is for people to read; ``folder`` is that of the benchmark's module.
     """
 
     name: str
@@ -204,6 +204,7 @@ class Benchmark:
     most_rows: int | None = None
     needs: Mapping[str, str] = field(default_factory=dict)
     most_unusable: float = MOST_UNUSABLE
+    temperature: float | None = None
     grader: Grader | None = None
     rule: str = ""
     folder: Path = Path()
@@ -240,6 +241,7 @@ class OptionalFields(TypedDict, total=False):
     most_rows: int | None
     needs: Mapping[str, str]
     most_unusable: float
+    temperature: float | None
     grader: Grader | None
     rule: str
     folder: Path
@@ -338,6 +340,10 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
     for group, kind in (("shots", Shots), ("published", Published)):
         if not isinstance(given := more.get(group, kind()), kind):
             raise BenchmarkError(f"{where}: {group}={given!r}; write {group}={kind.__name__}(...)")
+    temperature = more.get("temperature")
+    numeric = isinstance(temperature, int | float) and 0 < temperature < float("inf")
+    if temperature is not None and not numeric:
+        raise BenchmarkError(f"{where}: temperature={temperature!r}; give a number above 0")
     metrics = more.get("metrics", ())
     if isinstance(metrics, str) or not all(isinstance(metric, str) for metric in metrics):
         raise BenchmarkError(f"{where}: metrics={metrics!r}; give the names of its scores in a tuple")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pytest_touchstone.core.aggregation import BITS_PER_BYTE
 from pytest_touchstone.metrics.macro_f1 import MACRO_F1
 from pytest_touchstone.metrics.multiple_choice import (
-    BITS,
-    BITS_PER_BYTE,
     CHOICE_METRICS,
+    AnsweredChoices,
     ChoiceScores,
     LabelledChoices,
+    answered,
     argmax,
     ask_answers,
     ask_choices,
@@ -20,12 +21,13 @@ from pytest_touchstone.metrics.multiple_choice import (
 )
 
 __all__ = [
-    "BITS",
     "BITS_PER_BYTE",
     "CHOICE_METRICS",
     "MACRO_F1",
+    "AnsweredChoices",
     "ChoiceScores",
     "LabelledChoices",
+    "answered",
     "argmax",
     "ask_answers",
     "ask_choices",

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from typing_extensions import TypedDict
 
+from pytest_touchstone.core.aggregation import BITS_PER_BYTE
 from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Loglikelihood
-from pytest_touchstone.metrics.multiple_choice import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
+from pytest_touchstone.metrics.multiple_choice import CHOICE_METRICS, ask_answers
 
 
 class _Choice(TypedDict):
@@ -71,7 +72,6 @@ ARC: Final[dict[str, Any]] = {
     "prepare": arc_row,
     "asks": Loglikelihood,
     "metrics": (*CHOICE_METRICS, BITS_PER_BYTE),
-    "aggregate": BITS,
 }
 
 ARC_PAPER: Final = "Clark et al. 2018, arXiv 1803.05457"

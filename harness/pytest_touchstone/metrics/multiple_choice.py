@@ -30,24 +30,62 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping, Sequence
 from string import ascii_uppercase
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone.core.aggregation import mean
+from pytest_touchstone.core.aggregation import BITS_PER_BYTE
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.few_shot import FewShot
-from pytest_touchstone.core.requests import LoglikelihoodAnswer
+from pytest_touchstone.core.requests import LoglikelihoodAnswer, RollingAnswer
+
+
+class AnsweredChoices(NamedTuple):
+    """The choices of a question as they were answered: of each the log-probability (nats), the text without the
+    delimiter before it, and the number of tokens."""
+
+    logprobs: Sequence[float]
+    texts: Sequence[str]
+    tokens: Sequence[int]
+
+    def normalised(self, metric: str) -> list[float]:
+        """The log-probabilities as the score of this name compares them; one of another name divides by nothing."""
+        if metric == "acc_norm":
+            lengths: Sequence[int] = [len(text) for text in self.texts]
+        elif metric == "acc_bytes":
+            lengths = [len(text.encode("utf-8", "surrogatepass")) for text in self.texts]
+        else:
+            lengths = self.tokens if metric == "acc_tokens" else [1] * len(self.texts)
+        return [
+            logprob / n if n > 0 else -math.inf for logprob, n in zip(self.logprobs, lengths, strict=True)
+        ]
+
+    def preferred(self, metric: str) -> int:
+        """The number of the choice that the rule of a score prefers."""
+        return argmax(self.normalised(metric))
+
+
+def answered(answers: Sequence[LoglikelihoodAnswer | RollingAnswer], texts: Sequence[str]) -> AnsweredChoices:
+    """The choices with the answers to one request for each."""
+    return AnsweredChoices([one.logprob for one in answers], texts, [one.tokens for one in answers])
 
 
 class ChoiceScores(dict[str, float]):
     """Scores of a choice, and the number of the choice that is right, from 0: no score, but shown beside the item.
-    ``chosen`` is that of the preferred one, for metrics that need it (``macro_f1``)."""
+    ``chosen`` is that of the preferred one, for metrics that need it (``macro_f1``). ``choices`` are all of them, from
+    which the soft scores are made (``metrics.soft``); there are none without."""
 
-    def __init__(self, scores: Mapping[str, float], right: int, chosen: int | None = None) -> None:
+    def __init__(
+        self,
+        scores: Mapping[str, float],
+        right: int,
+        chosen: int | None = None,
+        choices: AnsweredChoices | None = None,
+    ) -> None:
         super().__init__(scores)
         self.right = right
         self.chosen = chosen
+        self.choices = choices
 
 
 CHOICE_METRICS: Final = ("acc", "acc_norm", "acc_bytes", "acc_tokens")
@@ -61,15 +99,12 @@ def argmax(values: Sequence[float]) -> int:
     return max(range(len(values)), key=values.__getitem__)
 
 
-def score_choices(answers: Sequence[LoglikelihoodAnswer], choices: Sequence[str], gold: int) -> ChoiceScores:
+def score_choices(
+    answers: Sequence[LoglikelihoodAnswer | RollingAnswer], choices: Sequence[str], gold: int
+) -> ChoiceScores:
     """``choice_scores`` of the answers to one request per choice."""
-    return choice_scores([one.logprob for one in answers], choices, [one.tokens for one in answers], gold)
-
-
-BITS_PER_BYTE: Final = "bits_per_byte"
-
-BITS: Final = {BITS_PER_BYTE: mean(BITS_PER_BYTE, higher_is_better=False, unit="bits")}
-"""The metric as ``aggregate`` of a benchmark takes it."""
+    logprobs, texts, tokens = answered(answers, choices)
+    return choice_scores(logprobs, texts, tokens, gold)
 
 
 def bits_per_byte(logprob: float, text: str) -> float:
@@ -88,7 +123,7 @@ def with_bits(
 ) -> ChoiceScores:
     """The scores, with the bits per byte of the right choice among them."""
     bits = bits_per_byte(answers[scores.right].logprob, choices[scores.right])
-    return ChoiceScores({**scores, BITS_PER_BYTE: bits}, scores.right, scores.chosen)
+    return ChoiceScores({**scores, BITS_PER_BYTE: bits}, scores.right, scores.chosen, scores.choices)
 
 
 def choice_scores(
@@ -114,19 +149,9 @@ def choice_scores(
         raise BenchmarkError(
             f"log-probabilities {list(logprobs)}: one is not a number, so none is the highest"
         )
-    scores = {name: float(preferred(name, logprobs, choices, tokens) == gold) for name in CHOICE_METRICS}
-    return ChoiceScores(scores, gold)
-
-
-def preferred(metric: str, logprobs: Sequence[float], choices: Sequence[str], tokens: Sequence[int]) -> int:
-    """Return the number of the choice that the rule of a score prefers; a score of another name divides by nothing."""
-    if metric == "acc_norm":
-        lengths: Sequence[int] = [len(choice) for choice in choices]
-    elif metric == "acc_bytes":
-        lengths = [len(choice.encode("utf-8", "surrogatepass")) for choice in choices]
-    else:
-        lengths = tokens if metric == "acc_tokens" else [1] * len(choices)
-    return argmax([logprob / n if n > 0 else -math.inf for logprob, n in zip(logprobs, lengths, strict=True)])
+    there = AnsweredChoices(logprobs, choices, tokens)
+    scores = {name: float(there.preferred(name) == gold) for name in CHOICE_METRICS}
+    return ChoiceScores(scores, gold, choices=there)
 
 
 # Asking for every choice
@@ -162,8 +187,9 @@ def ask_choices(
     highest log-probability, the first on a tie, is number ``right``, else 0.0. With ``bits`` the bits per byte of the
     right choice are a score too."""
     answers = yield [fewshot.loglikelihood(context, f" {choice}", header=header) for choice in choices]
-    chosen = argmax([one.logprob for one in answers])
-    found = ChoiceScores(dict.fromkeys(names, float(chosen == right)), right, chosen)
+    there = answered(answers, choices)
+    chosen = argmax(there.logprobs)
+    found = ChoiceScores(dict.fromkeys(names, float(chosen == right)), right, chosen, there)
     return with_bits(found, answers, choices) if bits else found
 
 

@@ -22,6 +22,7 @@ from pytest_touchstone.core.dataset import extents_of
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.grade import NO_ANSWER, PASSED, Graded
 from pytest_touchstone.core.text import listed
+from pytest_touchstone.metrics.soft import soft_names
 from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_items, result_of
 from pytest_touchstone.results.summary import Collected, Declaration
@@ -97,7 +98,7 @@ def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterabl
         source=spec.published.places,
         most_unusable=spec.most_unusable,
         code=loaded.code,
-        scores=sorted({*scores} - {NO_ANSWER}),
+        scores=sorted({*scores, *(soft_names(spec) if scores else ())} - {NO_ANSWER}),
         extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
         own_rows=spec.published.own_rows,
         composites=[one.plain() for one in composites if name in one.benchmarks],

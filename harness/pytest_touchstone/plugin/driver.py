@@ -37,6 +37,7 @@ from pytest_touchstone.core.requests import (
     to_plain,
 )
 from pytest_touchstone.engines.base import Engine
+from pytest_touchstone.metrics.soft import soft_of
 from pytest_touchstone.plugin.dispatch import (
     CAUGHT,
     STOPPING,
@@ -563,6 +564,9 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
     except WireError as error:
         fail(state, error, journal)
     else:
+        scores = scores | {
+            name: value for name, value in soft_of(returned, state.job.spec).items() if name not in scores
+        }
         told: dict[str, Any] = {"length": state.length}
         with suppress(Exception):  # a grade of others may raise anything; what it tells changes no score
             told |= told_by(returned)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core import marks
+from pytest_touchstone.core.aggregation import is_soft
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.keys import masked
@@ -201,11 +202,11 @@ def place(summary: Summary) -> str:
 
 
 def shown_changes(summary: Summary) -> list[dict[str, Any]]:
-    """Return the changes that a short report has room for: of several checkpoints those of primary metrics and
-    composites."""
+    """Return the changes that a short report has room for: of one checkpoint those without soft scores, of several
+    those of primary metrics and composites."""
     count_ = _changed_checkpoints(summary)
     if count_ <= 1:
-        return summary.changes
+        return [row for row in summary.changes if not is_soft(row["metric"])]
     rows = _primary_changes(summary)
     if count_ <= MOST_CHANGES:
         return rows

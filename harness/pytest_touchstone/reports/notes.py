@@ -213,15 +213,18 @@ def reasons(summary: Summary) -> list[str]:
 
 
 def directions(summary: Summary) -> list[str]:
-    """Return the metrics of each benchmark of which lower is better; none if higher is better for all."""
-    aggregates = {one.name: one.aggregate for one in summary.declarations if one.aggregate}
-    found = {}
-    for result in summary.results:
+    """Return the benchmarks with metrics of which lower is better, a line for those with the same ones; none if higher
+    is better for all."""
+    aggregates = {one.name: one.aggregate for one in summary.declarations}
+    found: dict[str, list[str]] = {}
+    for result in wholes(summary):
         aggregate = aggregates.get(result.benchmark, {})
         lower = [name for name in result.metrics if not aggregation_of(aggregate, name).higher_is_better]
-        if aggregate and lower and result.group is None:
-            found[result.benchmark] = f"{result.benchmark}: lower is better for {', '.join(lower)}"
-    return list(found.values())
+        if lower:
+            found.setdefault(", ".join(lower), []).append(result.benchmark)
+    return [
+        f"{listed(dict.fromkeys(names), 4)}: lower is better for {lower}" for lower, names in found.items()
+    ]
 
 
 def items(summary: Summary) -> str:

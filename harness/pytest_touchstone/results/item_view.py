@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from pytest_touchstone.core.data_files import CANONICAL, read_lines
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.grade import flat
-from pytest_touchstone.metrics.multiple_choice import preferred
+from pytest_touchstone.metrics.multiple_choice import AnsweredChoices
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Summary
 
@@ -205,7 +205,8 @@ def _choices(
     answers = [one["answer"] for one in exchanges]
     logprobs = [float(one["logprob"]) for one in answers]
     plain = [text.removeprefix(" ") for text in choices]
-    chosen = preferred(primary or "", logprobs, plain, [one["tokens"] for one in answers])
+    tokens = [one["tokens"] for one in answers]
+    chosen = AnsweredChoices(logprobs, plain, tokens).preferred(primary or "")
     if rights is None and right:
         rights = [chosen]
     if rights is not None and (chosen in rights) != right:

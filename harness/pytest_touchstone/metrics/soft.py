@@ -1,0 +1,95 @@
+"""How sure a model is of the right choice: scores that move before right and wrong do.
+
+Let x be the log-probabilities (nats) of the choices, divided as the primary score of the benchmark divides them: by
+nothing, or per character, byte or token (``AnsweredChoices.normalised``); r the right choice.
+
+    ==================  ===========================================================================================
+    score               for an item
+    ==================  ===========================================================================================
+    ``p_right``         exp(x_r / T) over the sum of exp(x / T) of all choices: between 0 and 1
+    ``log_odds``        x_r less log of the sum of exp(x) of the wrong ones: at temperature 1, whatever T is
+    ``logprob_margin``  x_r less the highest x of a wrong one: above 0 where the answer is right
+    ``bits_per_byte``   ``metrics.bits_per_byte`` of the right choice, of which lower is better
+    ==================  ===========================================================================================
+
+Sources: the probability of the right choice among the choices is that of OLMES (Gu et al. 2024, arXiv 2406.08446),
+there of plain sums, per character and so on; that it sees differences with fewer items than accuracy, and bits per
+byte as well, is measured by Heineman et al. 2025 (arXiv 2508.13144); why a measure must hold the right choice against
+the wrong ones, and the likelihood of the right one alone may part from accuracy, by Schaeffer et al. 2024 (arXiv
+2406.04391). Bits alone tell fluency as much as knowledge.
+
+T makes one scale of lengths that differ: logarithms per character differ by some hundredths, and at temperature 1 every
+choice would be as probable. It is the benchmark's (``temperature``), else that of its rule in ``TEMPERATURES``. Values
+of ``p_right`` at different temperatures are different measures.
+
+An impossible choice (minus infinity) has probability 0; where all are impossible they are equally probable.
+``log_odds`` and ``logprob_margin`` are cut at ``MOST`` nats, so that no item decides a mean alone, and undefined for a
+single choice, whose ``p_right`` is 1. Numbers are rounded to ``DIGITS`` digits after the point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from pytest_touchstone.core.aggregation import BITS_PER_BYTE, LOG_ODDS, LOGPROB_MARGIN, P_RIGHT, SOFT_METRICS
+from pytest_touchstone.core.benchmark import Benchmark
+from pytest_touchstone.core.requests import Loglikelihood, PseudoLoglikelihood
+from pytest_touchstone.metrics.multiple_choice import ChoiceScores, bits_per_byte
+
+TEMPERATURES: Final = {"acc": 1.0, "acc_norm": 0.1, "acc_bytes": 0.1, "acc_tokens": 0.5}
+"""The temperature of each rule, in its own nats; primary scores of other names are plain sums, as ``acc``."""
+
+MOST: Final = 100.0
+DIGITS: Final = 6
+
+
+def temperature_of(spec: Benchmark) -> float:
+    """The temperature of the benchmark's ``p_right``."""
+    if spec.temperature is not None:
+        return spec.temperature
+    return TEMPERATURES.get(spec.primary_score, TEMPERATURES["acc"])
+
+
+def soft_names(spec: Benchmark) -> tuple[str, ...]:
+    """The soft scores that the items of a benchmark may have, by what it asks."""
+    pseudo = tuple(name for name in SOFT_METRICS if name != BITS_PER_BYTE)
+    return SOFT_METRICS if Loglikelihood in spec.asks else pseudo if PseudoLoglikelihood in spec.asks else ()
+
+
+def soft_of(returned: object, spec: Benchmark) -> dict[str, float]:
+    """The soft scores of an item from what its benchmark returned; none without the choices. Bits are those of
+    likelihoods that are probabilities of texts, not of a masked model's."""
+    if not isinstance(returned, ChoiceScores) or returned.choices is None:
+        return {}
+    choices, right = returned.choices, returned.right
+    found = soft_scores(choices.normalised(spec.primary_score), right, temperature_of(spec))
+    text, logprob = choices.texts[right], choices.logprobs[right]
+    if Loglikelihood in spec.asks and text and math.isfinite(logprob):
+        found[BITS_PER_BYTE] = round(bits_per_byte(logprob, text), DIGITS)
+    return found
+
+
+def soft_scores(values: Sequence[float], right: int, temperature: float) -> dict[str, float]:
+    """``p_right``, ``log_odds`` and ``logprob_margin`` of normalised log-probabilities, of which number ``right`` is
+    that of the right choice; none where one is no log-probability."""
+    if not all(one < math.inf for one in values):
+        return {}
+    most = max(values)
+    if most == -math.inf:
+        values, most = [0.0] * len(values), 0.0
+    whole = math.fsum(math.exp((one - most) / temperature) for one in values)
+    found = {P_RIGHT: round(math.exp((values[right] - most) / temperature) / whole, DIGITS)}
+    wrong = [one for place, one in enumerate(values) if place != right]
+    if wrong:
+        best = max(wrong)
+        total = math.log(math.fsum(math.exp(one - best) for one in wrong)) if best > -math.inf else 0.0
+        margin = values[right] - best
+        found[LOG_ODDS] = _cut(margin - total)
+        found[LOGPROB_MARGIN] = _cut(margin)
+    return found
+
+
+def _cut(value: float) -> float:
+    return round(min(MOST, max(-MOST, value)), DIGITS)
