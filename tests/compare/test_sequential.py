@@ -126,7 +126,7 @@ def test_the_verdict_of_a_stop_says_after_how_many_items_and_at_which_level() ->
     analyses = analyses_of(right(400, 500))
     found = analyses.advance(records_of(analyses, by_example(right(100, 500))))
     assert found is not None
-    verdict = judged(found, margin=0.01, alpha=0.05, family=3).verdict
+    verdict = judged(found, alpha=0.05, family=3).verdict
     assert (verdict.kind, verdict.family, verdict.p_adjusted) == ("worse", 3, None)
     assert f"settled after {found.stop.items} of 500 items" in verdict.why
     assert "at this analysis's level" in verdict.why

@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_items(parser)
     text = "the baseline of all others, by its name among WHAT (default: the first)"
     add("--against", metavar="NAME", help=text)
-    text = "a loss that does not matter (default: 0.01, one point)"
-    add("--margin", default=str(MARGIN), metavar="D", help=text)
+    text = "a loss that does not matter (default: 0.01, one point; of a metric with a unit, the one that it declares)"
+    add("--margin", metavar="D", help=text)
     add("--alpha", default=str(ALPHA), metavar="P", help="chance of a false verdict (default: 0.05)")
     text = "print so many items gained and lost of each benchmark"
     add("--show-flips", default="0", metavar="N", help=text)
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Compare every result with the first, or with the one that is named. Raises ``HarnessError`` for a mistake."""
-    margin = read_as("--margin", options.margin, _rate, zero=True)
+    margin = None if options.margin is None else read_as("--margin", options.margin, _rate, zero=True)
     alpha = read_as("--alpha", options.alpha, _rate)
     count = read_as("--show-flips", options.show_flips, integer)
     found = find_candidates(options.what, output=options.output, sizes=parse_sizes(options.items))
@@ -88,7 +88,8 @@ def run(options: argparse.Namespace) -> Output:
         return comparison_page(pairs, flips).rstrip("\n")
 
     facts = [pair_facts(pair, flips[place] if flips else None) for place, pair in enumerate(pairs)]
-    data = {"schema": SCHEMA, "kind": "comparison", "margin": margin, "alpha": alpha, "pairs": facts}
+    usual = MARGIN if margin is None else margin
+    data = {"schema": SCHEMA, "kind": "comparison", "margin": usual, "alpha": alpha, "pairs": facts}
     return Output(data, text, markdown=markdown)
 
 

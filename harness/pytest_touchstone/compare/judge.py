@@ -234,7 +234,13 @@ def compare(
     higher = new.saved.aggregation(metric).higher_score_is_better
     selection = compare_aligned(found, higher=higher, chosen=chosen, level=level)
     identical = _identical(new, baselines[selection.chosen], found, selection.chosen)
-    return replace(compared_of(metric, selection, identical), size=new.saved.size)
+    compared, unit = compared_of(metric, selection, identical), new.saved.aggregation(metric).unit
+    return replace(
+        compared,
+        comparison=replace(compared.comparison, unit=unit),
+        as_measured=replace(compared.as_measured, unit=unit),
+        size=new.saved.size,
+    )
 
 
 def compare_aligned(
@@ -442,12 +448,13 @@ def _size(part: PooledPart) -> int:
 
 
 def _is_share(part: PooledPart) -> bool:
-    """Return whether all scores lie in [0, 1], and higher ones are better."""
+    """Return whether all scores lie in [0, 1], without a unit, and higher ones are better."""
     try:
         score = score_name(part.new.saved, part.metric)
     except GateError:  # a mean over groups
         return False
-    if not part.new.saved.aggregation(part.metric).higher_score_is_better:
+    how = part.new.saved.aggregation(part.metric)
+    if not how.higher_score_is_better or how.unit:
         return False
     if part.compared.comparison.gained is not None and len(part.baselines) == 1:
         return True

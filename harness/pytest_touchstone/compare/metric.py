@@ -96,9 +96,11 @@ def compare_metric(
             identical=before == after,
         )
     a, b = baseline.saved.metrics[metric], new.saved.metrics[metric]
+    how = new.saved.aggregation(metric)
     comparison = replace(
         compare_totals(a, b, benchmark=new.saved.benchmark, level=level),
-        higher_is_better=new.saved.aggregation(metric).higher_is_better,
+        higher_is_better=how.higher_is_better,
+        unit=how.unit,
     )
     return MetricComparison(
         benchmark=new.saved.benchmark,

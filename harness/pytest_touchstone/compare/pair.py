@@ -40,6 +40,7 @@ from pytest_touchstone.compare.metric import (
     shared_columns,
 )
 from pytest_touchstone.compare.prompts import known_by_prompts
+from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.composite import Composite
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.lm_eval_names import PREFIXES, translated
@@ -224,12 +225,14 @@ def compare_pair(
     *,
     metric: str | None = None,
     every: bool = False,
-    margin: float = MARGIN,
+    margin: float | None = None,
     alpha: float = ALPHA,
     composites: Iterable[Composite] = (),
 ) -> PairComparison:
     """The new candidate against the baseline. Benchmarks that have ``metric`` are judged by it in place of their
-    primary one; ``every`` shows all metrics. ``composites`` are compared beside those that the results name.
+    primary one; ``every`` shows all metrics. ``margin`` is that of every metric; without it, it is one point, or what a
+    metric with a unit declares; one that declares none has no verdict. ``composites`` are compared beside those that
+    the results name.
 
     Raises ``DataError`` where they have nothing in common.
     """
@@ -346,18 +349,35 @@ def compare_composite_in(
 def _judged(
     lines: Sequence[MetricComparison],
     entries: Sides,
-    margin: float,
+    margin: float | None,
     alpha: float,
 ) -> dict[str, MetricComparison]:
     """The lines with verdicts: "inconclusive" where a result of the benchmark is not valid."""
-    verdicts = judge({line.benchmark: line.compared for line in lines}, margin=margin, alpha=alpha)
-    found = {}
+    margins = {
+        line.benchmark: how.margin
+        for line in lines
+        if margin is None and (how := _aggregation(line, entries)) is not None and how.unit
+    }
+    compared = {
+        line.benchmark: line.compared for line in lines if margins.get(line.benchmark, 0.0) is not None
+    }
+    own = {name: one for name, one in margins.items() if one is not None}
+    verdicts = judge(compared, margin=MARGIN if margin is None else margin, margins=own, alpha=alpha)
+    found = {line.benchmark: line for line in lines}
     for line in lines:
+        if line.benchmark not in verdicts:
+            continue
         verdict = verdicts[line.benchmark].verdict
         if reasons := _invalid(line.benchmark, entries):
             verdict = replace(verdict, kind="inconclusive", items=None, why=f"not valid: {reasons[0]}")
         found[line.benchmark] = replace(line, verdict=verdict)
     return found
+
+
+def _aggregation(line: MetricComparison, entries: Sides) -> Aggregation | None:
+    """How the new result's metric is made; None for a composite."""
+    entry = entries[1].get(line.benchmark)
+    return None if entry is None else entry.saved.aggregation(line.metric)
 
 
 def _invalid(benchmark: str, entries: Sides) -> list[str]:
@@ -372,7 +392,7 @@ def _invalid(benchmark: str, entries: Sides) -> list[str]:
 def _pooled(
     lines: Sequence[MetricComparison],
     entries: Sides,
-    margin: float,
+    margin: float | None,
     alpha: float,
 ) -> MetricComparison | None:
     """The verdict on the items of all benchmarks that are valid and compared item by item."""
@@ -389,7 +409,8 @@ def _pooled(
         return None
     asked_apart = any(conditions_apart(before[name], after[name]) for name in found.benchmarks)
     compared = replace(found.compared, identical=found.compared.identical and not asked_apart)
-    verdict = judge({found.name: compared}, margin=margin, alpha=alpha)[found.name].verdict
+    usual = MARGIN if margin is None else margin
+    verdict = judge({found.name: compared}, margin=usual, alpha=alpha)[found.name].verdict
     n = compared.comparison.n
     return MetricComparison(
         benchmark=found.name,
@@ -423,4 +444,4 @@ def _mean(lines: Sequence[MetricComparison], level: float) -> Mean | None:
 
 
 def _is_share(one: Comparison) -> bool:
-    return one.baseline is not None and one.new is not None and 0 <= one.baseline <= 1 and 0 <= one.new <= 1
+    return not one.unit and all(value is not None and 0 <= value <= 1 for value in (one.baseline, one.new))

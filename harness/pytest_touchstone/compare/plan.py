@@ -29,9 +29,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pytest_touchstone.compare.baselines import ROWS, BaselineSource, comparable, one_each
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.judge import AlignedScores, columns, score_name
+from pytest_touchstone.core.aggregation import Aggregation, mean
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import count
+from pytest_touchstone.core.units import POINTS
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, composites_of
 from pytest_touchstone.results.summary import Declaration
 from pytest_touchstone.statistics.best_of_many import compare_with_best
@@ -54,7 +56,7 @@ from pytest_touchstone.statistics.power import (
     smallest,
     smallest_drop,
 )
-from pytest_touchstone.statistics.verdicts import POWER
+from pytest_touchstone.statistics.verdicts import MARGIN, POWER
 
 FLIPS: Final = 0.15
 """The share of items that are taken to flip where nothing is known of a benchmark."""
@@ -81,7 +83,8 @@ class PlannedBenchmark:
 class Basis(NamedTuple):
     """A design, the metric that it is of, where it is from in words, and whether it was assumed.
 
-    A composite has the standard error that each of its benchmarks adds (``parts``).
+    ``how`` says how the metric is made. A composite has the standard error that each of its benchmarks adds
+    (``parts``).
     """
 
     design: Design
@@ -89,6 +92,7 @@ class Basis(NamedTuple):
     text: str
     assumed: bool
     parts: Mapping[str, float] = MappingProxyType({})
+    how: Aggregation = mean("")
 
 
 def basis_of(
@@ -122,7 +126,11 @@ def basis_of(
     else:
         design, text = _of_one(group[-1], weights, loader, flips)
         assumed = True
-    return Basis(replace(design, items=target.items or design.items, runs=runs), metric, text, assumed)
+    design, how = (
+        replace(design, items=target.items or design.items, runs=runs),
+        group[-1].aggregation(metric),
+    )
+    return Basis(design, metric, text, assumed, how=how)
 
 
 def basis_of_composite(
@@ -304,7 +312,8 @@ class PlanRow:
     ``sees``: the smallest true drop that is found with the power asked. ``finds``: the chance to find the drop asked
     for where this benchmark alone loses it, ``finds_too`` where all lose it, which Holm's later steps make larger.
     ``items_for_drop`` and ``items_for_not_worse``: about how many items it takes, None where more than there can
-    be. ``not_worse``: the chance that a checkpoint as good is called not worse.
+    be. ``not_worse``: the chance that a checkpoint as good is called not worse. Of a metric with a ``unit`` margin,
+    ``drop`` and ``sees`` are in that, and the drop is as many margins as the plan's has points.
     """
 
     benchmark: str
@@ -313,6 +322,8 @@ class PlanRow:
     basis: str
     assumed: bool
     margin: float
+    unit: str
+    drop: float
     sees: float | None
     finds: float
     finds_too: float
@@ -376,7 +387,9 @@ def make_plan(
     bases: list[tuple[str, Basis]] = []
     for target in targets:
         try:
-            bases.append((target.benchmark, basis_of(target, source, known, flips)))
+            basis = basis_of(target, source, known, flips)
+            config.margin_of(target.benchmark, basis.metric, basis.how)  # or it is unknown
+            bases.append((target.benchmark, basis))
         except GateError as error:
             unknown[target.benchmark] = str(error)
     by_name = {target.benchmark: target for target in reversed(targets)}
@@ -468,24 +481,31 @@ def _where_all_lose(
     tests = [
         PlannedTest(
             basis.design,
-            drop,
-            config.margin_of(name),
+            _drop_of(name, basis, config, drop),
+            config.margin_of(name, basis.metric, basis.how),
             {first[part]: error for part, error in basis.parts.items() if part in first},
         )
         for name, basis in bases
     ]
     if pooled:
         own = {place: bases[place][1].design for place in first.values() if not bases[place][1].parts}
-        own = {place: one for place, one in own.items() if one.bounded} or own
+        shares = [place for place, one in own.items() if one.bounded and not bases[place][1].how.unit]
+        own = {place: own[place] for place in shares} or own
         added = {place: one.items * one.error for place, one in own.items()}
         tests.append(PlannedTest(pooled_design([*own.values()]), drop, config.margin, added))
     return powers_together(tests, alpha=config.alpha)[: len(bases)]
 
 
+def _drop_of(name: str, basis: Basis, config: GateConfig, drop: float) -> float:
+    """The drop in the metric's unit: for each point one margin."""
+    return drop / MARGIN * config.margin_of(name, basis.metric, basis.how) if basis.how.unit else drop
+
+
 def _row(
     name: str, basis: Basis, config: GateConfig, family: int, *, drop: float, power: float, too: float
 ) -> PlanRow:
-    design, margin = basis.design, config.margin_of(name)
+    design, margin = basis.design, config.margin_of(name, basis.metric, basis.how)
+    drop = _drop_of(name, basis, config, drop)
     rule: dict[str, Any] = {"margin": margin, "alpha": config.alpha}
     return PlanRow(
         benchmark=name,
@@ -494,6 +514,8 @@ def _row(
         basis=basis.text,
         assumed=basis.assumed,
         margin=margin,
+        unit=basis.how.unit or POINTS.name,
+        drop=drop,
         sees=smallest_drop(design, power=power, family=family, **rule),
         finds=power_of_drop(design, drop, family=family, **rule),
         finds_too=too,
@@ -509,14 +531,18 @@ def _together(
     """Composites and all items together move with their benchmarks: they count where they alone find more."""
     own = [row for row in rows if row.metric != COMPOSITE]
     made = [row for row in rows if row.metric == COMPOSITE]
-    first = {row.benchmark: row.design for row in reversed(own) if row.design.bounded}
+    first = {
+        row.benchmark: row.design for row in reversed(own) if row.design.bounded and row.unit == POINTS.name
+    }
     whole = pooled_design(list(first.values()) or [row.design for row in own])
     rule: dict[str, Any] = {"margin": config.margin, "alpha": config.alpha}
     pooled = rule | {"family": family if config.pooled else 1}
 
     def found(some: Sequence[PlanRow], lost: float) -> list[float]:
         return [
-            power_of_drop(row.design, lost, family=family, margin=row.margin, alpha=config.alpha)
+            power_of_drop(
+                row.design, lost * row.drop / drop, family=family, margin=row.margin, alpha=config.alpha
+            )
             for row in some
         ]
 

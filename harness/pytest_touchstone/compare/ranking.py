@@ -24,6 +24,7 @@ from pytest_touchstone.core.aggregation import Aggregation, mean
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.conditions import ways_of_asking
 from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.units import POINTS, unit_of
 from pytest_touchstone.results.aggregate import composite_of_records
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, composites_of
@@ -157,10 +158,9 @@ def other_model(mine: StoredResult, other: StoredResult) -> str:
 
 def _moved(value: float, before: float, how: Aggregation) -> tuple[float, str]:
     if how.by == "perplexity" and value > 0 and before > 0:
-        return 100 * math.log(before / value), "points"
-    if not how.unit and all(0 <= one <= 1 for one in (value, before)):
-        return 100 * (value - before), "points"
-    return value - before, how.unit
+        return POINTS.factor * math.log(before / value), POINTS.name
+    unit = unit_of(how.unit, share=all(0 <= one <= 1 for one in (value, before)))
+    return unit.factor * (value - before), unit.name
 
 
 def _composite_change(

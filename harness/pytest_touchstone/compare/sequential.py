@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
-from pytest_touchstone.compare.gate.decide import Early, metrics_of
+from pytest_touchstone.compare.gate.decide import Early, margin_of, metrics_of
 from pytest_touchstone.compare.judge import Compared, Judged, columns, compare, score_name
 from pytest_touchstone.results.journal import Following, latest
 from pytest_touchstone.results.records import Record
@@ -114,10 +114,7 @@ class SequentialMonitor:
 
     def early(self) -> dict[Series, Early]:
         """The verdicts that an interim analysis settled, and the baseline of each."""
-        return {
-            series: early_of(one, series[1], self.plan, self.family(series))
-            for series, one in self.stops().items()
-        }
+        return {series: early_of(one, self.plan, self.family(series)) for series, one in self.stops().items()}
 
     def _advance(self, series: Series) -> Settled | None:
         if (known := self._analyses.get(series)) is not None and known.settled is not None:
@@ -179,17 +176,16 @@ def interim_analyses(
     analyses = plan_analyses(
         course.analyses,
         family=family,
-        margin=plan.margin_of(saved.benchmark),
+        margin=margin_of(saved, metric, plan),
         alpha=plan.alpha,
         strict=plan.mode == "strict",
     )
     return InterimAnalyses(course, analyses, saved, found, metric)
 
 
-def early_of(settled: Settled, benchmark: str, plan: GateConfig, family: int) -> Early:
+def early_of(settled: Settled, plan: GateConfig, family: int) -> Early:
     """The verdict of a stop as the gate takes it."""
-    margin = plan.margin_of(benchmark)
-    return Early(settled.found, judged(settled, margin=margin, alpha=plan.alpha, family=family))
+    return Early(settled.found, judged(settled, alpha=plan.alpha, family=family))
 
 
 def _all_items(course: InterimSchedule, saved: StoredResult) -> ItemScores:
@@ -212,11 +208,12 @@ def _unknown(name: str) -> Metric:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The baseline of a benchmark that stopped, the stop, and the comparison that decided it."""
+    """The baseline of a benchmark that stopped, the stop, and the comparison and the margin that decided it."""
 
     found: BaselineChoice
     stop: EarlyStop
     compared: Compared
+    margin: float
 
     @property
     def text(self) -> str:
@@ -254,7 +251,7 @@ class InterimAnalyses:
             )
             stop = decide_at(self.plan, self._next, compared.comparison)
             if stop is not None:
-                self.settled = Settled(self.found, stop, compared)
+                self.settled = Settled(self.found, stop, compared, self.plan.margin)
             self._next += 1
         return self.settled
 
@@ -268,7 +265,7 @@ class InterimAnalyses:
         return means.index(better(means))
 
 
-def judged(settled: Settled, *, margin: float, alpha: float, family: int) -> Judged:
+def judged(settled: Settled, *, alpha: float, family: int) -> Judged:
     """The verdict of a stop. Its p is not adjusted: the analyses' own levels allow for their number and for that of
     the benchmarks."""
     comparison = settled.compared.comparison
@@ -277,7 +274,7 @@ def judged(settled: Settled, *, margin: float, alpha: float, family: int) -> Jud
         verdict=Verdict(
             kind=settled.stop.kind,
             comparison=comparison,
-            margin=margin,
+            margin=settled.margin,
             alpha=alpha,
             p_adjusted=None,
             family=family,
@@ -291,8 +288,9 @@ def _why(stop: EarlyStop) -> str:
     one = stop.comparison
     if one.difference is None:
         return one.why or "nothing to compare"
-    moved = f"{100 * one.difference:+.2f} points"
+    unit = one.told_in
+    moved = unit.told(one.difference)
     if one.low is not None and one.high is not None:
-        moved += f" [{100 * one.low:+.2f}, {100 * one.high:+.2f}] at this analysis's level"
+        moved += f" [{unit.moved(one.low)}, {unit.moved(one.high)}] at this analysis's level"
     when = "at the last analysis" if stop.items == stop.total else f"after {stop.items} of {stop.total} items"
     return f"{moved}: settled {when}; {stop.why}"

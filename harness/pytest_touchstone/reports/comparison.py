@@ -28,6 +28,7 @@ from pytest_touchstone.compare.metric import (
 from pytest_touchstone.compare.pair import Mean, PairComparison
 from pytest_touchstone.core.requests import MASK
 from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.units import POINTS
 from pytest_touchstone.reports.formatting import (
     NOTHING,
     console_of,
@@ -36,7 +37,6 @@ from pytest_touchstone.reports.formatting import (
     number,
     open_table,
     p_exact,
-    points,
     written,
 )
 from pytest_touchstone.statistics.comparison import Comparison
@@ -106,8 +106,8 @@ def cells(line: MetricComparison) -> Cells:
         line.metric,
         number(one.baseline),
         number(one.new),
-        points(one.difference) if one.in_points else plain_change(one.difference),
-        interval(one.low, one.high, points if one.in_points else plain_change),
+        one.told_in.told(one.difference).removesuffix(" points"),
+        interval(one.low, one.high, one.told_in.moved),
         percent(line.percent),
         p_exact(one.p),
         "/".join(str(n) if n else NOTHING for n in dict.fromkeys(line.sizes)),  # of both, where they differ
@@ -133,11 +133,6 @@ def about_values(pair: PairComparison, line: MetricComparison) -> str:
 def composite_cells(line: MetricComparison) -> Cells:
     """Return a composite's cells; it has no items."""
     return cells(line)._replace(metric="composite", n="", flips="")
-
-
-def plain_change(difference: float | None) -> str:
-    """Return ``+1.2300``, of values that are no shares."""
-    return NOTHING if difference is None else f"{difference:+.4f}"
 
 
 def percent(value: float | None) -> str:
@@ -198,13 +193,13 @@ def mean(found: Mean) -> str:
     """Return the mean improvement in one line."""
     one = found.comparison
     if one.low is not None:
-        limits = f" {interval(one.low, one.high, points)}"
+        limits = f" {interval(one.low, one.high, POINTS.moved)}"
     else:
         limits = f" (no interval: {one.why})" if one.why else ""
     tested = f", p = {p_exact(one.p)}".replace("= <", "< ") if one.p is not None else ""
     over = f" over the {found.relative} with a baseline above 0" if found.relative < found.benchmarks else ""
     relative = f", {percent(found.percent)}{over}" if found.percent is not None else ""
-    return f"{points(one.difference)} points{limits}{tested}{relative}, over {count(found.benchmarks, 'benchmark')}"
+    return f"{POINTS.told(one.difference)}{limits}{tested}{relative}, over {count(found.benchmarks, 'benchmark')}"
 
 
 def pooled(line: MetricComparison) -> str:
@@ -390,6 +385,7 @@ def _line(pair: PairComparison, line: MetricComparison, flips: Sequence[Flip] | 
         "identical": line.identical,
         "verdict": verdict.kind if verdict else None,
         "why": verdict.why if verdict else one.why,
+        "margin": verdict.margin if verdict else None,
         "items_to_tell": verdict.items or None if verdict else None,
         "method": one.method,
         "baseline_about": a.saved.about if a else "",
@@ -403,7 +399,12 @@ def _line(pair: PairComparison, line: MetricComparison, flips: Sequence[Flip] | 
 
 def _numbers(one: Comparison) -> dict[str, Any]:
     found = {name: getattr(one, name) for name in ("baseline", "new", "difference", "low", "high", "p")}
-    return {**found, "points": 100 * one.difference if one.in_points and one.difference is not None else None}
+    in_points = one.told_in is POINTS and one.difference is not None
+    return {
+        **found,
+        "points": POINTS.factor * (one.difference or 0.0) if in_points else None,
+        "unit": one.told_in.name,
+    }
 
 
 WIDE: Final = 126

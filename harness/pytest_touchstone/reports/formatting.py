@@ -16,6 +16,7 @@ from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import INVISIBLE, count, listed, visible, without_home
+from pytest_touchstone.core.units import POINTS, unit_of
 from pytest_touchstone.reports.language import said, said_cell
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
 
@@ -60,11 +61,6 @@ def number(value: float | None) -> str:
 def interval(low: float | None, high: float | None, form: Callable[[float], str] = number) -> str:
     """Return ``[low, high]`` in a form of numbers, or ``-`` when a limit is undefined."""
     return NOTHING if low is None or high is None else f"[{form(low)}, {form(high)}]"
-
-
-def points(difference: float | None) -> str:
-    """Return ``+1.23``: a hundredth of the score is a point."""
-    return NOTHING if difference is None else f"{100 * difference:+.2f}"
 
 
 def p_exact(p: float | None) -> str:
@@ -270,10 +266,8 @@ def change_label(row: Mapping[str, Any]) -> str:
 
 def change_cells(row: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return the value before and now, and the change."""
-    in_points = row["unit"] == "points"
-    digits = 2 if in_points else 4
-    moved = f"{round(row['change'], digits) or 0.0:+.{digits}f}{' points' * in_points}"  # no -0.00
-    return number(row["best"]), number(row["value"]), moved
+    unit = unit_of(row["unit"], share=row["unit"] == POINTS.name)
+    return number(row["best"]), number(row["value"]), unit.told(row["change"] / unit.factor)
 
 
 def change_per_cent(row: Mapping[str, Any]) -> str:

@@ -22,8 +22,9 @@ from pytest_touchstone.compare.gate.result import (
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.formatting import interval, labelled, number, p_short, points
-from pytest_touchstone.statistics.verdicts import POWER, points_text
+from pytest_touchstone.core.units import POINTS
+from pytest_touchstone.reports.formatting import interval, labelled, number, p_short
+from pytest_touchstone.statistics.verdicts import POWER
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -104,18 +105,26 @@ def sees_text(line: GateLine) -> str:
     if line.sees is None:
         return ""
     which = line.benchmark if line.metric != POOLED else f"{line.benchmark} pooled"
-    return f"this gate sees a drop of {100 * line.sees:.1f} points on {which} with {100 * POWER:.0f} %"
+    return f"this gate sees a drop of {_drop(line)} on {which} with {100 * POWER:.0f} %"
+
+
+def _drop(line: GateLine) -> str:
+    """Return the drop that a line sees: ``2.3 points``, ``0.0123 bits``."""
+    unit = POINTS._replace(digits=1) if line.told_in is POINTS else line.told_in
+    return unit.told(line.sees).removeprefix("+")
 
 
 def _seen(lines: Sequence[GateLine], several: bool) -> str:
     """Return the same of those that are inconclusive, in one sentence."""
-    seen = [
-        (line, 100 * line.sees) for line in lines if line.verdict == "inconclusive" and line.sees is not None
+    seen = [line for line in lines if line.verdict == "inconclusive" and line.sees is not None]
+    told = [
+        f"{_drop(line).removesuffix(' points')} on {f'{line.checkpoint}, ' * several}{line.benchmark}"
+        for line in seen
     ]
-    told = [f"{drop:.1f} on {f'{line.checkpoint}, ' * several}{line.benchmark}" for line, drop in seen]
     if len(told) > 1:
-        return f"this gate sees drops, in points, of {listed(told, NAMED)}, with {100 * POWER:.0f} %"
-    return sees_text(seen[0][0]) if seen else ""
+        points = ", in points," if all(line.told_in is POINTS for line in seen) else ""
+        return f"this gate sees drops{points} of {listed(told, NAMED)}, with {100 * POWER:.0f} %"
+    return sees_text(seen[0]) if seen else ""
 
 
 def print_decision(gate: Mapping[str, Any], write: Callable[..., None]) -> None:
@@ -136,9 +145,21 @@ def heading(gate: Mapping[str, Any]) -> str:
     """Return the mode, the baseline, the margin and alpha, in a few words."""
     mode = "verdicts only" if gate.get("mode") is None else gate["mode"]
     return (
-        f"{mode}, against {gate['baseline']}, margin {points_text(gate['margin'])}, "
+        f"{mode}, against {gate['baseline']}, margin {_margins(gate)}, "
         f"alpha {gate['alpha']:g} over all benchmarks of a checkpoint"
     )
+
+
+def _margins(gate: Mapping[str, Any]) -> str:
+    """Return the margin of all, and those of metrics with a unit: ``1 point, 0.01 bits of bits_per_byte``."""
+    lines = [line for line in lines_from_json(gate) if line.margin is not None]
+    own = [
+        f"{line.told_in.size(line.margin or 0)} of {line.metric}"
+        for line in lines
+        if line.told_in is not POINTS
+    ]
+    points = [POINTS.size(gate["margin"])] if len(own) < len(lines) or not lines else []
+    return ", ".join(dict.fromkeys((*points, *own)))
 
 
 def _numbers(line: GateLine, several: bool, *, details: bool) -> str:
@@ -147,7 +168,7 @@ def _numbers(line: GateLine, several: bool, *, details: bool) -> str:
     parts = [f"{_label(line, several)}  {number(line.value)}{about}"]
     if line.difference is not None:
         holm = f" (Holm over {line.family})" if line.family > 1 else ""
-        parts.append(f"{difference_text(line)} points")
+        parts.append(difference_text(line))
         if line.p_adjusted is not None:
             parts.append(f"p {p_short(line.p_adjusted)}{holm}")
         elif line.p is not None and line.early:
@@ -164,7 +185,7 @@ def _label(line: GateLine, several: bool) -> str:
 NAMED: Final = 3
 """The most reasons that the decision names before "and N more"."""
 
-_SAID: Final = re.compile(r"[+-][\d.]+ points( \[[^]]*\])?(, p = \S+( after Holm over \d+ tests)?)?[:;] ")
+_SAID: Final = re.compile(r"[+-][\d.]+( \w+)?( \[[^]]*\])?(, p = \S+( after Holm over \d+ tests)?)?[:;] ")
 """The start of a verdict's reason, which a line shows already."""
 
 HINT: Final = "; --gate makes the exit code depend on them"
@@ -217,11 +238,12 @@ def _by_reason(gate: GateResult) -> list[str]:
 
 
 def difference_text(line: GateLine) -> str:
-    """Return ``-3.00 [-5.10, -0.90]`` in points, empty where nothing was compared."""
+    """Return ``-3.00 [-5.10, -0.90] points``, empty where nothing was compared."""
     if line.difference is None:
         return ""
-    limits = "" if line.low is None or line.high is None else f" {interval(line.low, line.high, points)}"
-    return f"{points(line.difference)}{limits}"
+    unit = line.told_in
+    limits = "" if line.low is None or line.high is None else f" {interval(line.low, line.high, unit.moved)}"
+    return f"{unit.moved(line.difference)}{limits} {unit.name}".rstrip()
 
 
 def baseline_text(line: GateLine) -> str:
@@ -233,7 +255,7 @@ def baseline_text(line: GateLine) -> str:
     which = f"{one.checkpoint}{step} of run {one.run_id}"
     if one.runs == 1:
         return f"{which}: {number(one.measured)}"
-    moved = "" if line.as_measured is None else f" ({points(line.as_measured)} points)"
+    moved = "" if line.as_measured is None else f" ({line.told_in.told(line.as_measured)})"
     return (
         f"{which}, best of {one.runs}: {number(one.measured)} as measured{moved}, "
         f"{number(one.shrunk)} after allowing for the choice"
@@ -270,7 +292,7 @@ def _parts(gate: GateResult) -> str:
 
 def _failure(line: GateLine) -> str:
     """Return the reasons for which a line fails, in a few words with its difference."""
-    moved = "" if line.difference is None else f" ({points(line.difference)} points)"
+    moved = "" if line.difference is None else f" ({line.told_in.told(line.difference)})"
     told = (
         f"was compared with nothing ({line.part})"
         if line.kind == "not compared"

@@ -84,7 +84,7 @@ def commands(summary: Summary) -> list[str]:
     for line in bad[:ANNOTATIONS] if gate["mode"] is not None else []:
         moved = difference_text(line)
         parts = [
-            f"{moved} points" if moved else "",
+            moved,
             line.about,
             *reason_texts(line, "against "),
         ]

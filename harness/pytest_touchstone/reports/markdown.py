@@ -17,6 +17,7 @@ from pytest_touchstone.compare.gate.result import GateLine, shown_lines
 from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
+from pytest_touchstone.core.units import POINTS
 from pytest_touchstone.reports import comparison, formatting, notes
 from pytest_touchstone.reports.comparison import Cells, Flip, Flips
 from pytest_touchstone.reports.formatting import markdown_code, markdown_text
@@ -96,7 +97,7 @@ def _dropped(line: GateLine) -> str:
     ]
     if line.difference is not None:
         p = "" if line.p_adjusted is None else f", p {markdown_text(formatting.p_short(line.p_adjusted))}"
-        parts.append(f"**{difference_text(line)} points**{p} over {line.n:,} items")
+        parts.append(f"**{difference_text(line)}**{p} over {line.n:,} items")
     if against is not None:
         parts.append(f"against {markdown_code(against.checkpoint)} of run {markdown_code(against.run_id)}")
     parts += [markdown_text(reason) for reason in line.fails if reason != "worse"]
@@ -111,7 +112,7 @@ def _row(line: GateLine) -> tuple[str, ...]:
         markdown_code(line.checkpoint),
         markdown_code(line.benchmark) + metric,
         formatting.number(line.value) + (f" ({markdown_text(line.about)})" if line.about else ""),
-        difference_text(line) or "-",
+        difference_text(line).removesuffix(f" {POINTS.name}") or formatting.NOTHING,
         markdown_text(formatting.p_short(line.p_adjusted)),
         "<br>".join(markdown_text(text) for text in reason_texts(line, "against ")),
     )

@@ -18,10 +18,10 @@ from pytest_touchstone.compare.plan import GatePlan, PlanRow
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.units import POINTS, Unit, unit_of
 from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.power import MOST_ITEMS
-from pytest_touchstone.statistics.verdicts import points_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,14 +48,23 @@ def _heading(plan: GatePlan, checkpoints: int) -> str:
     whole = f" and {count(made, 'composite')}" if made else ""
     over = f" over {count(len(plan.rows) - made, 'benchmark')}{whole}" if len(plan.rows) > 1 else ""
     each = f", for each of {checkpoints} checkpoints" if checkpoints > 1 else ""
-    return (
-        f"plan  against {plan.baseline}, margin {points_text(plan.margin)}, alpha {plan.alpha:g}{over}{each}"
-    )
+    return f"plan  against {plan.baseline}, margin {_margins(plan)}, alpha {plan.alpha:g}{over}{each}"
+
+
+def _margins(plan: GatePlan) -> str:
+    """Return the margin of all, and those of metrics with a unit: ``1 point, 0.01 bits of bits_per_byte``."""
+    own = [f"{_unit(row).size(row.margin)} of {row.metric}" for row in plan.rows if _unit(row) is not POINTS]
+    points = [POINTS.size(plan.margin)] if len(own) < len(plan.rows) or not plan.rows else []
+    return ", ".join(dict.fromkeys((*points, *own)))
+
+
+def _unit(row: PlanRow) -> Unit:
+    return unit_of(row.unit, share=row.unit == POINTS.name)
 
 
 def _table(plan: GatePlan) -> Table:
     table = open_table(gap=2)
-    drop = points_text(plan.drop)
+    drop = _drop(plan)
     heads = (
         ("benchmark", "left"),
         ("items", "right"),
@@ -68,31 +77,31 @@ def _table(plan: GatePlan) -> Table:
     for head, side in heads:
         table.add_column(head, justify=side, overflow="fold")  # type: ignore[arg-type]
     for row in plan.rows:
-        table.add_row(*_cells(plan, row))
+        table.add_row(*_cells(row))
     return table
 
 
-def _cells(plan: GatePlan, row: PlanRow) -> tuple[str, ...]:
+def _cells(row: PlanRow) -> tuple[str, ...]:
     flips = f"{100 * row.design.flips:.1f} %" if row.design.flips is not None else NOTHING
     return (
         f"{row.benchmark} {row.metric}".rstrip(),
         f"{row.design.items:,}",
         flips + "?" * row.assumed,
-        _points(row.sees),
+        _told(row.sees, _unit(row)),
         _percent(row.finds),
-        "never" if _never(plan, row) else _about(row.items_for_drop, beyond=row.finds > 0),
+        "never" if _never(row) else _about(row.items_for_drop, beyond=row.finds > 0),
         _about(row.items_for_not_worse, beyond=True),
     )
 
 
 def _notes(plan: GatePlan) -> Table:
     rows: list[tuple[str | Text, str | Text]] = []
-    drop, power = points_text(plan.drop), _percent(plan.power)
+    drop, power = _drop(plan), _percent(plan.power)
     if sees := _sees(plan):
         rows.append(("sees", sees))
-    if never := [row.benchmark for row in plan.rows if _never(plan, row)]:
+    if never := [row.benchmark for row in plan.rows if _never(row)]:
         whose = "" if len(never) == len(plan.rows) else f" of {listed(never, 3)}"
-        why = f"the drop is {'within' if any(plan.drop < row.margin for row in plan.rows) else 'equal to'} the margin"
+        why = f"the drop is {'within' if any(row.drop < row.margin for row in plan.rows) else 'equal to'} the margin"
         rows.append(("never", f"{why}{whose}, so no number of items calls it worse; give a larger --drop"))
     if (one := plan.together) is not None:
         rows.append(
@@ -102,7 +111,7 @@ def _notes(plan: GatePlan) -> Table:
             )
         )
         found = f"where each benchmark loses {drop} the gate fails with {_percent(one.finds_all)}"
-        seen = "" if one.sees_all is None else f"; with {power} from {_points(one.sees_all)} on each"
+        seen = "" if one.sees_all is None else f"; with {power} from {_told(one.sees_all)} on each"
         rows.append(("", found + seen))
         rows.append(
             ("", f"it then calls each of them worse with {_range(row.finds_too for row in plan.rows)}")
@@ -113,7 +122,7 @@ def _notes(plan: GatePlan) -> Table:
                 f'all {len(plan.rows)} are "not worse", where nothing is lost, with {_percent(one.not_worse)}',
             )
         )
-        seen = f"sees {_points(one.pooled_sees)} with {power}, " if one.pooled_sees is not None else ""
+        seen = f"sees {_told(one.pooled_sees)} with {power}, " if one.pooled_sees is not None else ""
         rows.append(
             ("pooled", f"all {one.items:,} items: {seen}finds {drop} with {_percent(one.pooled_finds)}")
         )
@@ -137,21 +146,22 @@ def _notes(plan: GatePlan) -> Table:
 
 def _sees(plan: GatePlan) -> str:
     """Return the smallest drop that the gate sees, and on which benchmarks; empty where it sees none."""
-    known = [(row.benchmark, f"{100 * row.sees:.1f}", row.sees) for row in plan.rows if row.sees is not None]
+    rows = [row for row in plan.rows if row.unit == plan.rows[0].unit]
+    known = [(row.benchmark, _told(row.sees, _unit(row)), row.sees) for row in rows if row.sees is not None]
     if not known:
         return ""
     least = min(known, key=lambda one: one[2])[1]
     names = [name for name, drop, _ in known if drop == least]
-    told = f"this gate sees a drop of {least} points"
+    told = f"this gate sees a drop of {least}"
     if len(names) == len(plan.rows) > 1:
         return f"{told} on each of the {len(names)} with {_percent(plan.power)}"
     larger = "; on the others only larger ones" if len(plan.rows) > 1 else ""
     return f"{told} on {listed(names, 3)} with {_percent(plan.power)}{larger}"
 
 
-def _never(plan: GatePlan, row: PlanRow) -> bool:
+def _never(row: PlanRow) -> bool:
     """Return whether no number of items finds the drop, since it is within the margin."""
-    return plan.drop <= row.margin
+    return row.drop <= row.margin
 
 
 def _range(shares: Iterable[float]) -> str:
@@ -160,8 +170,18 @@ def _range(shares: Iterable[float]) -> str:
     return " to ".join(dict.fromkeys(_percent(one) for one in (known[0], known[-1])))
 
 
-def _points(share: float | None) -> str:
-    return NOTHING if share is None else f"{100 * share:.1f} points"
+def _drop(plan: GatePlan) -> str:
+    """Return the drop of the plan in the units of its metrics: ``2 points``, or ``2 points (0.02 bits)``."""
+    told = dict.fromkeys(_unit(row).size(row.drop) for row in plan.rows if _unit(row) is not POINTS)
+    points = POINTS.size(plan.drop)
+    if len([row for row in plan.rows if _unit(row) is not POINTS]) == len(plan.rows) and told:
+        return listed(told, 3)
+    return f"{points} ({listed(told, 3)})" if told else points
+
+
+def _told(share: float | None, unit: Unit = POINTS) -> str:
+    one = POINTS._replace(digits=1) if unit is POINTS else unit
+    return one.told(share).removeprefix("+")
 
 
 def _percent(share: float) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
 
+from pytest_touchstone.core.units import Unit, unit_of
+
 LEVEL: Final = 0.95
 
 
@@ -18,7 +20,7 @@ class Comparison:
     ``p`` is two-sided. ``n`` counts the items (the smaller number where the runs have their own), ``units`` the
     independent ones: clusters, where items share a text. ``gained`` and ``lost`` count the items that only the new
     run, or only the baseline, has right; None where values are not right or wrong. Undefined values are None, with
-    ``why``; ``why`` may also name an assumption.
+    ``why``; ``why`` may also name an assumption. ``unit`` is the metric's own, empty for shares and what names none.
     """
 
     baseline: float | None = None
@@ -36,6 +38,7 @@ class Comparison:
     level: float = LEVEL
     why: str | None = None
     higher_is_better: bool = True
+    unit: str = ""
 
     @property
     def oriented(self) -> Comparison:
@@ -44,9 +47,11 @@ class Comparison:
         return self if self.higher_is_better else self.mirrored()
 
     @property
-    def in_points(self) -> bool:
-        """Return whether differences are told in hundredths: of shares and log-probabilities, not above 1."""
-        return all(value is None or value <= 1 for value in (self.baseline, self.new))
+    def told_in(self) -> Unit:
+        """Return the unit of differences: points of shares and log-probabilities, not above 1."""
+        return unit_of(
+            self.unit, share=all(value is None or value <= 1 for value in (self.baseline, self.new))
+        )
 
     @property
     def turned(self) -> Comparison:

@@ -136,13 +136,10 @@ def _why(
 ) -> str:
     if comparison.difference is None:
         return comparison.why or "nothing to compare"
-    moved, allowed = f"{100 * comparison.difference:+.2f} points", points_text(margin)
-    if not comparison.in_points:
-        moved, allowed = f"{comparison.difference:+.4f}", f"{margin:g}"
+    unit = comparison.told_in
+    moved, allowed = unit.told(comparison.difference), unit.size(margin)
     if comparison.low is not None and comparison.high is not None:
-        limits = (comparison.low, comparison.high)
-        low, high = (f"{100 * one:+.2f}" if comparison.in_points else f"{one:+.4f}" for one in limits)
-        moved += f" [{low}, {high}]"
+        moved += f" [{unit.moved(comparison.low)}, {unit.moved(comparison.high)}]"
     if kind in ("worse", "better"):
         over = f" after Holm over {family} tests" if family > 1 else ""
         return f"{moved}, p = {p:.2g}{over}: by more than {allowed} and by more than chance"
@@ -168,20 +165,17 @@ def _would_tell(items: int | None, size: int) -> str:
     )
 
 
-def points_text(share: float) -> str:
-    """``1 point``, ``2.5 points``."""
-    return "1 point" if f"{100 * share:g}" == "1" else f"{100 * share:g} points"
-
-
 def _check(
     comparisons: Mapping[Key, Comparison], margin: float, margins: Mapping[Key, float], alpha: float
 ) -> None:
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha}; give a rate between 0 and 1")
-    for what, one in [("margin", margin), *((str(name), one) for name, one in margins.items())]:
-        if not 0 <= one < 1:
-            raise ValueError(f"{what} is {one}; give a share from 0 to below 1: 0.01 is one point")
-    for name in margins:
+    if not 0 <= margin < 1:
+        raise ValueError(f"margin is {margin}; give a share from 0 to below 1: 0.01 is one point")
+    for name, one in margins.items():
+        most = math.inf if name in comparisons and comparisons[name].unit else 1
+        if not 0 <= one < most:
+            raise ValueError(f"{name} is {one}; give a share from 0 to below 1: 0.01 is one point")
         if name not in comparisons:
             raise ValueError(
                 f"a margin is given for {name!r}, which is not compared; compared are: {list(comparisons)}"

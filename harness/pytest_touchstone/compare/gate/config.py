@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.gate.accepted import FILE, AcceptedDrop, read_accepted
-from pytest_touchstone.core.aggregation import aggregation_of
+from pytest_touchstone.core.aggregation import Aggregation, aggregation_of
 from pytest_touchstone.core.composite import Composite, composites_from_plain
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.files import read_toml, shown_path
@@ -142,10 +142,21 @@ class GateConfig:
         own rules, else those for ``styled``."""
         return self.benchmarks.get(benchmark) or self.benchmarks.get(base_name(benchmark), BenchmarkRules())
 
-    def margin_of(self, benchmark: str) -> float:
-        """The benchmark's own margin, or that of all."""
-        own = self.own(benchmark).margin
-        return self.margin if own is None else own
+    def margin_of(self, benchmark: str, metric: str, how: Aggregation) -> float:
+        """The benchmark's own margin, or that of all; of a metric with a unit the one that it declares.
+
+        Raises ``GateError`` where it declares none.
+        """
+        if (own := self.own(benchmark).margin) is not None:
+            return own
+        if not how.unit:
+            return self.margin
+        if how.margin is None:
+            raise GateError(
+                f"{benchmark} {metric} is in {how.unit}, for which there is no margin; give one: "
+                f"margin = ... under [{TABLE}.benchmarks.{benchmark}]"
+            )
+        return how.margin
 
     @property
     def floors(self) -> bool:
@@ -341,6 +352,16 @@ def check_plan(
         if name in made and own.metrics not in ((), (name,)):
             raise GateError(f"gate, {name}: a composite has no other metric than itself")
     check_floors(plan, declared, saved)
+    if plan.mode is not None:
+        _check_margins(plan, declared.values())
+
+
+def _check_margins(plan: GateConfig, declared: Iterable[Declaration]) -> None:
+    """Raises ``GateError`` for a metric with a unit that is to be judged and has no margin."""
+    for one in declared:
+        there = [name for name in plan.metrics if name in (*one.scores, *one.aggregate)]
+        for metric in plan.own(one.name).metrics or there or (one.primary,):
+            plan.margin_of(one.name, metric, aggregation_of(one.aggregate, metric))
 
 
 def declared_composites(declared: Mapping[str, Declaration]) -> list[Composite]:

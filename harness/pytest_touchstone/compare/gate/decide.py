@@ -115,7 +115,7 @@ def decide(
 def _held(line: GateLine, cases: Sequence[Case], source: BaselineSource, plan: GateConfig) -> GateLine:
     """The line as the accepted drops leave it."""
     (case,) = [one for one in cases if one.checkpoint == line.checkpoint]
-    margin = plan.margin_of(line.benchmark)
+    margin = plan.margin if line.margin is None else line.margin
 
     def further(entry: BenchmarkScores, drop: AcceptedDrop) -> bool | None:
         mine = [one for one in source.saved if drop.is_of(one)]
@@ -145,6 +145,14 @@ def judge_case(
         else _find(case.entries[name], source, plan, metric)
         for name, metric in keys
     }
+    margins: dict[tuple[str, str], float] = {}
+    for name, metric in keys:
+        try:
+            margins[name, metric] = margin_of(case.entries[name].saved, metric, plan)
+        except GateError as error:
+            if plan.mode is not None:
+                raise
+            found[name, metric] = BaselineChoice(state="absent", reason=str(error))
     composites = [one for name in plan.metrics if (one := plan.composite_of(name)) is not None]
     wholes = [_whole(case, composite, source, plan) for composite in composites]
     compared = _compare(case, wholes, found, settled, plan)
@@ -152,6 +160,7 @@ def judge_case(
     if pooled is not None and plan.pooled:
         compared[pooled.name, POOLED] = pooled.compared
     own = {key: margin for key in compared if (margin := plan.own(key[0]).margin) is not None}
+    own |= {key: margin for key, margin in margins.items() if key in compared}
     judged = judge(compared, margin=plan.margin, margins=own, alpha=plan.alpha)
     judged |= {key: settled[key[0]].judged for key in keys if key[0] in settled}
     lines = [
@@ -388,6 +397,11 @@ def metrics_of(entry: BenchmarkScores, plan: GateConfig) -> tuple[str, ...]:
     return tuple(metric for metric in plan.metrics if metric in saved.metrics) or (saved.primary,)
 
 
+def margin_of(saved: StoredResult, metric: str, plan: GateConfig) -> float:
+    """The loss of the result's metric that does not matter; raises ``GateError`` where a unit has none."""
+    return plan.margin_of(saved.benchmark, metric, saved.aggregation(metric))
+
+
 def benchmark_line(
     entry: BenchmarkScores,
     metric: str,
@@ -495,7 +509,9 @@ def _with_verdict(
     gain = compared.as_measured.oriented.difference
     if most is not None and gain is not None and gain < -most - ROUNDING:
         word = "dropped" if compared.as_measured.higher_is_better else "rose"
-        reasons.fails.append(f"{word} by {-100 * gain:.2f} points as measured; max_drop is {100 * most:g}")
+        unit = compared.as_measured.told_in
+        lost = unit.told(-gain).removeprefix("+")
+        reasons.fails.append(f"{word} by {lost} as measured; max_drop is {unit.factor * most:g}")
     return replace(
         line,
         verdict=verdict.kind,
@@ -519,6 +535,7 @@ def _with_verdict(
         family=verdict.family,
         n=comparison.n,
         margin=verdict.margin,
+        unit=comparison.told_in.name,
         alpha=verdict.alpha,
         design=None
         if compared.identical or line.early

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.files import SCHEMA
+from pytest_touchstone.core.units import POINTS, Unit, unit_of
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.power import Design, smallest_drop
 from pytest_touchstone.statistics.verdicts import ALPHA
@@ -56,10 +57,11 @@ class GateLine:
     ``verdict`` is the statistical one, None without a comparison; ``fails`` and ``invalid`` are the reasons for exit
     code 8 and 9; ``why`` says what the verdict rests on. ``difference``, its limits and ``p`` allow for the baseline's
     being the best of several; ``as_measured`` is the difference of the two measured values. ``items`` is about how
-    many would settle it. ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of
-    400 items". ``early``: settled by an interim analysis, whose p is not corrected. ``about``: what must be known
-    beside the value, its mark. ``accepted``: what would make it fail, and who has accepted that. ``sees`` is ``reach``
-    as a file has it; in memory it follows from ``design``, margin, ``alpha`` and family.
+    many would settle it. ``unit`` is that of differences and of the margin, "points" for hundredths. ``part``: how many
+    of an earlier result's items it has, where it lacks some, such as "2 of 400 items". ``early``: settled by an interim
+    analysis, whose p is not corrected. ``about``: what must be known beside the value, its mark. ``accepted``: what
+    would make it fail, and who has accepted that. ``sees`` is ``reach`` as a file has it; in memory it follows from
+    ``design``, margin, ``alpha`` and family.
     """
 
     checkpoint: str
@@ -81,6 +83,7 @@ class GateLine:
     family: int = 0
     n: int = 0
     margin: float | None = None
+    unit: str = POINTS.name
     alpha: float | None = field(default=None, compare=False)
     items: int | None = None
     method: str = ""
@@ -91,6 +94,11 @@ class GateLine:
     accepted: str = ""
     sees: float | None = field(default=None, compare=False)
     design: Design | None = field(default=None, compare=False)
+
+    @property
+    def told_in(self) -> Unit:
+        """The unit of differences and of the margin."""
+        return unit_of(self.unit, share=self.unit == POINTS.name)
 
     @property
     def reach(self) -> float | None:

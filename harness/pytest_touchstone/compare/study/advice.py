@@ -284,13 +284,11 @@ def _gains(study: Study, pool: Pool) -> str:
 
 def _difference(value: float | None, low: float | None, high: float | None, measure: Measure) -> str:
     """The difference with its interval, as text."""
-    factor, digits, unit = (100, 2, " points") if measure.share else (1, 4, "")
     if value is None:
         return "no known difference"
-    limits = (
-        "" if low is None or high is None else f" [{factor * low:+.{digits}f}, {factor * high:+.{digits}f}]"
-    )
-    return f"{factor * value:+.{digits}f}{unit}{limits}"
+    unit = measure.told_in
+    limits = "" if low is None or high is None else f" [{unit.moved(low)}, {unit.moved(high)}]"
+    return f"{unit.told(value)}{limits}"
 
 
 def _decide(one: MoreItems, level: float) -> NextCommand:

@@ -38,6 +38,7 @@ from pytest_touchstone.compare.metric import is_share, metric_of
 from pytest_touchstone.compare.ranking import composite_of_items
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.text import place_text
+from pytest_touchstone.core.units import Unit, unit_of
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import LEVEL, z_quantile
 from pytest_touchstone.statistics.intervals import t_quantile, wilson_limits
@@ -70,8 +71,9 @@ class Point:
 class Measure:
     """A metric of a benchmark, or a composite (``benchmark`` is then its name, ``metric`` "composite").
 
-    ``label`` names it in tables (``Real@1``), ``key`` in data (``real_coref:real@1``). ``share``: all its values lie
-    from 0 to 1, so that a hundredth is a point. ``primary``: the benchmark is judged by it; so is a composite.
+    ``label`` names it in tables (``Real@1``), ``key`` in data (``real_coref:real@1``). ``share``: it has no ``unit``,
+    and all its values lie from 0 to 1, so that a hundredth is a point. ``primary``: the benchmark is judged by it; so
+    is a composite.
     """
 
     benchmark: str
@@ -79,6 +81,7 @@ class Measure:
     label: str
     higher_is_better: bool = True
     share: bool = True
+    unit: str = ""
     primary: bool = True
     composite: Composite | None = None
 
@@ -86,6 +89,11 @@ class Measure:
     def key(self) -> str:
         """The name in data."""
         return self.benchmark if self.metric == COMPOSITE else f"{self.benchmark}:{self.metric}"
+
+    @property
+    def told_in(self) -> Unit:
+        """Return the unit of differences."""
+        return unit_of(self.unit, share=self.share)
 
     def better(self, one: float, other: float) -> bool:
         """Return whether the first value is better than the second."""
@@ -267,7 +275,7 @@ def _series_facts(one: Series) -> dict[str, Any]:
 
 
 def _measure_facts(one: Measure) -> dict[str, Any]:
-    names = ("key", "label", "benchmark", "metric", "higher_is_better", "share", "primary")
+    names = ("key", "label", "benchmark", "metric", "higher_is_better", "share", "unit", "primary")
     return {name: getattr(one, name) for name in names} | {
         "formula": one.composite.formula if one.composite else None
     }

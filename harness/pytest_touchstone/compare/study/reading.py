@@ -534,6 +534,7 @@ def _measures(points: Sequence[Point], more: Iterable[Composite], every: bool) -
                 metric=metric,
                 label=_LABELS.get((benchmark, metric), f"{benchmark} {metric}"),
                 higher_is_better=saved.aggregation(metric).higher_is_better,
+                unit=saved.aggregation(metric).unit,
                 primary=metric == first,
             )
     made = [
@@ -544,7 +545,7 @@ def _measures(points: Sequence[Point], more: Iterable[Composite], every: bool) -
 
 def _shared(one: Measure, values: Mapping[tuple[str, str], Value]) -> Measure:
     own = [value.value for (_, key), value in values.items() if key == one.key]
-    return replace(one, share=all(0 <= value <= 1 for value in own))
+    return replace(one, share=not one.unit and all(0 <= value <= 1 for value in own))
 
 
 def _apart(points: Sequence[Point]) -> list[str]:

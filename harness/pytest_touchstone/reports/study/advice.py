@@ -19,7 +19,7 @@ from pytest_touchstone.reports.study.section import (
     StudyTable,
     share_text,
 )
-from pytest_touchstone.reports.study.versus import contrast_facts, duel_facts, moved
+from pytest_touchstone.reports.study.versus import contrast_facts, duel_facts
 from pytest_touchstone.statistics.curves import LAST
 from pytest_touchstone.statistics.verdicts import POWER
 
@@ -118,8 +118,8 @@ def _more(found: Sequence[MoreItems]) -> Iterable[Part]:
     rows = tuple(
         (
             one.duel.second.series.name,
-            moved(one.duel.as_measured.difference, share=measure.share),
-            moved(one.duel.comparison.difference, share=measure.share),
+            measure.told_in.moved(one.duel.as_measured.difference),
+            measure.told_in.moved(one.duel.comparison.difference),
             f"{one.items:,}" if one.items else NOTHING,
             f"{one.needed:,}" if one.needed else NOTHING,
             f"x {place_text(one.times, 2)}" if one.times else one.why,

@@ -68,7 +68,7 @@ def by_measure(found: Iterable[JudgedCurve]) -> list[tuple[Measure, list[JudgedC
 
 def unit_of(measure: Measure) -> str:
     """Return the unit of values in tables."""
-    return "per cent" if measure.share else "own unit"
+    return "per cent" if measure.share else measure.unit or "own unit"
 
 
 def amount(value: float | None, measure: Measure) -> str:
@@ -78,16 +78,9 @@ def amount(value: float | None, measure: Measure) -> str:
     return f"{100 * value:.2f}" if measure.share else number(value)
 
 
-def moved(value: float | None, measure: Measure) -> str:
-    """Return a change of the measure with its sign, in points for shares: ``-1.37``."""
-    if value is None:
-        return NOTHING
-    return f"{100 * value:+.2f}" if measure.share else f"{value:+.4g}"
-
-
 def limits(one: CurveChange, measure: Measure) -> str:
     """Return the limits of a change: ``[-4.06, +1.32]``; ``-`` where there are none."""
-    return interval(one.low, one.high, lambda value: moved(value, measure))
+    return interval(one.low, one.high, measure.told_in.moved)
 
 
 def at(curve: Curve, place: int) -> str:
@@ -177,7 +170,7 @@ def _whole_tables(found: Sequence[JudgedCurve]) -> list[Part]:
             for one in same
         )
         names = ("series", "curve", "start to peak", f"trend\n{per}")
-        unit = "points" if measure.share else "own unit"
+        unit = measure.told_in.name or "own unit"
         parts.append(
             StudyTable(header=names, rows=changes, left=2, title=f"{measure.label}, changes in {unit}")
         )
@@ -207,7 +200,7 @@ def _per(one: JudgedCurve) -> CurveChange:
 def _cell(one: CurveChange, measure: Measure) -> str:
     if one.value is None:
         return NOTHING
-    return f"{moved(one.value, measure)} {limits(one, measure)}\n{one.verdict}"
+    return f"{measure.told_in.moved(one.value)} {limits(one, measure)}\n{one.verdict}"
 
 
 def _rows_of_tests(one: JudgedCurve, only: str | None = None) -> list[tuple[str, ...]]:
@@ -219,7 +212,7 @@ def _rows_of_tests(one: JudgedCurve, only: str | None = None) -> list[tuple[str,
             measure.label,
             one.curve.series.name,
             f"trend {per}" if name == "trend" else name,
-            moved(test.value, measure),
+            measure.told_in.moved(test.value),
             limits(test, measure),
             p_exact(test.p),
             p_exact(test.adjusted),
@@ -315,7 +308,7 @@ def _drop_table(found: Sequence[JudgedCurve]) -> StudyTable:
             one.curve.series.name,
             at(one.curve, one.curve.peak),
             at(one.curve, one.curve.last),
-            moved(one.drop.value, one.curve.measure),
+            one.curve.measure.told_in.moved(one.drop.value),
             limits(one.drop, one.curve.measure),
         )
         for one in found
@@ -329,7 +322,7 @@ def _whole_table(found: Sequence[JudgedCurve]) -> StudyTable:
         (
             one.curve.measure.label,
             one.curve.series.name,
-            moved(one.drop.value, one.curve.measure),
+            one.curve.measure.told_in.moved(one.drop.value),
             amount(one.curve.drop.measured if one.curve.drop else None, one.curve.measure),
             amount(one.curve.drop.shrunk if one.curve.drop else None, one.curve.measure),
             p_exact(one.drop.adjusted),
@@ -544,7 +537,7 @@ def _row(one: JudgedStart, verdicts: bool) -> tuple[str, ...]:
         return f"~{amount(given, measure)}" if known == series.name else amount(given, measure)
 
     lines = [
-        moved(comparison.difference, measure),
+        measure.told_in.moved(comparison.difference),
         limits(test, measure),
         *([one.verdict] if verdicts else []),
     ]

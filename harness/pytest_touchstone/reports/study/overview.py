@@ -9,7 +9,8 @@ from pytest_touchstone.compare.study.curves import judged_curves
 from pytest_touchstone.compare.study.points import UNKNOWN, Measure, Point, Series, Study, Value
 from pytest_touchstone.compare.study.reading import SHOWN
 from pytest_touchstone.core.text import count, listed, place_text
-from pytest_touchstone.reports.formatting import NOTHING, number, points
+from pytest_touchstone.core.units import POINTS
+from pytest_touchstone.reports.formatting import NOTHING, number
 from pytest_touchstone.reports.study.section import Facts, Part, Section, StudyTable, range_text, share_text
 
 MOST_POINTS: Final = 40
@@ -175,7 +176,7 @@ def contradictions(study: Study) -> Section | None:
                 one.composite,
                 number(one.reported),
                 number(one.computed),
-                points(one.reported - one.computed),
+                POINTS.moved(one.reported - one.computed),
             )
             for one in study.contradictions
         ]

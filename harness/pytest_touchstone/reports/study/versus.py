@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any, Final
 
 from pytest_touchstone.compare.study.between import (
@@ -20,6 +19,7 @@ from pytest_touchstone.compare.study.between import (
 from pytest_touchstone.compare.study.curves import judged_curves
 from pytest_touchstone.compare.study.points import Measure, Study
 from pytest_touchstone.core.text import count, listed, place_text
+from pytest_touchstone.core.units import Unit
 from pytest_touchstone.reports.formatting import NOTHING, interval
 from pytest_touchstone.reports.study.section import (
     Facts,
@@ -117,7 +117,7 @@ def shown_first(several: Sequence[Between]) -> Sequence[Between]:
 
 
 def _bests(one: Between) -> Iterable[Part]:
-    share = one.measure.share
+    share, unit = one.measure.share, one.measure.told_in
     axes = {own.series.axis for own in one.bests}
     alike = len(axes) == 1 and "order" not in axes
     rows, best = [], frozenset[tuple[int, int]]()
@@ -132,8 +132,8 @@ def _bests(one: Between) -> Iterable[Part]:
                 _place(own.series.place(own.point)) if alike else own.series.where(own.point),
                 share_text(own.value, share=share),
                 share_text(own.shrunk, share=share),
-                NOTHING if duel is None else moved(duel.as_measured.difference, share=share),
-                NOTHING if duel is None else limits(duel.comparison, share=share),
+                NOTHING if duel is None else unit.moved(duel.as_measured.difference),
+                NOTHING if duel is None else limits(duel.comparison, unit),
                 "highest" if top else NOTHING if duel is None else duel.told,
             )
         )
@@ -145,7 +145,7 @@ def _bests(one: Between) -> Iterable[Part]:
 
 
 def _title(measure: Measure) -> str:
-    unit = ", gaps in points" if measure.share else ""
+    unit = f", gaps in {measure.told_in.name}" if measure.told_in.name else ""
     return f"{measure.label}: the best of each series{unit}"
 
 
@@ -163,21 +163,14 @@ def _how(found: Sequence[Between]) -> Iterable[tuple[str, str]]:
         yield "note", TOTALS
 
 
-def moved(value: float | None, *, share: bool) -> str:
-    """Return a difference: ``-1.37`` in points, or four decimals."""
-    if value is None:
-        return NOTHING
-    return f"{100 * value:+.2f}" if share else f"{value:+.4f}"
-
-
-def limits(one: Comparison | Contrast | None, *, share: bool) -> str:
+def limits(one: Comparison | Contrast | None, unit: Unit) -> str:
     """Return an interval of a difference, ``[-4.06, +1.32]``."""
-    return NOTHING if one is None else span(one.low, one.high, share=share)
+    return NOTHING if one is None else span(one.low, one.high, unit)
 
 
-def span(low: float | None, high: float | None, *, share: bool) -> str:
+def span(low: float | None, high: float | None, unit: Unit) -> str:
     """Return the same of two limits."""
-    return interval(low, high, partial(moved, share=share))
+    return interval(low, high, unit.moved)
 
 
 # Lengths
@@ -194,8 +187,8 @@ def _lengths(found: Sequence[Lengths]) -> Iterable[Part]:
                 one.measure.label,
                 share_text(one.duel.first.value, share=one.measure.share),
                 share_text(one.duel.second.value, share=one.measure.share),
-                moved(one.duel.as_measured.difference, share=one.measure.share),
-                limits(one.duel.comparison, share=one.measure.share),
+                one.measure.told_in.moved(one.duel.as_measured.difference),
+                limits(one.duel.comparison, one.measure.told_in),
                 one.duel.told,
             )
             for one in same
@@ -213,7 +206,7 @@ def _lengths(found: Sequence[Lengths]) -> Iterable[Part]:
 
 
 def _epochs(one: Between) -> Iterable[Part]:
-    share = one.measure.share
+    unit = one.measure.told_in
     compared = [pair for pair in one.epochs if pair.how != "not at all"]
     if compared:
         rows = tuple(
@@ -221,8 +214,8 @@ def _epochs(one: Between) -> Iterable[Part]:
                 pair.first.name,
                 pair.second.name,
                 _at(pair),
-                moved(pair.contrast.value if pair.contrast else None, share=share),
-                limits(pair.contrast, share=share),
+                unit.moved(pair.contrast.value if pair.contrast else None),
+                limits(pair.contrast, unit),
                 pair.told,
             )
             for pair in compared
@@ -254,7 +247,7 @@ MOST_EPOCHS: Final = 40
 
 def _by_epoch(study: Study, one: Between) -> Iterable[Part]:
     """Yield a table for each series: its values by epoch, and how far they are above each other series there."""
-    share = one.measure.share
+    share, gap = one.measure.share, one.measure.told_in
     values: dict[str, dict[float, float]] = {}
     for own in one.bests:
         if own.series.axis == "epoch":
@@ -268,30 +261,29 @@ def _by_epoch(study: Study, one: Between) -> Iterable[Part]:
             rows = [
                 (place_text(epoch), share_text(value, share=share), *cells)
                 for epoch, value in own_values.items()
-                if set(cells := [_above(value, epoch, values[other], share=share) for other in columns])
-                != {NOTHING}
+                if set(cells := [_above(value, epoch, values[other], gap) for other in columns]) != {NOTHING}
             ]
             rows = rows[:: 1 + len(rows) // (MOST_EPOCHS + 1)]
             if rows:
                 header = ("epoch", name, *columns)
                 tables.append(StudyTable(header=header, rows=tuple(rows), left=0))
     if tables:
-        unit = ", in points" if share else ""
+        unit = f", in {gap.name}" if gap.name else ""
         title = f"{one.measure.label} by epoch: each series less each other at the same epoch{unit}"
         yield from (replace(table, title=title if table is tables[0] else "") for table in tables)
         yield "Single differences are not tested: their mean above is."
 
 
-def _above(value: float, epoch: float, other: dict[float, float], *, share: bool) -> str:
+def _above(value: float, epoch: float, other: dict[float, float], unit: Unit) -> str:
     at = next((one for one in other if abs(one - epoch) < SAME_EPOCH), None)
-    return NOTHING if at is None else moved(value - other[at], share=share)
+    return NOTHING if at is None else unit.moved(value - other[at])
 
 
 # Efficiency
 
 
 def _efficiency(one: Between) -> Iterable[Part]:
-    share, rows = one.measure.share, []
+    share, unit, rows = one.measure.share, one.measure.told_in, []
     for own in one.efficiency:
         axis = own.series.axis
         if own.first is None:
@@ -302,8 +294,8 @@ def _efficiency(one: Between) -> Iterable[Part]:
             (
                 own.series.name,
                 "epoch" if axis == "epoch" else "1000 steps",
-                NOTHING if slope is None else moved(factor * slope.slope, share=share),
-                NOTHING if slope is None else span(factor * slope.low, factor * slope.high, share=share),
+                NOTHING if slope is None else unit.moved(factor * slope.slope),
+                NOTHING if slope is None else span(factor * slope.low, factor * slope.high, unit),
                 _place(own.first),
                 _place(own.within),
                 _place(own.peak),
@@ -311,8 +303,16 @@ def _efficiency(one: Between) -> Iterable[Part]:
             )
         )
     if rows:
-        unit = "points" if share else "change"
-        header = ("series", "per", unit, "95 % interval", "first", "within 1", "peak", "last")
+        header = (
+            "series",
+            "per",
+            unit.name or "change",
+            "95 % interval",
+            "first",
+            "within 1",
+            "peak",
+            "last",
+        )
         yield StudyTable(
             title=f"{one.measure.label}: training efficiency, by the straight line through all checkpoints",
             header=header if share else (*header[:5], "near", *header[6:]),
@@ -473,7 +473,7 @@ def _profiles(study: Study, one: Between) -> list[dict[str, Any]]:
 
 
 def _at_a_glance(study: Study, one: Between) -> StudyTable:
-    share = one.measure.share
+    share, unit = one.measure.share, one.measure.told_in
     profiles = _profiles(study, one)
     top = one.overall.series.name if one.overall is not None else None
     rows = tuple(
@@ -482,8 +482,8 @@ def _at_a_glance(study: Study, one: Between) -> StudyTable:
             share_text(row["beginning"], share=share),
             share_text(row["best"], share=share),
             _place(row["speed"]),
-            moved(row["stability"], share=share).removeprefix("+"),
-            moved(row["efficiency"], share=share),
+            unit.moved(row["stability"]).removeprefix("+"),
+            unit.moved(row["efficiency"]),
         )
         for row in profiles
     )
