@@ -398,3 +398,29 @@ def test_identical_runs_are_identical_and_never_worse(scores: list[list[float]],
         assert line.verdict is not None
         assert line.verdict.kind in (("not worse",) if same_name else ("not worse", "inconclusive"))
         assert comparison.cells(line).flips == "identical"
+
+
+def test_a_metric_with_a_unit_is_compared_by_its_own_margin_and_told_in_it() -> None:
+    one, other = (
+        ran(name, {"b": {"acc": right(10, 20), "bits_per_byte": values * 10}})
+        for name, values in (("a", [1.0, 1.1]), ("b", [1.004, 1.106]))
+    )
+    (line,) = (pair := compare_pair(one, other, metric="bits_per_byte")).lines
+    assert line.verdict is not None
+    assert (line.verdict.kind, line.verdict.margin) == ("not worse", 0.01)
+    assert line.verdict.why.endswith("a loss of more than 0.01 bits is ruled out")
+    assert comparison.cells(line).points == "+0.0050 bits"
+    assert pair_facts(pair)["benchmarks"][0]["unit"] == "bits"
+    (wide,) = compare_pair(one, other, metric="bits_per_byte", margin=0.001).lines
+    assert wide.verdict is not None
+    assert wide.verdict.margin == 0.001
+
+
+def test_a_unit_without_a_margin_has_no_verdict_but_its_difference() -> None:
+    one, other = (
+        ran(name, {"b": {"acc": right(10, 20), "log_odds": values * 10}})
+        for name, values in (("a", [1.0, 1.1]), ("b", [1.2, 1.4]))
+    )
+    (line,) = compare_pair(one, other, metric="log_odds").lines
+    assert line.verdict is None
+    assert comparison.cells(line).points == "+0.2500 nats"

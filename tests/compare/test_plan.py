@@ -306,3 +306,34 @@ def test_saved_results_are_listed_by_items_and_then_the_best_first() -> None:
         "middling",
         "trial",
     ]
+
+
+def test_a_metric_with_a_unit_is_planned_in_it_with_a_margin_for_each_point() -> None:
+    drawn = np.random.default_rng(5)
+    saved = [
+        entry(
+            {"acc": answers(400, place), "bits_per_byte": [*(1 + 0.1 * drawn.random(400))]},
+            checkpoint=f"step-{place}",
+            began=float(place),
+        )
+        for place in range(2)
+    ]
+    config = GateConfig(mode="plain", metrics=("acc", "bits_per_byte"))
+    where = source(*saved)
+    found = make_plan(targets_of(where, where, {}, config), where, where, config, drop=0.03)
+    shares, bits = found.rows
+    assert (shares.unit, shares.drop, shares.margin) == ("points", 0.03, 0.01)
+    assert (bits.unit, bits.drop, bits.margin) == ("bits", pytest.approx(0.03), 0.01)
+    text = render(found, width=120, color=False)
+    assert "margin 1 point, 0.01 bits of bits_per_byte" in text
+    assert "finds 3 points (0.03 bits)" in " ".join(text.split())
+    assert bits.sees is not None
+    assert f"{bits.sees:.4f} bits" in text
+
+
+def test_nothing_is_planned_for_a_unit_without_a_margin() -> None:
+    saved = [entry({"log_odds": [0.1, 0.5] * 20}, checkpoint=name) for name in ("a", "b")]
+    where = source(*saved)
+    found = make_plan(targets_of(where, where, {}, PLAIN), where, where, PLAIN)
+    assert not found.rows
+    assert "log_odds is in nats, for which there is no margin" in found.unknown["b"]

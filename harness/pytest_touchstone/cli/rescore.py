@@ -32,10 +32,10 @@ CSV: Final = ".csv"
 
 @dataclass(frozen=True, slots=True)
 class ScoreChange:
-    """An item whose scores differ from before: by name, before and now (None where there is no such score)."""
+    """An item whose scores differ from before: by name, before and now (None where there is no such score now)."""
 
     item: str
-    scores: dict[str, tuple[float | None, float | None]]
+    scores: dict[str, tuple[float, float | None]]
 
 
 @dataclass(slots=True)
@@ -44,6 +44,8 @@ class Rescored:
 
     items: int = 0
     changes: list[ScoreChange] = field(default_factory=list)
+    added: dict[str, int] = field(default_factory=dict)
+    """The scores that the run did not have, each with the number of its items."""
     unscored: list[tuple[str, str]] = field(default_factory=list)
     means: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By benchmark and primary score: the mean before and now, over the items scored both times."""
@@ -115,6 +117,8 @@ def _lines(found: Rescored, target: Path | None) -> Iterator[str]:
         yield f"{item}: not scored again: {why}"
     for name, (before, now) in found.means.items():
         yield f"{name}: {before:.4f} -> {now:.4f}"
+    if found.added:
+        yield f"scores that the run had not: {', '.join(f'{name} ({n})' for name, n in sorted(found.added.items()))}"
     yield (
         f"{found.items} items, {len(found.changes)} with another verdict, {len(found.unscored)} not scored again"
     )
@@ -145,6 +149,8 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
         if now.status != "scored":
             found.unscored.append((record.item, now.message or now.status))
             continue
+        for name in now.scores.keys() - record.scores.keys():
+            found.added[name] = found.added.get(name, 0) + 1
         if different := _different(record.scores, now.scores):
             found.changes.append(ScoreChange(record.item, different))
         if primary in record.scores:
@@ -158,9 +164,8 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
 
 def _different(
     before: Mapping[str, float], now: Mapping[str, float]
-) -> dict[str, tuple[float | None, float | None]]:
-    names = dict.fromkeys((*before, *now))
-    return {name: (before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)}
+) -> dict[str, tuple[float, float | None]]:
+    return {name: (value, now.get(name)) for name, value in before.items() if now.get(name) != value}
 
 
 TOLERANCE: Final = 1e-9

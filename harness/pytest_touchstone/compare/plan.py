@@ -33,7 +33,6 @@ from pytest_touchstone.core.aggregation import Aggregation, mean
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import count
-from pytest_touchstone.core.units import POINTS
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, composites_of
 from pytest_touchstone.results.summary import Declaration
 from pytest_touchstone.statistics.best_of_many import compare_with_best
@@ -56,6 +55,7 @@ from pytest_touchstone.statistics.power import (
     smallest,
     smallest_drop,
 )
+from pytest_touchstone.statistics.units import POINTS
 from pytest_touchstone.statistics.verdicts import MARGIN, POWER
 
 FLIPS: Final = 0.15

@@ -24,11 +24,11 @@ from pytest_touchstone.core.aggregation import Aggregation, mean
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.conditions import ways_of_asking
 from pytest_touchstone.core.data_files import DatasetInfo
-from pytest_touchstone.core.units import POINTS, unit_of
 from pytest_touchstone.results.aggregate import composite_of_records
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, composites_of
 from pytest_touchstone.results.summary import Declaration
+from pytest_touchstone.statistics.units import POINTS, unit_of
 
 
 class BestSoFarChange(NamedTuple):

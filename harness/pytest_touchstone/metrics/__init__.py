@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytest_touchstone.core.aggregation import BITS_PER_BYTE
 from pytest_touchstone.metrics.macro_f1 import MACRO_F1
 from pytest_touchstone.metrics.multiple_choice import (
+    BITS,
     CHOICE_METRICS,
     AnsweredChoices,
     ChoiceScores,
@@ -21,6 +22,7 @@ from pytest_touchstone.metrics.multiple_choice import (
 )
 
 __all__ = [
+    "BITS",
     "BITS_PER_BYTE",
     "CHOICE_METRICS",
     "MACRO_F1",

@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone.core.aggregation import BITS_PER_BYTE
+from pytest_touchstone.core.aggregation import BITS_PER_BYTE, STANDARD
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.requests import LoglikelihoodAnswer, RollingAnswer
@@ -105,6 +105,10 @@ def score_choices(
     """``choice_scores`` of the answers to one request per choice."""
     logprobs, texts, tokens = answered(answers, choices)
     return choice_scores(logprobs, texts, tokens, gold)
+
+
+BITS: Final = {BITS_PER_BYTE: STANDARD[BITS_PER_BYTE]}
+"""The metric as ``aggregate`` of a benchmark may name it; it is made so without that too."""
 
 
 def bits_per_byte(logprob: float, text: str) -> float:

@@ -28,7 +28,6 @@ from pytest_touchstone.compare.metric import (
 from pytest_touchstone.compare.pair import Mean, PairComparison
 from pytest_touchstone.core.requests import MASK
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.core.units import POINTS
 from pytest_touchstone.reports.formatting import (
     NOTHING,
     console_of,
@@ -40,6 +39,7 @@ from pytest_touchstone.reports.formatting import (
     written,
 )
 from pytest_touchstone.statistics.comparison import Comparison
+from pytest_touchstone.statistics.units import POINTS
 from pytest_touchstone.statistics.verdicts import Kind
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import INVISIBLE, count, listed, visible, without_home
-from pytest_touchstone.core.units import POINTS, unit_of
 from pytest_touchstone.reports.language import said, said_cell
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
+from pytest_touchstone.statistics.units import POINTS, unit_of
 
 if TYPE_CHECKING:
     from rich.console import Console

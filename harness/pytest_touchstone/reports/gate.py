@@ -22,8 +22,8 @@ from pytest_touchstone.compare.gate.result import (
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.core.units import POINTS
 from pytest_touchstone.reports.formatting import interval, labelled, number, p_short
+from pytest_touchstone.statistics.units import POINTS
 from pytest_touchstone.statistics.verdicts import POWER
 
 if TYPE_CHECKING:

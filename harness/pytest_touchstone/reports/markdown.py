@@ -17,13 +17,13 @@ from pytest_touchstone.compare.gate.result import GateLine, shown_lines
 from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
-from pytest_touchstone.core.units import POINTS
 from pytest_touchstone.reports import comparison, formatting, notes
 from pytest_touchstone.reports.comparison import Cells, Flip, Flips
 from pytest_touchstone.reports.formatting import markdown_code, markdown_text
 from pytest_touchstone.reports.gate import difference_text, heading, reason_texts, standing
 from pytest_touchstone.reports.terminal import after_gate
 from pytest_touchstone.results.summary import Result, Summary, wholes
+from pytest_touchstone.statistics.units import POINTS
 
 ROWS: Final = 100
 """The most lines of a table; a comment on GitHub holds 65,536 characters."""

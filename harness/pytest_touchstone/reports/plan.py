@@ -18,10 +18,10 @@ from pytest_touchstone.compare.plan import GatePlan, PlanRow
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.core.units import POINTS, Unit, unit_of
 from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.power import MOST_ITEMS
+from pytest_touchstone.statistics.units import POINTS, Unit, unit_of
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
 
-from pytest_touchstone.core.units import Unit, unit_of
+from pytest_touchstone.statistics.units import Unit, unit_of
 
 LEVEL: Final = 0.95
 

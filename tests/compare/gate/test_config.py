@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,15 @@ from pytest_touchstone.compare.gate.config import (
     GateConfig,
     check_floors,
     check_names,
+    check_plan,
     parse_floor,
     read_gate_config,
 )
+from pytest_touchstone.core.aggregation import STANDARD, mean
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.store_entry import STUDIED, StoredResult
 from tests.support.entries import entry
+from tests.support.summaries import declaration
 
 WHOLE = """
 mode = "strict"
@@ -270,3 +274,21 @@ def test_a_value_just_below_the_bound_is_shown_as_what_it_is() -> None:
 def test_a_message_lists_the_first_of_many_names() -> None:
     with pytest.raises(GateError, match=r"unknown metric 'x'; known are m0, m1, .*, m11 and 38 more$"):
         check_names(["x"], [f"m{number}" for number in range(50)], "--by", "metric")
+
+
+def test_a_metric_with_a_unit_has_its_own_margin_and_not_the_one_of_shares() -> None:
+    wide = GateConfig(margin=0.02, benchmarks={"own": BenchmarkRules(margin=0.05)})
+    bits = STANDARD["bits_per_byte"]
+    assert wide.margin_of("b", "acc", mean("acc")) == 0.02
+    assert wide.margin_of("b", "bits_per_byte", bits) == bits.margin == 0.01
+    assert wide.margin_of("own", "bits_per_byte", bits) == 0.05
+
+
+def test_a_unit_without_a_margin_is_refused_before_anything_runs_unless_one_is_given() -> None:
+    declared = {"b": declaration("b", scores=["acc", "log_odds"])}
+    by_odds = GateConfig(mode="plain", metrics=("log_odds",))
+    said = r"b log_odds is in nats, for which there is no margin; give one: margin = .* under \[tool.*benchmarks.b\]"
+    with pytest.raises(GateError, match=said):
+        check_plan(by_odds, declared, [], [])
+    check_plan(replace(by_odds, benchmarks={"b": BenchmarkRules(margin=0.05)}), declared, [], [])
+    check_plan(replace(by_odds, mode=None), declared, [], [])

@@ -17,7 +17,7 @@ from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_from_json, ordered
 from pytest_touchstone.compare.judge import compare, judge
 from pytest_touchstone.core.errors import GateError
-from pytest_touchstone.reports.gate import baseline_text, decision_text
+from pytest_touchstone.reports.gate import baseline_text, decision_text, difference_text, heading
 from tests.support.entries import entry, right, source
 
 N = 400
@@ -437,3 +437,41 @@ def test_the_largest_drop_is_held_against_every_metric_that_is_judged() -> None:
         benchmarks=own,
     )
     assert [bool(line.fails) for line in found.lines] == [False, True]
+
+
+def bits(*values: float, checkpoint: str = "old", name: str = "bits_per_byte") -> BenchmarkScores:
+    columns = {"acc": right(20, 40), name: [*values] * 20}
+    return entry(columns, checkpoint=checkpoint, began=float(checkpoint == "new"))
+
+
+def test_bits_are_judged_by_their_own_margin_and_told_in_bits() -> None:
+    found = gate(
+        bits(1.10, 1.12, checkpoint="new"), old=(bits(1.0, 1.0),), metrics=("bits_per_byte",), margin=0.5
+    )
+    (line,) = found.lines
+    assert (line.verdict, line.margin, line.unit) == ("worse", 0.01, "bits")
+    assert line.why.startswith("+0.1100 bits [")
+    plain = gate_json(found, decision_text(found))
+    assert "bits_per_byte is worse (+0.1100 bits)" in plain["text"]
+    assert "margin 0.01 bits of bits_per_byte, alpha" in heading(plain)
+    assert difference_text(lines_from_json(plain)[0]).endswith("] bits")
+
+
+def test_a_drop_in_bits_is_held_against_the_largest_allowed_in_bits() -> None:
+    rules = {"b": BenchmarkRules(max_drop=0.05)}
+    found = gate(
+        bits(1.10, 1.12, checkpoint="new"),
+        old=(bits(1.0, 1.0),),
+        metrics=("bits_per_byte",),
+        benchmarks=rules,
+    )
+    assert "rose by 0.1100 bits as measured; max_drop is 0.05" in found.lines[0].fails
+
+
+def test_a_unit_without_a_margin_is_a_mistake_and_no_verdict_where_nothing_is_decided() -> None:
+    pair = bits(1.0, 1.0, checkpoint="new", name="log_odds"), bits(1.1, 1.2, name="log_odds")
+    with pytest.raises(GateError, match="b log_odds is in nats, for which there is no margin"):
+        gate(pair[0], old=pair[1:], metrics=("log_odds",))
+    (line,) = gate(pair[0], old=pair[1:], metrics=("log_odds",), mode=None).lines
+    assert (line.verdict, line.kind) == (None, "no baseline")
+    assert line.why.startswith("b log_odds is in nats")

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.files import SCHEMA
-from pytest_touchstone.core.units import POINTS, Unit, unit_of
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.power import Design, smallest_drop
+from pytest_touchstone.statistics.units import POINTS, Unit, unit_of
 from pytest_touchstone.statistics.verdicts import ALPHA
 
 KINDS: Final = (

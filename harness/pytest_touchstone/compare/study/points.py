@@ -38,10 +38,10 @@ from pytest_touchstone.compare.metric import is_share, metric_of
 from pytest_touchstone.compare.ranking import composite_of_items
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.text import place_text
-from pytest_touchstone.core.units import Unit, unit_of
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import LEVEL, z_quantile
 from pytest_touchstone.statistics.intervals import t_quantile, wilson_limits
+from pytest_touchstone.statistics.units import Unit, unit_of
 
 Found = TypeVar("Found")
 Axis: TypeAlias = Literal["epoch", "step", "order"]

@@ -9,9 +9,9 @@ from pytest_touchstone.compare.study.curves import judged_curves
 from pytest_touchstone.compare.study.points import UNKNOWN, Measure, Point, Series, Study, Value
 from pytest_touchstone.compare.study.reading import SHOWN
 from pytest_touchstone.core.text import count, listed, place_text
-from pytest_touchstone.core.units import POINTS
 from pytest_touchstone.reports.formatting import NOTHING, number
 from pytest_touchstone.reports.study.section import Facts, Part, Section, StudyTable, range_text, share_text
+from pytest_touchstone.statistics.units import POINTS
 
 MOST_POINTS: Final = 40
 """The checkpoints whose values are shown without ``-v``."""

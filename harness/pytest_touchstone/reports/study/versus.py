@@ -19,7 +19,6 @@ from pytest_touchstone.compare.study.between import (
 from pytest_touchstone.compare.study.curves import judged_curves
 from pytest_touchstone.compare.study.points import Measure, Study
 from pytest_touchstone.core.text import count, listed, place_text
-from pytest_touchstone.core.units import Unit
 from pytest_touchstone.reports.formatting import NOTHING, interval
 from pytest_touchstone.reports.study.section import (
     Facts,
@@ -32,6 +31,7 @@ from pytest_touchstone.reports.study.section import (
 )
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.contrasts import Contrast
+from pytest_touchstone.statistics.units import Unit
 
 SHOWN: Final = 4
 """Measures that are shown in full at once; of more, the first alone, and the others among the details."""
