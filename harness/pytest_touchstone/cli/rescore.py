@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from pytest_touchstone.cli.command import Output, add_run, run_folder
 from pytest_touchstone.core.data_files import read_lines
 from pytest_touchstone.core.errors import BenchmarkError, DataError, ExitCode, HarnessError
 from pytest_touchstone.core.files import shipped, shown_path, unwritable, write_atomic
+from pytest_touchstone.metrics.soft import temperature_of
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.results.aggregate import summary_of
@@ -49,6 +50,8 @@ class Rescored:
     unscored: list[tuple[str, str]] = field(default_factory=list)
     means: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By benchmark and primary score: the mean before and now, over the items scored both times."""
+    temperatures: dict[str, float] = field(default_factory=dict)
+    """That of ``p_right``, by benchmark."""
     records: list[Record] = field(default_factory=list)
     """Every item of the run as it is now; one that could not be scored again is in error."""
 
@@ -73,7 +76,7 @@ def run(options: argparse.Namespace) -> Output:
     data = asdict(replace(found, records=[]))
     del data["records"]
     if target is not None:
-        _write(target, folder, found.records)
+        _write(target, folder, found)
         data["written"] = str(target)
     return Output(
         data, "\n".join(_lines(found, target)), csv=lambda: results_csv(summary_of(folder, found.records))
@@ -90,10 +93,10 @@ def _check_target(target: Path) -> None:
         raise HarnessError(f"-o {shown_path(target)}: {why}; choose another place")
 
 
-def _write(target: Path, folder: Path, records: Sequence[Record]) -> None:
+def _write(target: Path, folder: Path, found: Rescored) -> None:
     """Write a table, or a run's folder with a journal, which all commands read and no later run takes scores from."""
     if target.suffix == CSV:
-        write_atomic(target, results_csv(summary_of(folder, records)))
+        write_atomic(target, results_csv(summary_of(folder, found.records)))
         return
     old, new = RunDirectory(folder), RunDirectory(target)
     new.make()
@@ -102,11 +105,15 @@ def _write(target: Path, folder: Path, records: Sequence[Record]) -> None:
     told = {"run_id": new.run_id, "began": time.time(), "rescored": old.run_id, "benchmarks": unknown}
     new.write_manifest({**manifest, **told})
     items, declarations, deselected = old.read_collected()
+    temperatures = found.temperatures
+    declarations = {
+        name: replace(one, temperature=temperatures.get(name)) for name, one in declarations.items()
+    }
     new.write_collected(items, declarations, deselected)
     with Journal(target, "main") as journal:
-        for record in records:
+        for record in found.records:
             journal.append(record)
-    write_results(summary_of(target, records))
+    write_results(summary_of(target, found.records))
 
 
 def _lines(found: Rescored, target: Path | None) -> Iterator[str]:
@@ -141,7 +148,9 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
             continue
         found.items += 1
         try:
-            primary = replay.job(record).spec.primary_score
+            spec = replay.job(record).spec
+            primary = spec.primary_score
+            found.temperatures[record.benchmark] = temperature_of(spec)
             now = replay.run(record).record
         except BenchmarkError as error:
             now = replace(record, status="error", scores={}, message=str(error))

@@ -30,7 +30,7 @@ from pytest_touchstone.compare.judge import ItemDifferences, item_differences, s
 from pytest_touchstone.compare.prompts import OTHERS, PROMPTS, changed_text
 from pytest_touchstone.core.conditions import asked_otherwise
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.results.store_entry import ItemScores, StoredResult
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult, other_measure
 
 ITEMS: Final = "items"
 ROWS: Final = ("version", "data")
@@ -112,6 +112,12 @@ def _held(
     alone = source.kind == "best" and not any(one in others for one in comparable)
     if not comparable or (alone and others):
         return BaselineChoice(state="refused", reason=_conditions_reason(new.saved, others or whole, allowed))
+    unlike = {id(one): why for one in comparable if (why := other_measure(one, new.saved, metric))}
+    if len(unlike) == len(comparable):
+        last = comparable[-1]
+        again = f"`touchstone rescore {last.run_id} -o FOLDER` makes it of the stored answers, for --baseline FOLDER"
+        return BaselineChoice(state="refused", reason=f"{origin(last)} {unlike[id(last)]}: {again}")
+    comparable = [one for one in comparable if id(one) not in unlike]
     # One of each checkpoint on each set of items: a result on fewer items hides no other.
     entries = [
         source.load(saved) for same in _by_items(comparable).values() for saved in one_each(same, metric)

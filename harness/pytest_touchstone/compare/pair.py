@@ -46,7 +46,7 @@ from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.lm_eval_names import PREFIXES, translated
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.aggregate import as_metric
-from pytest_touchstone.results.store_entry import ItemScores, composites_of
+from pytest_touchstone.results.store_entry import ItemScores, composites_of, other_measure
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.composites import compare_composite_totals
@@ -292,9 +292,15 @@ def _lines(
 
 
 def _comparable(a: BenchmarkScores, b: BenchmarkScores) -> list[str]:
-    """The metrics that both have a value of."""
+    """The metrics that both have a value of, by the same measure."""
     names = dict.fromkeys(by_score(b, name) for name in b.saved.metrics)
-    return [name for name in names if metric_of(a, name) is not None and metric_of(b, name) is not None]
+    return [
+        name
+        for name in names
+        if metric_of(a, name) is not None
+        and metric_of(b, name) is not None
+        and not other_measure(a.saved, b.saved, name)
+    ]
 
 
 # Composites

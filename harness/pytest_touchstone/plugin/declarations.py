@@ -22,7 +22,7 @@ from pytest_touchstone.core.dataset import extents_of
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.grade import NO_ANSWER, PASSED, Graded
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.metrics.soft import soft_names
+from pytest_touchstone.metrics.soft import soft_names, temperature_of
 from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_items, result_of
 from pytest_touchstone.results.summary import Collected, Declaration
@@ -104,6 +104,7 @@ def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterabl
         composites=[one.plain() for one in composites if name in one.benchmarks],
         settings=loaded.asking.settings,
         file=str(item.path),
+        temperature=temperature_of(spec) if soft_names(spec) else None,
     )
 
 

@@ -224,6 +224,7 @@ def notes(pair: PairComparison) -> list[str]:
         ),
         *_scorers(pair),
         *_directions(pair),
+        *_without_margin(pair),
         *_apart(pair),
         *_unknown(pair),
         *_items(pair),
@@ -250,6 +251,16 @@ def _directions(pair: PairComparison) -> list[str]:
     """Return the metrics of which lower is better."""
     lower = dict.fromkeys(line.metric for line in pair.lines if not line.comparison.higher_is_better)
     return [f"lower is better for {listed(lower)}"] if lower else []
+
+
+def _without_margin(pair: PairComparison) -> list[str]:
+    """Return the metrics that have no verdict, since their unit has no margin."""
+    lacking = dict.fromkeys(
+        f"no verdict by {line.metric}: it is in {line.comparison.unit}, which has no margin; give one, --margin D"
+        for line in pair.lines
+        if line.primary and line.verdict is None and line.comparison.unit
+    )
+    return list(lacking)
 
 
 def _scorers(pair: PairComparison) -> list[str]:

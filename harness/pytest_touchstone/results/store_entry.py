@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
-from pytest_touchstone.core.aggregation import Aggregation, aggregation_of
+from pytest_touchstone.core.aggregation import MACRO, P_RIGHT, Aggregation, aggregation_of, is_soft
 from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
 from pytest_touchstone.core.conditions import known_conditions, of_settings
 from pytest_touchstone.core.errors import HarnessError, JournalError
@@ -47,7 +47,7 @@ class StoredResult:
     ``reused_from`` lists earlier runs that scored some or all of the items.
 
     ``of`` is the number of items that the benchmark has with this data, 0 where not known; ``mark`` is the result's
-    (``core.marks``).
+    (``core.marks``). ``temperature`` is that of ``p_right``, None where that is not known.
     """
 
     run_id: str
@@ -74,6 +74,7 @@ class StoredResult:
     of: int = 0
     mark: str = ""
     composites: list[dict[str, Any]] | None = None
+    temperature: float | None = None
 
     def aggregation(self, metric: str) -> Aggregation:
         """Return the aggregation of the metric, and whether higher is better."""
@@ -240,7 +241,18 @@ def stored_result(
         items_sha256="",
         checkpoint_info=dict(row),
         composites=declaration.composites,
+        temperature=declaration.temperature,
     )
+
+
+def other_measure(one: StoredResult, other: StoredResult, metric: str) -> str:
+    """Why a soft score of two results is not the same measure, from the first one's view; empty where it is."""
+    if is_soft(metric) and metric not in one.metrics:
+        return f"has no {metric}"
+    mine, its = one.temperature, other.temperature
+    if metric.removesuffix(MACRO) != P_RIGHT or mine is None or its is None or mine == its:
+        return ""
+    return f"has {metric} at temperature {mine:g}, not {its:g}"
 
 
 def saved_of(

@@ -42,7 +42,7 @@ class Declaration:
     ``extents`` has the benchmark's sizes by group, that of the whole under ""; ``own_rows`` describes its shipped
     rows, where none of them was published. ``scores`` are the names of the scores, if the benchmark's code shows them
     all. ``settings`` are those of the benchmark alone, in place of the run's: the demonstration's. ``file`` is the path
-    of its module; empty in results of former versions.
+    of its module; empty in results of former versions. ``temperature`` is that of ``p_right``, where there may be one.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Declaration:
     composites: list[dict[str, Any]] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     file: str = ""
+    temperature: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -475,3 +475,26 @@ def test_a_unit_without_a_margin_is_a_mistake_and_no_verdict_where_nothing_is_de
     (line,) = gate(pair[0], old=pair[1:], metrics=("log_odds",), mode=None).lines
     assert (line.verdict, line.kind) == (None, "no baseline")
     assert line.why.startswith("b log_odds is in nats")
+
+
+def soft(name: str, temperature: float | None, *columns: str) -> BenchmarkScores:
+    scores = {"acc": right(20, 40)} | {column: [0.3, 0.6] * 20 for column in columns}
+    return entry(scores, checkpoint=name, began=float(name == "new"), temperature=temperature)
+
+
+def test_results_without_a_soft_score_or_at_another_temperature_are_no_baseline_by_it_alone() -> None:
+    mine = soft("new", 0.1, "p_right")
+    for before, said in (
+        (
+            soft("old", 0.2, "p_right"),
+            "old in run-old has p_right at temperature 0.2, not 0.1: `touchstone rescore",
+        ),
+        (soft("old", None), "old in run-old has no p_right: `touchstone rescore run-old -o FOLDER`"),
+    ):
+        (line,) = gate(mine, old=(before,), metrics=("p_right",)).lines
+        assert line.invalid[0].startswith(said)
+        assert gate(mine, old=(before,)).exit_code == 0
+    known = soft("first", 0.1, "p_right")
+    (line,) = gate(mine, old=(soft("old", 0.2, "p_right"), known), metrics=("p_right",)).lines
+    assert line.against is not None
+    assert line.against.checkpoint == "first"
