@@ -440,7 +440,7 @@ def targets_of(
             data=one.conditions.get("data"),
         )
         for name, one in newest.items()
-        for metric in _metrics(name, one.primary, one.metrics, config)
+        for metric in config.metrics_of(name, one.primary, one.metrics)
     ]
     return found + [
         PlannedBenchmark(benchmark=name, items=n) for name, n in sizes.items() if name not in newest
@@ -460,14 +460,8 @@ def targets_of_run(
             data=declared[name].dataset.sha256,
         )
         for name, n in sizes.items()
-        for metric in _metrics(name, declared[name].primary, declared[name].scores, config)
+        for metric in config.metrics_of(name, declared[name].primary, declared[name].scores)
     ]
-
-
-def _metrics(name: str, primary: str, known: Iterable[str], config: GateConfig) -> tuple[str, ...]:
-    """The metrics by which a gate would compare a benchmark."""
-    there = set(known)
-    return config.own(name).metrics or tuple(one for one in config.metrics if one in there) or (primary,)
 
 
 # What they can decide

@@ -365,7 +365,7 @@ def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
         plan,
         mode=settings.gate_mode or plan.mode or "plain" if gate else None,
         baseline=settings.baseline or plan.baseline,
-        metrics=tuple(dict.fromkeys(settings.gate_metric)) or plan.metrics,
+        metrics=metric_names(settings.gate_metric) or plan.metrics,
         sequential=settings.gate_sequential,
         allow=tuple(name.replace("-", "_") for name in (*plan.allow, *allow)),
     )

@@ -3,7 +3,7 @@
     [tool.touchstone.gate]
     mode = "plain"                # what --gate alone means: plain, or strict (fails also where it is inconclusive)
     baseline = "best"             # as --baseline
-    metric = "score"              # as --eval-gate-metric; several: metrics = ["real@1", "real@5"]
+    metric = "score"              # as --eval-gate-metric; several: metrics = ["real@1", "real@5"]; "soft" is p_right
     allow = ["shots"]             # as --eval-baseline-allow
     margin = 0.01                 # a loss up to this is no reason to fail: 0.01 is one point
     alpha = 0.05                  # chance of a false alarm over all benchmarks together, in either direction
@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.gate.accepted import FILE, AcceptedDrop, read_accepted
-from pytest_touchstone.core.aggregation import Aggregation, aggregation_of
+from pytest_touchstone.core.aggregation import P_RIGHT, Aggregation, aggregation_of
 from pytest_touchstone.core.composite import Composite, composites_from_plain
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.files import read_toml, shown_path
@@ -60,6 +60,9 @@ KEYS: Final = (
 OWN_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
 
 TABLE: Final = "tool.touchstone.gate"
+
+SHORT_NAMES: Final = {"soft": P_RIGHT}
+"""The words that a person may write for a metric."""
 
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
@@ -136,6 +139,13 @@ class GateConfig:
     def plain_metrics(self) -> list[str]:
         """The gate's metrics that are not composites."""
         return [name for name in self.metrics if self.composite_of(name) is None]
+
+    def metrics_of(self, benchmark: str, primary: str, known: Iterable[str]) -> tuple[str, ...]:
+        """The metrics by which a benchmark is compared: its own, which ``known`` may lack, else those of the gate that
+        it has, else the primary one."""
+        there = set(known)
+        shared = tuple(name for name in self.metrics if name in there)
+        return self.own(benchmark).metrics or shared or (primary,)
 
     def own(self, benchmark: str) -> BenchmarkRules:
         """The rules for this benchmark. For ``styled[polite]``, a result for one value of a parameter, they are its
@@ -246,15 +256,20 @@ def _own(table: Mapping[str, Any], where: str) -> BenchmarkRules:
 
 
 def _metrics(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """The names in ``metric`` or ``metrics``, each once."""
+    """The names in ``metric`` or ``metrics``."""
     if "metric" in table and "metrics" in table:
         raise GateError(f"{where}: both metric and metrics are given; leave metric out")
     if "metric" in table:
-        return (_text(table, "metric", where),)
+        return metric_names([_text(table, "metric", where)])
     found = _texts(table, "metrics", where)
     if "metrics" in table and not all(found or ("",)):
         raise GateError(f"{where}: metrics is {table['metrics']!r}; name at least one metric")
-    return tuple(dict.fromkeys(found))
+    return metric_names(found)
+
+
+def metric_names(written: Iterable[str]) -> tuple[str, ...]:
+    """The metrics that a person has named, each once."""
+    return tuple(dict.fromkeys(SHORT_NAMES.get(name, name) for name in written))
 
 
 def _inside(tables: Mapping[str, Any], names: Iterable[str], where: str) -> Mapping[str, Any]:

@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find, incomplete
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.accepted import AcceptedDrop, held
+from pytest_touchstone.compare.gate.beside import CONTRADICTION, beside
 from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
 from pytest_touchstone.compare.gate.result import STRICT, BaselineRef, GateLine, GateResult
 from pytest_touchstone.compare.judge import (
@@ -107,7 +108,7 @@ def decide(
         alpha=plan.alpha,
         lines=tuple(lines),
         pooled=tuple(line for _, line in judged if line is not None),
-        notes=(*_left_out(cases, source, lines), *_other_prompts(lines)),
+        notes=(*_left_out(cases, source, lines), *_notes_of_lines(lines)),
         fault=f"{source.name} has no result of any benchmark of this run" if nothing else None,
     )
 
@@ -346,13 +347,14 @@ def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
     ]
 
 
-def _other_prompts(lines: Sequence[GateLine]) -> Iterable[str]:
-    """The notes on prompts that have changed, or may have, which a short report shows too."""
+def _notes_of_lines(lines: Sequence[GateLine]) -> Iterable[str]:
+    """The notes of lines that a short report shows too: on prompts that have changed, or may have, and metrics that
+    contradict each other."""
     notes = (
         f"{line.benchmark}: {note}"
         for line in lines
         for note in line.notes
-        if note.startswith((OTHER, OTHERS, EDITED))
+        if note.startswith((OTHER, OTHERS, EDITED, CONTRADICTION))
     )
     return dict.fromkeys(notes)
 
@@ -389,12 +391,12 @@ def metrics_of(entry: BenchmarkScores, plan: GateConfig) -> tuple[str, ...]:
     """The metrics by which a benchmark is compared: its own in the plan, else those of the gate that it has, else the
     primary one. Raises ``GateError`` where it lacks one of its own."""
     saved = entry.saved
-    own = plan.own(saved.benchmark).metrics
-    if own and entry.items.examples:
-        for metric in own:
+    found = plan.metrics_of(saved.benchmark, saved.primary, saved.metrics)
+    if entry.items.examples:
+        for metric in found:
             score_name(saved, metric)
-        return own
-    return tuple(metric for metric in plan.metrics if metric in saved.metrics) or (saved.primary,)
+        return found
+    return (saved.primary,) if plan.own(saved.benchmark).metrics else found
 
 
 def margin_of(saved: StoredResult, metric: str, plan: GateConfig) -> float:
@@ -450,7 +452,12 @@ def benchmark_line(
         early=early,
         about=saved.about,
     )
-    return _reasoned(line if judged is None else _with_verdict(line, judged, found, plan, reasons), reasons)
+    if judged is not None:
+        line = _with_verdict(line, judged, found, plan, reasons)
+        told = beside(entry, found.baselines, judged, margin=judged.verdict.margin, alpha=plan.alpha)
+        if told is not None:
+            line = replace(line, why=f"{line.why}; {told.text}", notes=(*line.notes, *told.notes))
+    return _reasoned(line, reasons)
 
 
 def _without(saved: StoredResult, plan: GateConfig) -> list[str]:
