@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from pytest_touchstone.statistics.exchange import PairedChange, slope
 
 
-def drawn(rate: float, *, pairs: int, seed: int, spread: float = 0.02, error: float = 0.005) -> list[PairedChange]:
+def drawn(
+    rate: float, *, pairs: int, seed: int, spread: float = 0.02, error: float = 0.005
+) -> list[PairedChange]:
     """Changes whose true ones lie on a line, each measured with an error of the same size."""
     draw = random.Random(seed)
     true = [draw.gauss(0, spread) for _ in range(pairs)]
@@ -30,7 +32,8 @@ def test_changes_on_a_line_have_its_slope(rate: float, pairs: int) -> None:
     found = slope(changes)
     assert found is not None
     assert found.value == pytest.approx(rate, rel=0.05)
-    assert found.low is not None and found.low < rate
+    assert found.low is not None
+    assert found.low < rate
     assert found.high is None or found.high > rate
 
 

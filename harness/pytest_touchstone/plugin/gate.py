@@ -29,6 +29,7 @@ from pytest_touchstone.compare.gate.config import (
     check_names,
     check_plan,
     declared_composites,
+    metric_names,
     read_gate_config,
 )
 from pytest_touchstone.compare.gate.decide import Early, cases_of, decide

@@ -69,7 +69,10 @@ def test_the_worth_of_a_point_is_known_from_saved_checkpoints_only() -> None:
 
 
 def test_a_benchmark_without_choices_goes_by_its_primary_metric() -> None:
-    new = [answered(0.0, checkpoint="new"), entry([1.0] * 9, checkpoint="new", benchmark="c", run_id="now", began=99.0)]
+    new = [
+        answered(0.0, checkpoint="new"),
+        entry([1.0] * 9, checkpoint="new", benchmark="c", run_id="now", began=99.0),
+    ]
     found = decide(cases_of(new, []), source(answered(0.0, checkpoint="old", seed=2)), SOFT)
     assert [(line.benchmark, line.metric) for line in found.lines] == [("b", "p_right"), ("c", "acc")]
 

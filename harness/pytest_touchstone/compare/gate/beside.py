@@ -33,7 +33,12 @@ class Beside(NamedTuple):
 
 
 def beside(
-    entry: BenchmarkScores, baselines: Sequence[BenchmarkScores], judged: Judged, *, margin: float, alpha: float
+    entry: BenchmarkScores,
+    baselines: Sequence[BenchmarkScores],
+    judged: Judged,
+    *,
+    margin: float,
+    alpha: float,
 ) -> Beside | None:
     """What stands beside a verdict by ``p_right``; None for one by another metric, or without a primary one that
     both results have item by item."""
@@ -61,7 +66,9 @@ def _contradiction(
     apart = moved * (found.oriented.difference or 0.0) < 0
     if not apart or not {mine, other} & {"worse", "better"}:
         return ()
-    return (f"{CONTRADICTION}: {P_RIGHT} is {mine}, {primary} {other}: look at the items before you trust either",)
+    return (
+        f"{CONTRADICTION}: {P_RIGHT} is {mine}, {primary} {other}: look at the items before you trust either",
+    )
 
 
 def exchange_rate(results: Sequence[BenchmarkScores], primary: str) -> Slope | None:
@@ -97,7 +104,8 @@ def _change(soft: AlignedScores, hard: AlignedScores) -> PairedChange | None:
     if len(soft.new) < 2 or soft.names != hard.names:
         return None
     moved = [
-        [after - before for before, after in zip(one.baselines[0], one.new, strict=True)] for one in (soft, hard)
+        [after - before for before, after in zip(one.baselines[0], one.new, strict=True)]
+        for one in (soft, hard)
     ]
     noise = noise_of([moved[0]], moved[1], soft.clusters)
     if noise is None:

@@ -374,8 +374,7 @@ def check_plan(
 def _check_margins(plan: GateConfig, declared: Iterable[Declaration]) -> None:
     """Raises ``GateError`` for a metric with a unit that is to be judged and has no margin."""
     for one in declared:
-        there = [name for name in plan.metrics if name in (*one.scores, *one.aggregate)]
-        for metric in plan.own(one.name).metrics or there or (one.primary,):
+        for metric in plan.metrics_of(one.name, one.primary, (*one.scores, *one.aggregate)):
             plan.margin_of(one.name, metric, aggregation_of(one.aggregate, metric))
 
 
