@@ -285,11 +285,10 @@ def legend(table: ScoreTable, *, stderr: bool) -> str:
     values = "Values" if shares == {False} else "Per cent" if shares == {True} else "Shares in per cent"
     around = "standard errors" if stderr else "95 % intervals"
     parts = [f"{values} with {around}"]
-    parts += (
-        [TOLD]
-        if any(one.best for one in table.cells)
-        else ["no best is marked: none is told from all others"]
-    )
+    if any(one.best for one in table.cells):
+        parts += [TOLD]
+    elif len(table.rows) > 1:
+        parts += ["no best is marked: none is told from all others"]
     lower = [one.metric for one in table.columns if one.lower]
     parts += [f"lower is better for {listed(dict.fromkeys(lower))}"] if lower else []
     return "; ".join([*parts, *table.notes])

@@ -28,6 +28,9 @@ OPEN_GROUPS: Final = 60
 """Rows of groups that are unfolded from the start; more stay folded."""
 
 
+FEWEST: Final = 5
+"""Items of a checkpoint below which the share of a field's value says nothing."""
+
 MOST_VALUES: Final = 12
 """Values of a field that scores are broken down by; one with more is for filters."""
 
@@ -338,7 +341,8 @@ def _of_benchmark(parts: Sequence[PagePart]) -> list[FieldShare]:
     rows = [row for part in parts for row in part.rows]
     shares: list[FieldShare] = []
     for field, value_of in (("length", _third(rows)), *_fields(parts[0].kind, rows)):
-        values = sorted({value for row in rows if (value := value_of(row)) is not None}, key=_order)
+        counts = Counter(value for row in rows if (value := value_of(row)) is not None)
+        values = sorted((value for value, n in counts.items() if n >= FEWEST * len(parts)), key=_order)
         if 1 < len(values) <= MOST_VALUES and len(shares) + len(values) * len(parts) <= MOST_ROWS:
             shares += _field_shares(field, values, value_of, parts)
     return shares
