@@ -20,7 +20,7 @@ the wrong ones, and the likelihood of the right one alone may part from accuracy
 
 T makes one scale of lengths that differ: logarithms per character differ by some hundredths, and at temperature 1 every
 choice would be as probable. It is the benchmark's (``temperature``), else that of its rule in ``TEMPERATURES``. Values
-of ``p_right`` at different temperatures are different measures, so a temperature changes with the benchmark's version.
+of ``p_right`` at different temperatures are different measures, and are not compared.
 
 An impossible choice (minus infinity) has probability 0; where all are impossible they are equally probable.
 ``log_odds`` and ``logprob_margin`` are cut at ``MOST`` nats, so that no item decides a mean alone, and undefined for a
