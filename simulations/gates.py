@@ -48,29 +48,34 @@ class Bench:
         dataset = DatasetInfo(name=self.name, origin="", path="", rows=self.n, sha256="d" * 64)
         return Declaration(name=self.name, version=1, primary=METRIC, dataset=dataset)
 
-    def items(self, right: np.ndarray) -> ItemScores:
-        """The saved items of a result: right or wrong for each."""
+    def items(self, right: np.ndarray | Mapping[str, np.ndarray]) -> ItemScores:
+        """The saved items of a result: right or wrong for each, or several scores by name."""
+        scores = right if isinstance(right, Mapping) else {METRIC: right}
         return ItemScores(
             examples=self.examples,
             rows=self.rows,
             groups=[None] * self.n,
             clusters=[None] * self.n if self.clusters is None else list(self.clusters),
-            scores={METRIC: np.asarray(right, dtype=float).tolist()},
+            scores={name: np.asarray(one, dtype=float).tolist() for name, one in scores.items()},
         )
 
     def result(
-        self, right: np.ndarray, checkpoint: str, *, began: float = 0.0, asked: int | None = None
+        self,
+        right: np.ndarray | Mapping[str, np.ndarray],
+        checkpoint: str,
+        *,
+        began: float = 0.0,
+        asked: int | None = None,
     ) -> BenchmarkScores:
-        """A result of a checkpoint, whose name is its fingerprint; ``asked``: the number of items asked, if not
-        all."""
+        """A result of a checkpoint, whose name is its fingerprint, with the scores of ``items``; ``asked``: the number
+        of items asked, if not all."""
         items = self.items(right)
         asked = self.n if asked is None else asked
         return BenchmarkScores(_saved(self, items, checkpoint, began, asked), items)
 
 
 def _saved(bench: Bench, items: ItemScores, checkpoint: str, began: float, asked: int) -> StoredResult:
-    value = float(np.mean(np.asarray(items.scores[METRIC], dtype=float)))
-    metric = Metric(name=METRIC, value=value, low=None, high=None, stderr=None, n=asked, method="mean")
+    metrics = {name: _metric(name, column, asked) for name, column in items.scores.items()}
     manifest = manifest_of(checkpoint, began)
     whole = stored_result(
         bench.declaration,
@@ -80,10 +85,15 @@ def _saved(bench: Bench, items: ItemScores, checkpoint: str, began: float, asked
         directory="",
         checkpoint=checkpoint,
         chat=False,
-        metrics={METRIC: metric},
+        metrics=metrics,
         collected=bench.n,
     )
     return replace(whole, scored=asked, skipped=bench.n - asked, items_sha256=bench.digest)
+
+
+def _metric(name: str, column: Sequence[float | None], asked: int) -> Metric:
+    value = float(np.mean(np.asarray(column, dtype=float)))
+    return Metric(name=name, value=value, low=None, high=None, stderr=None, n=asked, method="mean")
 
 
 def manifest_of(checkpoint: str, began: float) -> dict[str, Any]:
