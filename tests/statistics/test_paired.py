@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 
-from pytest_touchstone.statistics.comparison import Comparison
-from pytest_touchstone.statistics.intervals import mcnemar_p, supposed_share_lost, tango_interval
+from pytest_touchstone.statistics.comparison import LEVEL, Comparison
+from pytest_touchstone.statistics.intervals import mcnemar_p, supposed_share_lost, t_quantile, tango_interval
 from pytest_touchstone.statistics.paired import (
     changed,
     changed_by_chance,
@@ -177,6 +177,23 @@ def test_clusters_of_doubled_items_count_as_one_item_each() -> None:
     assert double.p == pytest.approx(single.p)
     assert double.stderr == pytest.approx(single.stderr)
     assert values(double)[1:3] == pytest.approx(values(single)[1:3], abs=1e-3)
+
+
+def test_continuous_scores_need_no_items_more() -> None:
+    draw = random.Random(1)
+    before = [draw.random() for _ in range(50)]
+    after = [0.9 * one + 0.1 * draw.random() for one in before]
+    plain, continuous = (compare_paired(before, after, continuous=way) for way in (False, True))
+    assert (plain.p, plain.difference) == (continuous.p, continuous.difference)
+    half = t_quantile(49, LEVEL) * (continuous.stderr or 0)
+    assert continuous.high == pytest.approx((continuous.difference or 0) + half)
+    assert (plain.high or 0) > (continuous.high or 0)
+
+
+def test_continuous_scores_that_are_all_the_same_keep_a_width() -> None:
+    found = compare_paired([0.5] * 20, [0.5] * 20, continuous=True)
+    assert found.low is not None
+    assert found.low < 0
 
 
 def test_graded_scores_have_a_t_interval_with_two_items_more() -> None:

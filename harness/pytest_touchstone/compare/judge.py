@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.core.aggregation import MACRO
+from pytest_touchstone.core.aggregation import MACRO, is_soft
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
@@ -232,7 +232,7 @@ def compare(
     if not found.new:
         return _nothing(metric, chosen or 0, len(baselines), level)
     higher = new.saved.aggregation(metric).higher_score_is_better
-    selection = compare_aligned(found, higher=higher, chosen=chosen, level=level)
+    selection = compare_aligned(found, higher=higher, chosen=chosen, level=level, continuous=is_soft(score))
     identical = _identical(new, baselines[selection.chosen], found, selection.chosen)
     compared, unit = compared_of(metric, selection, identical), new.saved.aggregation(metric).unit
     return replace(
@@ -244,12 +244,19 @@ def compare(
 
 
 def compare_aligned(
-    found: AlignedScores, *, higher: bool, chosen: int | None = None, level: float = LEVEL
+    found: AlignedScores,
+    *,
+    higher: bool,
+    chosen: int | None = None,
+    level: float = LEVEL,
+    continuous: bool = False,
 ) -> Selection:
     """The new scores against the others'. Where lower is better, the distances of the scores from the largest possible
     one are compared."""
     if higher:
-        return compare_with_best(found.baselines, found.new, found.clusters, chosen=chosen, level=level)
+        return compare_with_best(
+            found.baselines, found.new, found.clusters, chosen=chosen, level=level, continuous=continuous
+        )
     top = 1.0 if all(0 <= value <= 1 for run in (*found.baselines, found.new) for value in run) else 0.0
     baselines = [[top - value for value in run] for run in found.baselines]
     mirrored = compare_with_best(

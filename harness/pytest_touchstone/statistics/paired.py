@@ -13,7 +13,8 @@
 - **Two items more**: a t interval has no width where no item differs, and too little where few do. Most items of a
   benchmark score the same twice. As Bonett and Price (2012, J. Educational and Behavioral Statistics 37) add one item
   gained and one lost to 0/1 data, so the variance here holds two further items with the largest differences that
-  scores in [0, 1] allow. They are added to the width only; the difference stays as measured.
+  scores in [0, 1] allow. They are added to the width only; the difference stays as measured. Scores that are
+  ``continuous``, such as probabilities, hardly ever are the same twice, and need none.
 
 Exchanging the runs reverses every sign; the order of the items does not matter.
 
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
 
 
 DRAWS: Final = 9_999
+CONTINUOUS: Final = "t interval of continuous scores"
 SEED: Final = 0
 """The seed of all generators: the same items give the same numbers."""
 
@@ -89,6 +91,7 @@ def compare_paired(
     *,
     level: float = LEVEL,
     draws: int = DRAWS,
+    continuous: bool = False,
 ) -> Comparison:
     """The new run against the baseline; both have one value for each item, in the same order.
 
@@ -107,7 +110,7 @@ def compare_paired(
         return compare_flips(right, gained, lost, len(new) - right - gained - lost, level=level)
     moments = moments_of(differences, clusters)
     test = sign_flip_test(moments.totals, draws=draws)
-    return _compare_units(baseline, new, moments, test, level)
+    return _compare_units(baseline, new, moments, test, level, continuous)
 
 
 def compare_flips(right: int, gained: int, lost: int, wrong: int, *, level: float = LEVEL) -> Comparison:
@@ -141,7 +144,12 @@ def allowance(moments: Moments) -> float:
 
 
 def _compare_units(
-    baseline: Sequence[float], new: Sequence[float], moments: Moments, test: PermutationTest, level: float
+    baseline: Sequence[float],
+    new: Sequence[float],
+    moments: Moments,
+    test: PermutationTest,
+    level: float,
+    continuous: bool,
 ) -> Comparison:
     n, units = moments.n, len(moments.totals)
     binary = is_binary(baseline) and is_binary(new)
@@ -158,7 +166,9 @@ def _compare_units(
     )
     if moments.variance is None:
         return replace(known, why=f"{moments.one_unit}: no test of a difference")
-    limits, how = _limits(baseline, new, moments, level, binary)
+    limits, how = _limits(
+        baseline, new, moments, level, binary, continuous=continuous and any(moments.totals)
+    )
     over = f" over {units} clusters" if moments.clustered else ""
     known = replace(known, p=test.p, method=f"permutation{over} ({test.how}); {how}")
     if limits is None:
@@ -167,7 +177,13 @@ def _compare_units(
 
 
 def _limits(
-    baseline: Sequence[float], new: Sequence[float], moments: Moments, level: float, binary: bool
+    baseline: Sequence[float],
+    new: Sequence[float],
+    moments: Moments,
+    level: float,
+    binary: bool,
+    *,
+    continuous: bool,
 ) -> tuple[tuple[float, float] | None, str]:
     quantile = t_quantile(len(moments.totals) - 1, level)
     variance = moments.variance or 0.0
@@ -178,8 +194,8 @@ def _limits(
         lost = sum(a > b for a, b in zip(baseline, new, strict=True)) * share
         low, high = tango_interval(gained, lost, moments.n * share, level)
         return (min(low, moments.mean), max(high, moments.mean)), "Tango interval, effective n"
-    how = "t interval"
-    if all(0 <= value <= 1 for value in (*baseline, *new)):
+    how = CONTINUOUS if continuous else "t interval"
+    if not continuous and all(0 <= value <= 1 for value in (*baseline, *new)):
         variance, how = variance + allowance(moments), "t interval with two items more"
     elif not variance:
         return None, "no interval"

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.statistics.comparison import Comparison, z_quantile
 from pytest_touchstone.statistics.intervals import Clusters, is_binary, moments_of, t_quantile
-from pytest_touchstone.statistics.paired import SEED, check_items
+from pytest_touchstone.statistics.paired import CONTINUOUS, SEED, check_items
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, POWER
 
 if TYPE_CHECKING:
@@ -121,7 +121,9 @@ def design_of_comparison(comparison: Comparison, *, runs: int = 1) -> Design | N
     if error is None or n < 1:
         return None
     if comparison.gained is None or comparison.lost is None:
-        return Design(items=n, spread=error * math.sqrt(n), runs=runs)
+        return Design(
+            items=n, spread=error * math.sqrt(n), runs=runs, bounded=CONTINUOUS not in comparison.method
+        )
     flips = comparison.gained + comparison.lost
     plain = (flips - n * ((comparison.gained - comparison.lost) / n) ** 2) / max(1, n - 1) / n
     clustered = comparison.units < n and plain > 0
