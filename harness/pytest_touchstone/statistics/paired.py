@@ -110,7 +110,7 @@ def compare_paired(
         return compare_flips(right, gained, lost, len(new) - right - gained - lost, level=level)
     moments = moments_of(differences, clusters)
     test = sign_flip_test(moments.totals, draws=draws)
-    return _compare_units(baseline, new, moments, test, level, continuous)
+    return _compare_units(baseline, new, moments, test, level=level, continuous=continuous)
 
 
 def compare_flips(right: int, gained: int, lost: int, wrong: int, *, level: float = LEVEL) -> Comparison:
@@ -148,6 +148,7 @@ def _compare_units(
     new: Sequence[float],
     moments: Moments,
     test: PermutationTest,
+    *,
     level: float,
     continuous: bool,
 ) -> Comparison:
