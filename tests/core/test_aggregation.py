@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.core.aggregation import Aggregation, aggregation_of, mean, perplexity
+from pytest_touchstone.core.aggregation import STANDARD, Aggregation, aggregation_of, mean, perplexity
 from pytest_touchstone.core.errors import BenchmarkError
 
 
@@ -28,7 +28,7 @@ def test_a_perplexity_falls_as_its_score_rises() -> None:
         mean("acc"),
         mean("error", higher_is_better=False),
         perplexity("logprob"),
-        mean("latency", unit="s"),
+        mean("latency", unit="s", margin=0.5),
         Aggregation("F1", "acc", beside=("right", "chosen")),
     ],
 )
@@ -77,3 +77,25 @@ def test_a_function_of_a_file_that_is_not_loaded_is_found_too(tmp_path: Path) ->
 def test_a_function_that_cannot_be_found_again_is_refused(function: object) -> None:
     with pytest.raises(BenchmarkError, match=r"aggregation 'x': its function has no name to find it by"):
         Aggregation("x", "seconds", function=function).plain()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("told", [{}, {"unit": "bits"}, {"unit": "bits", "margin": 0.01}])
+def test_bits_of_any_result_are_in_bits_with_their_margin_and_lower_is_better(
+    told: dict[str, object],
+) -> None:
+    former = {"bits_per_byte": {"by": "mean", "of": "bits_per_byte", "higher_is_better": False, **told}}
+    assert (
+        aggregation_of(former, "bits_per_byte")
+        == STANDARD["bits_per_byte"]
+        == aggregation_of({}, "bits_per_byte")
+    )
+
+
+def test_a_mean_over_groups_has_the_unit_and_margin_of_its_metric() -> None:
+    found = aggregation_of({}, "bits_per_byte_macro")
+    assert (found.unit, found.margin, found.higher_is_better) == ("bits", 0.01, False)
+
+
+def test_a_declared_unit_and_margin_win_over_the_usual_ones() -> None:
+    declared = {"log_odds": mean("log_odds", unit="nats", margin=0.2).plain()}
+    assert aggregation_of(declared, "log_odds").margin == 0.2

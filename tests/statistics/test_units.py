@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_touchstone.statistics.units import POINTS, Unit, unit_of
+from pytest_touchstone.statistics.units import POINTS, MetricUnit, unit_of
 
-BITS = Unit("bits")
+BITS = MetricUnit("bits")
 
 
 @pytest.mark.parametrize(
@@ -15,10 +15,10 @@ BITS = Unit("bits")
         (BITS, -0.0123, "-0.0123 bits"),
         (BITS, 0.00002, "+2e-05 bits"),
         (BITS, -1e-15, "+0.0000 bits"),
-        (Unit(""), 2.5, "+2.5000"),
+        (MetricUnit(""), 2.5, "+2.5000"),
     ],
 )
-def test_a_difference_is_told_in_its_unit(unit: Unit, difference: float, told: str) -> None:
+def test_a_difference_is_told_in_its_unit(unit: MetricUnit, difference: float, told: str) -> None:
     assert unit.told(difference) == told
 
 
@@ -28,10 +28,10 @@ def test_a_difference_is_told_in_its_unit(unit: Unit, difference: float, told: s
         (POINTS, 0.01, "1 point"),
         (POINTS, 0.025, "2.5 points"),
         (BITS, 0.01, "0.01 bits"),
-        (Unit(""), 0.01, "0.01"),
+        (MetricUnit(""), 0.01, "0.01"),
     ],
 )
-def test_a_margin_is_told_in_its_unit(unit: Unit, size: float, told: str) -> None:
+def test_a_margin_is_told_in_its_unit(unit: MetricUnit, size: float, told: str) -> None:
     assert unit.size(size) == told
 
 

@@ -29,7 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what would be compared with, as of pytest: best, a run, a folder, a file or a name (default: best)"
     )
     add("--baseline", metavar="WHAT", help=text)
-    add("--drop", default="2", metavar="POINTS", help="the loss to plan for, in points (default: 2)")
+    add(
+        "--drop",
+        default="2",
+        metavar="POINTS",
+        help="the loss to plan for, in points, or margins of a metric with a unit (default: 2)",
+    )
     add("--power", default=str(POWER), metavar="P", help="the chance to find it (default: 0.8, or 80%%)")
     add("--margin", metavar="D", help="a loss that does not matter (default: the gate's, else one point)")
     add("--alpha", metavar="P", help="chance of a false verdict (default: the gate's, else 0.05)")

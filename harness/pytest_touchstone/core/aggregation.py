@@ -143,8 +143,11 @@ def aggregation_of(aggregate: Mapping[str, Mapping[str, Any]], metric: str) -> A
         return perplexity(known["of"])
     told = {name: known[name] for name in ("higher_is_better", "rises", "unit", "margin") if name in known}
     usual = STANDARD.get(metric)
-    if usual is not None and usual.unit == told.get("unit"):  # results of former versions declare no margin
-        told.setdefault("margin", usual.margin)
+    if (
+        usual is not None and known["by"] == usual.by
+    ):  # former versions, and other programs, tell no unit or margin
+        unit = told.setdefault("unit", usual.unit)
+        told |= {"margin": usual.margin} if unit == usual.unit and "margin" not in told else {}
     told["beside"] = tuple(known.get("beside", ()))
     return Aggregation(known["by"], known["of"], at=tuple(known["at"]) if "at" in known else None, **told)
 

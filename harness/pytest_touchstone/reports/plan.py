@@ -21,7 +21,7 @@ from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.power import MOST_ITEMS
-from pytest_touchstone.statistics.units import POINTS, Unit, unit_of
+from pytest_touchstone.statistics.units import POINTS, MetricUnit, unit_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,7 +58,7 @@ def _margins(plan: GatePlan) -> str:
     return ", ".join(dict.fromkeys((*points, *own)))
 
 
-def _unit(row: PlanRow) -> Unit:
+def _unit(row: PlanRow) -> MetricUnit:
     return unit_of(row.unit, share=row.unit == POINTS.name)
 
 
@@ -179,7 +179,7 @@ def _drop(plan: GatePlan) -> str:
     return f"{points} ({listed(told, 3)})" if told else points
 
 
-def _told(share: float | None, unit: Unit = POINTS) -> str:
+def _told(share: float | None, unit: MetricUnit = POINTS) -> str:
     one = POINTS._replace(digits=1) if unit is POINTS else unit
     return one.told(share).removeprefix("+")
 

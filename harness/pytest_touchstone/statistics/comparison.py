@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
 
-from pytest_touchstone.statistics.units import Unit, unit_of
+from pytest_touchstone.statistics.units import MetricUnit, unit_of
 
 LEVEL: Final = 0.95
 
@@ -47,7 +47,7 @@ class Comparison:
         return self if self.higher_is_better else self.mirrored()
 
     @property
-    def told_in(self) -> Unit:
+    def told_in(self) -> MetricUnit:
         """Return the unit of differences: points of shares and log-probabilities, not above 1."""
         return unit_of(
             self.unit, share=all(value is None or value <= 1 for value in (self.baseline, self.new))

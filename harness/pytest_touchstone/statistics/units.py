@@ -11,7 +11,7 @@ TINY: Final = 1e-9
 """Below this, a difference is a rounding error."""
 
 
-class Unit(NamedTuple):
+class MetricUnit(NamedTuple):
     """A unit by its name, empty for a metric that names none: a difference is told times ``factor``, with so many
     ``digits`` after the point."""
 
@@ -41,9 +41,9 @@ class Unit(NamedTuple):
         return f"{number} {self.name}".rstrip()
 
 
-POINTS: Final = Unit("points", 100.0, 2)
+POINTS: Final = MetricUnit("points", 100.0, 2)
 
 
-def unit_of(name: str, *, share: bool) -> Unit:
+def unit_of(name: str, *, share: bool) -> MetricUnit:
     """The unit of a metric that names this one, or none; ``share``: its values may be shares of 1."""
-    return POINTS if share and name in ("", POINTS.name) else Unit(name)
+    return POINTS if share and name in ("", POINTS.name) else MetricUnit(name)

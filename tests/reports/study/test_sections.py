@@ -9,6 +9,7 @@ from pytest_touchstone.reports.study.section import Facts, Section, StudyTable, 
 from pytest_touchstone.reports.study.sections import sections_of
 from pytest_touchstone.reports.study.views import render, render_brief, study_page
 from tests.support.korean_table import row, write
+from tests.support.studies import of_items
 
 SECTION = Section(
     key="x",
@@ -81,3 +82,16 @@ def test_values_over_part_of_the_items_are_marked(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "x,1,1,0.66,24,2400", "y,2,2,0.66,24,2400", header=header)
     text = render(sections_of(study_of([str(table)], output=tmp_path)), width=100, color=False)
     assert "real_coref: 24 of 2,400 items" in text
+
+
+def test_bits_are_told_in_bits_though_all_of_them_are_below_one() -> None:
+    drawn = [[0.5 + 0.01 * place + 0.001 * (item % 7) for item in range(80)] for place in range(6)]
+    runs = [{"b": {"bits_per_byte": values}} for values in drawn]
+    study = of_items({"a": runs[:3], "z": runs[3:]})
+    (measure,) = study.measures
+    assert (measure.share, measure.unit, measure.higher_is_better) == (False, "bits", False)
+    text = " ".join(render(sections_of(study), width=120, color=False).split())
+    assert "b bits_per_byte: the best of each series, gaps in bits" in text
+    assert "b bits_per_byte (bits, at epoch)" in text
+    assert "+0.0300" in text
+    assert "+3.00" not in text

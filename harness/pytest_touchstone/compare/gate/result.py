@@ -17,7 +17,7 @@ from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.power import Design, smallest_drop
-from pytest_touchstone.statistics.units import POINTS, Unit, unit_of
+from pytest_touchstone.statistics.units import POINTS, MetricUnit, unit_of
 from pytest_touchstone.statistics.verdicts import ALPHA
 
 KINDS: Final = (
@@ -96,7 +96,7 @@ class GateLine:
     design: Design | None = field(default=None, compare=False)
 
     @property
-    def told_in(self) -> Unit:
+    def told_in(self) -> MetricUnit:
         """The unit of differences and of the margin."""
         return unit_of(self.unit, share=self.unit == POINTS.name)
 

@@ -41,7 +41,7 @@ from pytest_touchstone.core.text import place_text
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import LEVEL, z_quantile
 from pytest_touchstone.statistics.intervals import t_quantile, wilson_limits
-from pytest_touchstone.statistics.units import Unit, unit_of
+from pytest_touchstone.statistics.units import MetricUnit, unit_of
 
 Found = TypeVar("Found")
 Axis: TypeAlias = Literal["epoch", "step", "order"]
@@ -91,7 +91,7 @@ class Measure:
         return self.benchmark if self.metric == COMPOSITE else f"{self.benchmark}:{self.metric}"
 
     @property
-    def told_in(self) -> Unit:
+    def told_in(self) -> MetricUnit:
         """Return the unit of differences."""
         return unit_of(self.unit, share=self.share)
 

@@ -31,7 +31,7 @@ from pytest_touchstone.reports.study.section import (
 )
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.contrasts import Contrast
-from pytest_touchstone.statistics.units import Unit
+from pytest_touchstone.statistics.units import MetricUnit
 
 SHOWN: Final = 4
 """Measures that are shown in full at once; of more, the first alone, and the others among the details."""
@@ -163,12 +163,12 @@ def _how(found: Sequence[Between]) -> Iterable[tuple[str, str]]:
         yield "note", TOTALS
 
 
-def limits(one: Comparison | Contrast | None, unit: Unit) -> str:
+def limits(one: Comparison | Contrast | None, unit: MetricUnit) -> str:
     """Return an interval of a difference, ``[-4.06, +1.32]``."""
     return NOTHING if one is None else span(one.low, one.high, unit)
 
 
-def span(low: float | None, high: float | None, unit: Unit) -> str:
+def span(low: float | None, high: float | None, unit: MetricUnit) -> str:
     """Return the same of two limits."""
     return interval(low, high, unit.moved)
 
@@ -274,7 +274,7 @@ def _by_epoch(study: Study, one: Between) -> Iterable[Part]:
         yield "Single differences are not tested: their mean above is."
 
 
-def _above(value: float, epoch: float, other: dict[float, float], unit: Unit) -> str:
+def _above(value: float, epoch: float, other: dict[float, float], unit: MetricUnit) -> str:
     at = next((one for one in other if abs(one - epoch) < SAME_EPOCH), None)
     return NOTHING if at is None else unit.moved(value - other[at])
 
