@@ -46,7 +46,7 @@ FIELDS: Final = {
 """What a field matches, by its name without digits; one of any other name a name, which ends before a comma."""
 
 _LINE: Final = re.compile(r'(?:(msgctxt|msgid|msgstr) )?(".*")')
-_BREAKS: Final = tuple(re.compile(rf"(?<={sign}) (?![^\[]*\])") for sign in (r"[.?]", ";", ":", ","))
+_BREAKS: Final = tuple(re.compile(rf"(?<={sign}) (?![^\[]*\])") for sign in (r"\.", ";", ":", ","))
 _COLUMNS: Final = re.compile("( {2,})")
 _PADDED: Final = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 _END: Final = re.compile(r"[.;:,]?$")
@@ -86,7 +86,7 @@ class Catalogue(gettext.NullTranslations):
         return None
 
     def _field(self, name: str, text: str) -> str:
-        return self.gettext(text) if name in ("text", "names") else text
+        return self.gettext(text) if name.rstrip("23") in ("text", "names") else text
 
     def _sentence(self, text: str, level: int = 0) -> str:
         before, plain, after = _PADDED.fullmatch(text).groups()  # type: ignore[union-attr]  # it matches any
