@@ -39,6 +39,7 @@ def texts_of_the_code() -> str:
             found += [
                 one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)
             ]
+    found += [path.read_text("utf-8") for path in (PACKAGE / "reports/page").glob("*.j2")]
     return "\n".join(" ".join(text.split()) for text in found)
 
 
@@ -117,6 +118,15 @@ def test_each_text_of_a_report_is_in_the_catalogues():
     paths = [path for pattern in SPEAKING for path in PACKAGE.glob(pattern)]
     new = [text for path in paths for text in sorted(sentences_of(path)) if text not in known]
     assert set(new) <= ENGLISH_ALONE
+
+
+@pytest.mark.parametrize("name", ["summary", "study", "comparison"])
+def test_each_text_of_a_page_is_in_the_catalogues(name):
+    known = "\n".join(message for _, message in messages("ko"))
+    page = (PACKAGE / f"reports/page/{name}.html.j2").read_text("utf-8")
+    plain = re.sub("<[^<]*>", "|", re.sub(r"\{[{%#].*?[}%#]\}", "|", page, flags=re.S))
+    texts = re.split(r"[.;:] |[|()]", " ".join(plain.split()))
+    assert [text for text in texts if len(text.split()) > 2 and text.strip(" .,") not in known] == []
 
 
 def test_no_message_is_without_words_of_its_own():
