@@ -169,3 +169,24 @@ def test_mistakes_are_one_line(
 ) -> None:
     published(here)
     assert said in printed(capsys, *arguments, code=4)
+
+
+@pytest.mark.parametrize("language", ["ko", "zh"])
+def test_commands_in_another_language_leave_no_english_sentence(
+    here: Path, capsys: pytest.CaptureFixture[str], language: str
+) -> None:
+    """Names, options and commands stay; three English words in a row are a text that no catalogue has."""
+    run(here / "results", "one", "checkpoint-100", "checkpoint-200", seed=1, when=1000)
+    run(here / "results", "two", "checkpoint-100", seed=5, when=2000)
+    table = published(here).name
+    for words in (
+        ["study", table, "-v", "--all-metrics"],
+        ["study", "one", "two", "-v"],
+        ["compare", "one#checkpoint-100", "one#checkpoint-200", "two", "--show-flips", "1"],
+        ["report", "one", "-v"],
+        ["best", "one", "two"],
+        ["best", table],
+    ):
+        assert main([*words, "--language", language]) == 0
+        text = re.sub(r"--section NAME.*|touchstone \w+ .*|et al\.", "", capsys.readouterr().out)
+        assert not re.findall(r"[a-z']{2,} [a-z']{2,} [a-z']{2,}", text), words

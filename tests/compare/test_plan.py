@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -246,7 +247,7 @@ def test_the_text_says_it_in_words_and_the_plain_data_in_shares() -> None:
 def test_benchmarks_that_see_the_same_drop_are_named_together() -> None:
     words = " ".join(render(plan(source(*series("a"), *series("b"))), width=200, color=False).split())
     assert "on each of the 2 with 80 %" in words
-    assert "larger" not in words
+    assert "larger ones" not in words
     words = " ".join(render(plan(source(*series("a"), *series("b", 900))), width=200, color=False).split())
     assert "points on b with 80 %; on the others only larger ones" in words
 
@@ -257,6 +258,18 @@ def test_a_drop_that_no_number_of_items_finds_is_said_to_be_so(drop: float, why:
     words = " ".join(render(found, width=200, color=False).split())
     assert f"never the drop is {why} the margin, so no number of items calls it worse" in words
     assert "10 million" not in words
+
+
+def test_what_takes_more_items_than_there_are_cannot_be_told_with_this_set() -> None:
+    text = render(plan(source(*series("a"), *series("b", 90_000))), width=80, color=False)
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.split())
+    told = re.findall(
+        r"(\w+), ([^,:]+): it would take about ([\d,]+) items, and there are ([\d,]+): ([^:]+?) may", words
+    )
+    assert [(name, what, size) for name, what, _, size, _ in told] == [("a", "2 points", "400")]
+    assert int(told[0][2].replace(",", "")) > 400
+    assert told[0][4] == "this set cannot tell, a larger margin or several benchmarks pooled"
 
 
 def test_the_command_plans_for_saved_results_and_says_what_is_wrong_in_one_line(

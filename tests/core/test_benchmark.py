@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import typing
 from pathlib import Path
@@ -13,7 +14,7 @@ import typing_extensions
 
 import pytest_touchstone
 from pytest_touchstone import Dataset, FewShot, Loglikelihood, Published, Scores, Shots, benchmark
-from pytest_touchstone.core.benchmark import Benchmark, declared
+from pytest_touchstone.core.benchmark import LIST_OF_DICTS, Benchmark, declared
 from pytest_touchstone.core.dataset import load_dataset, load_shots
 from pytest_touchstone.core.errors import BenchmarkError, DataError
 from pytest_touchstone.core.requests import Request
@@ -135,6 +136,30 @@ def test_a_row_type_of_typing_works_where_it_can_and_is_named_where_it_cannot(ro
     assert str(caught.value) == (
         "x: its row type is a typing.TypedDict, which works from Python 3.12 on; import it from typing_extensions"
     )
+
+
+class DataFrame:
+    """Rows in a form that is no list."""
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ([{"q": "1+1="}], "list"),
+        ({"q": "1+1="}, "dict"),
+        ((one for one in ROWS), "generator"),
+        (DataFrame(), "DataFrame"),
+    ],
+)
+def test_rows_in_a_form_that_is_no_list_or_no_path_are_named_in_one_line(given: Any, kind: str) -> None:
+    remedy = re.escape(f"write {LIST_OF_DICTS}")
+    with pytest.raises(
+        BenchmarkError, match=f"^benchmark 'x': data is of type {kind}, no path or Dataset; {remedy}$"
+    ):
+        made(data=given)
+    if kind != "list":
+        with pytest.raises(BenchmarkError, match=f"^rows of type {kind}: {remedy}$"):
+            made(rows=given)
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,22 @@ def test_an_item_that_ends_in_error_is_9_even_where_the_rest_is_worse(skilled: P
     assert "1 of 100 items ended in error" in gate_of(skilled.path, "broken")["text"]
 
 
+def test_items_that_the_benchmark_skips_are_no_part_of_it_if_the_baseline_skipped_them_too(
+    skilled: Project,
+) -> None:
+    file = skilled.path / "test_skills.py"
+    code = file.read_text()
+    skip = "):\n    if example['n'] < 3: __import__('pytest').skip('ambiguous')\n"
+    file.write_text(code.replace("):\n", skip, 1))
+    assert score(skilled, 150, "first", "--gate").ret == 0
+    assert score(skilled, 150, "alike", "--gate", "--eval-gate-mode", "strict").ret == 0
+    assert score(skilled, 120, "worse", "--gate").ret == 8
+    file.write_text(code.replace("):\n", skip.replace("3", "9"), 1))
+    more = score(skilled, 150, "more", "--gate")
+    assert more.ret == 9
+    assert "the result is not whole: 9 of 100 items were skipped" in gate_of(skilled.path, "more")["text"]
+
+
 def test_without_gate_a_baseline_only_shows_verdicts(skilled: Project) -> None:
     score(skilled, 150, "first")
     result = score(skilled, 100, "shown", "--baseline", "first")

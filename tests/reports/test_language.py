@@ -33,21 +33,55 @@ def messages(name: str) -> dict[tuple[str, str], str]:
 def texts_of_the_code() -> str:
     """The texts in what draws and what it draws, each on a line of its own."""
     found = []
-    for folder in ("core", "statistics", "compare", "reports"):
+    for folder in ("core", "statistics", "compare", "reports", "cli"):
         for path in (PACKAGE / folder).rglob("*.py"):
             nodes = ast.walk(ast.parse(path.read_text("utf-8")))
             found += [
                 one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)
             ]
+    found += [path.read_text("utf-8") for path in (PACKAGE / "reports/page").glob("*.j2")]
     return "\n".join(" ".join(text.split()) for text in found)
+
+
+SPEAKING = (
+    *(f"reports/{name}.py" for name in ("comparison", "formatting", "gate", "notes", "standings", "tables")),
+    *("reports/terminal.py", "reports/validity.py", "reports/study/*.py"),
+    *("compare/baselines.py", "compare/prompts.py", "compare/gate/decide.py", "compare/gate/accepted.py"),
+    *("compare/study/advice.py", "compare/study/pool.py"),
+)
+"""The modules whose texts a person reads in the terminal."""
+
+ENGLISH_ALONE = {"no best is marked", "touchstone baseline set", r"after Holm over \d+ tests"}
+"""Texts of what is always English: a table for a paper, a command, a pattern."""
+
+
+def sentences_of(path: Path) -> set[str]:
+    """The texts of three words or more that a module draws, without docstrings, errors and keys."""
+    tree = ast.parse(path.read_text("utf-8"))
+    others = [one for one in ast.walk(tree) if isinstance(one, ast.Raise | ast.Compare)]
+    others += [
+        one for one in ast.walk(tree) if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
+    ]
+    left = {id(inner) for one in others for inner in ast.walk(one)}
+    texts = [
+        one.value
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in left
+    ]
+    pieces = {piece.strip(" .;:,") for text in texts for piece in re.split(r"[.;:,?] |\n|[()]", text)}
+    return {piece for piece in pieces if len(re.findall(r"(?<!\S)[A-Za-z']+(?!\S)", piece)) > 2}
+
+
+def _bare(words: str) -> str:
+    return words.lstrip("(").rstrip("s,;:.)")
 
 
 def is_said(text: str) -> bool:
     """Return whether a text is in the code, maybe in several pieces; a plural may have its s from elsewhere."""
     words = text.split()
     while words:
-        ends = range(len(words), 0, -1)
-        end = next((end for end in ends if " ".join(words[:end]).rstrip("s,;:.") in texts_of_the_code()), 0)
+        starts = (" ".join(words[:end]) for end in range(len(words), 0, -1))
+        end = next((len(one.split()) for one in starts if _bare(one) in texts_of_the_code()), 0)
         if not end:
             return False
         words = words[end:]
@@ -76,6 +110,23 @@ def test_each_message_is_one_that_a_report_has():
         if not all(is_said(piece) for piece in FIELD.split(message)[::2])
     ]
     assert not lost
+
+
+def test_each_text_of_a_report_is_in_the_catalogues():
+    """A new text that has none stays English in every language: translate it in each ``locale/NAME.po``."""
+    known = "\n".join(message for _, message in messages("ko"))
+    paths = [path for pattern in SPEAKING for path in PACKAGE.glob(pattern)]
+    new = [text for path in paths for text in sorted(sentences_of(path)) if text not in known]
+    assert set(new) <= ENGLISH_ALONE
+
+
+@pytest.mark.parametrize("name", ["summary", "study", "comparison"])
+def test_each_text_of_a_page_is_in_the_catalogues(name):
+    known = "\n".join(message for _, message in messages("ko"))
+    page = (PACKAGE / f"reports/page/{name}.html.j2").read_text("utf-8")
+    plain = re.sub("<[^<]*>", "|", re.sub(r"\{[{%#].*?[}%#]\}", "|", page, flags=re.S))
+    texts = re.split(r"[.;:] |[|()]", " ".join(plain.split()))
+    assert [text for text in texts if len(text.split()) > 2 and text.strip(" .,") not in known] == []
 
 
 def test_no_message_is_without_words_of_its_own():

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shutil
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,6 +134,18 @@ def test_a_latex_table_has_rules_of_booktabs_and_no_name_is_a_command() -> None:
 
 def test_standard_errors_stand_in_the_place_of_intervals() -> None:
     assert "\\textbf{11.75} {$\\pm$ 1.60}" in latex_table(TABLE, stderr=True)
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
+@pytest.mark.parametrize("stderr", [True, False])
+def test_latex_takes_the_table_whatever_the_names_are(tmp_path: Path, stderr: bool) -> None:
+    hostile = "".join(map(chr, range(33, 127)))
+    table = replace(TABLE, rows=((hostile, TABLE.rows[0][1]), *TABLE.rows[1:]))
+    head, end = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n", "\\end{document}\n"
+    (tmp_path / "table.tex").write_text(head + latex_table(table, stderr=stderr) + end)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
     assert "**11.75** ± 1.60" in markdown_table(TABLE, stderr=True)
     assert "95 %" not in markdown_table(TABLE, stderr=True)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +15,8 @@ from pytest_touchstone.results.live import (
     ProcessProgress,
     Workload,
     WorkloadPart,
+    goes_on,
+    process_space,
     read_progress,
     read_workload,
     remove_live,
@@ -61,3 +67,24 @@ def test_a_folder_that_is_gone_is_no_error(tmp_path):
 def test_rough_tokens_of_a_text_are_about_those_of_its_halves(one, other):
     assert 0 <= rough_tokens(one) <= len(one)
     assert abs(rough_tokens(one + other) - rough_tokens(one) - rough_tokens(other)) <= 1
+
+
+def test_a_run_whose_processes_have_died_goes_on_no_longer(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    now = time.time()
+    write_progress(
+        tmp_path, ProcessProgress(who="worker", at=now, pid=ended.pid, space=process_space() or "here")
+    )
+    assert goes_on(tmp_path, now) == (not process_space())
+    write_progress(tmp_path, ProcessProgress(who="elsewhere", at=now, pid=ended.pid, space="another machine"))
+    assert goes_on(tmp_path, now)
+    write_progress(tmp_path, ProcessProgress(who="elsewhere", at=now))
+    assert goes_on(tmp_path, now)
+    assert not goes_on(tmp_path, now + 61)
+
+
+@pytest.mark.parametrize("pid", ["x", None, 10**30, -1])
+def test_a_number_that_is_none_of_a_process_is_no_error(tmp_path, pid):
+    write_progress(tmp_path, ProcessProgress(who="main", at=0.0, pid=pid))
+    assert goes_on(tmp_path, 0.0)

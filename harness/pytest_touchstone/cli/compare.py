@@ -23,6 +23,7 @@ from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.settings import integer, read_as
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports.comparison import Flip, Flips, pair_facts
+from pytest_touchstone.reports.language import said
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
 
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> Output:
 
         width, color = terminal()
         shown = render(pairs, flips, width=width, color=color)
-        return f"{_each(found)}\n\n{shown}" if options.against is None and len(found) > 2 else shown
+        return f"{said(_each(found))}\n\n{shown}" if options.against is None and len(found) > 2 else shown
 
     def markdown() -> str:
         from pytest_touchstone.reports.markdown import comparison_page

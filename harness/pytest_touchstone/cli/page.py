@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pytest_touchstone.cli.command import Output, add_output
+from pytest_touchstone.cli.command import Output, add_language, add_output
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.run import about
 from pytest_touchstone.compare.load import only, place_of
@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "here for several)"
     )
     parser.add_argument("-o", dest="file", type=Path, metavar="FILE", help=text)
+    add_language(parser)
 
 
 def view_add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -119,6 +119,7 @@ def best_add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "runs, results files, folders of either, or checkpoints (RUN#NAME), as of study (default: last)"
     parser.add_argument("what", nargs="*", metavar="RUN", help=text)
     add_output(parser)
+    add_language(parser)
 
 
 def best_run(options: argparse.Namespace) -> Output:

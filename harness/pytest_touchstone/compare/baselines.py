@@ -6,7 +6,8 @@
     a run     the results of one run, whichever checkpoints it has; a pinned one is one checkpoint of a run
     none      nothing
 
-A result serves as a baseline only where it is whole: no faults, nothing skipped, nothing known against its numbers.
+A result serves as a baseline only where it is whole: no faults, nothing skipped but what the benchmark itself leaves
+out, nothing known against its numbers.
 Its items must be the same, and its conditions too, but for those that are allowed to differ by name. Where "items"
 are allowed to differ, the common ones are compared.
 

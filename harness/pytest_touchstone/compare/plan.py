@@ -83,8 +83,8 @@ class PlannedBenchmark:
 class Basis(NamedTuple):
     """A design, the metric that it is of, where it is from in words, and whether it was assumed.
 
-    ``how`` says how the metric is made. A composite has the standard error that each of its benchmarks adds
-    (``parts``).
+    ``how`` says how the metric is made, ``size`` is the most items that the benchmark is known to have, 0 where nothing
+    is known. A composite has the standard error that each of its benchmarks adds (``parts``).
     """
 
     design: Design
@@ -93,6 +93,7 @@ class Basis(NamedTuple):
     assumed: bool
     parts: Mapping[str, float] = MappingProxyType({})
     how: Aggregation = mean("")
+    size: int = 0
 
 
 def basis_of(
@@ -114,7 +115,8 @@ def basis_of(
             raise GateError(f"no result of it is saved; --items {target.benchmark}=N gives its size")
         share = FLIPS if flips is None else flips
         text = f"{'assumed' if flips is None else 'given'}: {100 * share:g} % of the items flip; no result is saved"
-        return Basis(_weighted(binary_design(target.items, share), weights), metric, text, True)
+        design = _weighted(binary_design(target.items, share), weights)
+        return Basis(design, metric, text, True, size=target.items)
     loader = _either(source, known)
     runs = _rivals(
         group if source.kind == "best" else [one for one in group if one in source.saved], weights, loader
@@ -126,11 +128,11 @@ def basis_of(
     else:
         design, text = _of_one(group[-1], weights, loader, flips)
         assumed = True
-    design, how = (
-        replace(design, items=target.items or design.items, runs=runs),
-        group[-1].aggregation(metric),
+    design = replace(design, items=target.items or design.items, runs=runs)
+    last = group[-1]
+    return Basis(
+        design, metric, text, assumed, how=last.aggregation(metric), size=max(target.items, last.size)
     )
-    return Basis(design, metric, text, assumed, how=how)
 
 
 def basis_of_composite(
@@ -312,8 +314,9 @@ class PlanRow:
     ``sees``: the smallest true drop that is found with the power asked. ``finds``: the chance to find the drop asked
     for where this benchmark alone loses it, ``finds_too`` where all lose it, which Holm's later steps make larger.
     ``items_for_drop`` and ``items_for_not_worse``: about how many items it takes, None where more than there can
-    be. ``not_worse``: the chance that a checkpoint as good is called not worse. Of a metric with a ``unit`` margin,
-    ``drop`` and ``sees`` are in that, and the drop is as many margins as the plan's has points.
+    be. ``not_worse``: the chance that a checkpoint as good is called not worse. ``size``: the most items that the
+    benchmark is known to have, 0 where nothing is known. Of a metric with a ``unit`` margin, ``drop`` and ``sees`` are
+    in that, and the drop is as many margins as the plan's has points.
     """
 
     benchmark: str
@@ -330,6 +333,7 @@ class PlanRow:
     items_for_drop: int | None
     items_for_not_worse: int | None
     not_worse: float
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -516,6 +520,7 @@ def _row(
         items_for_drop=items_for_drop(design, drop, power=power, family=family, **rule),
         items_for_not_worse=items_for_not_worse(design, power=power, **rule),
         not_worse=chance_not_worse(design, **rule),
+        size=basis.size,
     )
 
 

@@ -51,6 +51,11 @@ Rows: TypeAlias = Sequence[Mapping[str, Any]] | Callable[[], Iterable[Mapping[st
 """Rows, a function that returns them, or the name of a fixture."""
 
 
+LIST_OF_DICTS: Final = (
+    "rows=[...], a list of dicts: list(...) of a generator, table.to_dict('records') of a DataFrame"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """The source of a benchmark's rows.
@@ -80,6 +85,8 @@ class Dataset:
             raise BenchmarkError(
                 "Dataset: give the dataset's path on the Hub, local='NAME/FILE', or rows=[...]"
             )
+        if self.rows is not None and not (isinstance(self.rows, Sequence) or callable(self.rows)):
+            raise BenchmarkError(f"rows of type {type(self.rows).__name__}: write {LIST_OF_DICTS}")
 
     @property
     def name(self) -> str:
@@ -366,13 +373,16 @@ def _folder(function: Callable[..., Any]) -> Path:
     return Path() if code is None else Path(code.co_filename).absolute().parent
 
 
-def _dataset(name: str, data: Dataset | Path | str | None) -> Dataset:
+def _dataset(name: str, data: object) -> Dataset:
     if data is None:
         raise BenchmarkError(
             f"benchmark {name!r}: no rows; give data='NAME/FILE', data=Dataset(...) or rows=[...]"
         )
     if isinstance(data, Dataset):
         return data
+    if not isinstance(data, Path | str):
+        what = f"data is of type {type(data).__name__}, no path or Dataset"
+        raise BenchmarkError(f"benchmark {name!r}: {what}; write {LIST_OF_DICTS}")
     return Dataset(local=f"{data}/" if isinstance(data, Path) and data.is_dir() else str(data))
 
 

@@ -201,7 +201,7 @@ def options_page() -> str:
         "option: results are compared, and cached answers taken, only where *answers* agree, and *items* too unless",
         "they are known. Fingerprints tell *checkpoints* apart. No score depends on *speed* or *output*.",
         "",
-        "This page is printed by `python -m pytest_touchstone.core.settings`.",
+        "Commands, such as `touchstone best`, `accept` and `report --format`, have a `--help` of their own.",
     ]
     for section, title in TITLES.items():
         lines += ["", f"## {title}", "", "| option | | affects |", "| --- | --- | --- |"]

@@ -18,6 +18,7 @@ catalogue knows stays in English.
 from __future__ import annotations
 
 import gettext
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -46,10 +47,14 @@ FIELDS: Final = {
 """What a field matches, by its name without digits; one of any other name a name, which ends before a comma."""
 
 _LINE: Final = re.compile(r'(?:(msgctxt|msgid|msgstr) )?(".*")')
-_BREAKS: Final = tuple(re.compile(rf"(?<={sign}) (?![^\[]*\])") for sign in (r"[.?]", ";", ":", ","))
+_BREAKS: Final = tuple(re.compile(rf"(?<={sign}) (?![^\[]*\])") for sign in (r"\.", ";", ":", ","))
 _COLUMNS: Final = re.compile("( {2,})")
 _PADDED: Final = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 _END: Final = re.compile(r"[.;:,]?$")
+_NODE: Final = re.compile(r"<(\w+)([^>]*)>([^<]+)(?=<)")
+_LITERAL: Final = frozenset({"code", "desc", "kbd", "span", "style", "text", "title"})
+"""Elements of HTML whose texts are commands, names of settings, or labels of drawings."""
+
 _NAMES: Final = frozenset({"A", "B", "benchmark", "checkpoint", "metric", "measure", "series"})
 """The titles of columns whose cells are names."""
 
@@ -57,9 +62,12 @@ _NAMES: Final = frozenset({"A", "B", "benchmark", "checkpoint", "metric", "measu
 class Catalogue(gettext.NullTranslations):
     """The messages of a language."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, name: str = ENGLISH) -> None:
         super().__init__()
-        self._messages = read_messages(text)
+        self.name = name
+        self._messages = {
+            key: made for key, made in read_messages(text).items() if key[1]
+        }  # without the head
         forms = [key for key in self._messages if FIELD.search(key[1])]
         # The message that says most comes first: another may be a part of it.
         forms.sort(key=lambda key: -len(FIELD.sub("", key[1])))
@@ -86,7 +94,7 @@ class Catalogue(gettext.NullTranslations):
         return None
 
     def _field(self, name: str, text: str) -> str:
-        return self.gettext(text) if name in ("text", "names") else text
+        return self.gettext(text) if name.rstrip("23") in ("text", "names") else text
 
     def _sentence(self, text: str, level: int = 0) -> str:
         before, plain, after = _PADDED.fullmatch(text).groups()  # type: ignore[union-attr]  # it matches any
@@ -138,7 +146,7 @@ def languages() -> list[str]:
 @contextmanager
 def spoken(name: str) -> Iterator[None]:
     """Draw reports in this language, one of ``languages``."""
-    made = None if name == ENGLISH else Catalogue((FOLDER / f"{name}.po").read_text("utf-8"))
+    made = None if name == ENGLISH else Catalogue((FOLDER / f"{name}.po").read_text("utf-8"), name)
     token = _SPOKEN.set(made)
     try:
         yield
@@ -162,6 +170,27 @@ def said(text: str | Text, *contexts: str) -> str | Text:
         style = piece.spans[0].style if piece.spans else ""
         made.append_text(Text(_said(catalogue, piece.plain, own), style=style))
     return made
+
+
+def said_html(text: str) -> str:
+    """Return HTML with its texts in the language that is spoken; cells of the class ``name`` and commands stay."""
+    if _SPOKEN.get() is None:
+        return text
+
+    def put(match: re.Match[str]) -> str:
+        element, attributes, inner = match.groups()
+        if element in _LITERAL or 'class="name' in attributes:
+            return match[0]
+        plain = html.unescape(re.sub(r"\s+", " ", inner) if element == "p" else inner)
+        made = said(plain, "word" if element in ("td", "dd") else "heading")
+        return f"<{element}{attributes}>{html.escape(str(made), quote=False)}"
+
+    return _NODE.sub(put, text)
+
+
+def spoken_name() -> str:
+    """Return the name of the language that is spoken."""
+    return found.name if (found := _SPOKEN.get()) is not None else ENGLISH
 
 
 def said_cell(title: str, text: str | Text) -> str | Text:

@@ -22,6 +22,7 @@ from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, 
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.power import MOST_ITEMS
 from pytest_touchstone.statistics.units import POINTS, MetricUnit, unit_of
+from pytest_touchstone.statistics.verdicts import cannot_tell
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -103,6 +104,7 @@ def _notes(plan: GatePlan) -> Table:
         whose = "" if len(never) == len(plan.rows) else f" of {listed(never, 3)}"
         why = f"the drop is {'within' if any(row.drop < row.margin for row in plan.rows) else 'equal to'} the margin"
         rows.append(("never", f"{why}{whose}, so no number of items calls it worse; give a larger --drop"))
+    rows += [("too few", text) for text in _too_few(plan)]
     if (one := plan.together) is not None:
         rows.append(
             (
@@ -159,6 +161,18 @@ def _sees(plan: GatePlan) -> str:
     return f"{told} on {listed(names, 3)} with {_percent(plan.power)}{larger}"
 
 
+def _too_few(plan: GatePlan) -> list[str]:
+    """Return a line for each benchmark that has fewer items than it takes to find the drop, or to call as good."""
+    found = []
+    for row in plan.rows:
+        drop = None if _never(row) else row.items_for_drop
+        for what, items in ((_drop(plan), drop), ('"not worse"', row.items_for_not_worse)):
+            if text := cannot_tell(items and _rounded_up(items), row.size):
+                found.append(f"{row.benchmark}, {what}: {text}")
+                break
+    return found
+
+
 def _never(row: PlanRow) -> bool:
     """Return whether no number of items finds the drop, since it is within the margin."""
     return row.drop <= row.margin
@@ -191,8 +205,13 @@ def _percent(share: float) -> str:
 
 
 def _about(items: int | None, *, beyond: bool) -> str:
-    """Return a number of items with two digits, rounded up."""
+    """Return a number of items, rounded up."""
     if items is None:
         return f"> {MOST_ITEMS // 1_000_000} million" if beyond else NOTHING
-    digits = max(0, len(str(items)) - 2)
-    return f"{-(-items // 10**digits) * 10**digits:,}"
+    return f"{_rounded_up(items):,}"
+
+
+def _rounded_up(items: int) -> int:
+    """Return a number with two digits."""
+    unit = int(f"1{'0' * (len(str(items)) - 2)}")
+    return -(-items // unit) * unit

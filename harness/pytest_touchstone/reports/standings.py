@@ -338,7 +338,7 @@ _LATEX: Final = {
     "<": "\\textless{}",
     ">": "\\textgreater{}",
     "|": "\\textbar{}",
-    '"': "\\textquotedbl{}",
+    '"': "\\char34{}",
     "`": "\\textasciigrave{}",
     "±": "$\\pm$",
     "--": "-{}-",  # else one dash

@@ -90,17 +90,28 @@ Seconds: TypeAlias = dict[str, float]
 """Seconds by kind of work: ``computing`` scores and prompts, ``generating``, and waiting for ``programs``."""
 
 
+def process_space() -> str:
+    """Return what tells the processes among which ours has its number from others, as in another container or before
+    the machine's last start; empty where the system does not say."""
+    with suppress(OSError):
+        started = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{started} {Path('/proc/self/ns/pid').readlink()}"
+    return ""
+
+
 @dataclass(slots=True, kw_only=True)
 class ProcessProgress:
     """A process at a moment, ``at`` by the wall clock.
 
     ``doing`` is "loading", "answering", "grading", "programs" or "waiting", and ``open`` has the parts that it is at;
     ``tokens``: all that went through the model or came of it. ``trouble`` says what holds up the work. ``seconds`` are
-    by checkpoint, and so are those of ``loads``.
+    by checkpoint, and so are those of ``loads``. Its number is ``pid``, among the processes of ``space``.
     """
 
     who: str
     at: float
+    pid: int = field(default_factory=os.getpid)
+    space: str = field(default_factory=process_space)
     doing: str = "waiting"
     checkpoint: str = ""
     tokens: int = 0
@@ -143,10 +154,31 @@ def read_progress(directory: Path) -> list[ProcessProgress]:
 
 
 def goes_on(directory: Path, now: float) -> bool:
-    """Return whether a process of the run has written something within the last minute."""
+    """Return whether a process of the run has written something within the last minute, and not all have died since,
+    as far as this machine can know."""
+    states = read_progress(directory)
+    if states and all(map(_has_died, states)):
+        return False
     paths = (*places_in(directory, PROGRESS), *places_in(directory, "items-*.jsonl"))
     with suppress(OSError):
         return any(now - path.stat().st_mtime <= STALE for path in paths)
+    return False
+
+
+def _has_died(state: ProcessProgress) -> bool:
+    """Return whether the process is known to be there no longer."""
+    if not state.space or state.space != process_space():
+        return False
+    try:
+        os.kill(state.pid, 0)
+    except ProcessLookupError:
+        return True
+    except (
+        OSError,
+        OverflowError,
+        TypeError,
+    ):  # it is somebody else's, or none of ours has written its number
+        pass
     return False
 
 

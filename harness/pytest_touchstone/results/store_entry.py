@@ -47,7 +47,9 @@ class StoredResult:
     ``reused_from`` lists earlier runs that scored some or all of the items.
 
     ``of`` is the number of items that the benchmark has with this data, 0 where not known; ``mark`` is the result's
-    (``core.marks``). ``temperature`` is that of ``p_right``, None where that is not known.
+    (``core.marks``). ``skips_declared``: what was skipped the benchmark itself leaves out (``pytest.skip``, a mark), so
+    it is no part of it; an interim analysis (``--eval-gate-sequential``) skips what is one. ``temperature`` is that of
+    ``p_right``, None where that is not known.
     """
 
     run_id: str
@@ -73,6 +75,7 @@ class StoredResult:
     checkpoint_info: dict[str, Any] = field(default_factory=dict)
     of: int = 0
     mark: str = ""
+    skips_declared: bool = False
     composites: list[dict[str, Any]] | None = None
     temperature: float | None = None
 
@@ -119,8 +122,9 @@ class StoredResult:
 
     @property
     def complete(self) -> bool:
-        """Return whether every item that was collected has a score and nothing is known against the numbers."""
-        return self.faults == 0 and self.skipped == 0 and self.invalid is None and self.scored > 0
+        """Return whether every item that counts has a score and nothing is known against the numbers."""
+        all_asked = self.skipped == 0 or self.skips_declared
+        return self.faults == 0 and all_asked and self.invalid is None and self.scored > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +310,7 @@ def entries_of(
             reused_from=result.reused_from,
             of=result.of,
             mark=result.mark,
+            skips_declared=not summary.manifest.get("settings", {}).get("gate_sequential"),
         )
         found.append((saved, items))
     return found

@@ -157,10 +157,16 @@ def _would_tell(items: int | None, size: int) -> str:
     """Say how many items would tell, and where there are not so many, what else may."""
     if not items:
         return ""
-    if not 0 < size < items:
-        return f"; about {items:,} items would tell"
+    return f"; {cannot_tell(items, size) or f'about {items:,} items would tell'}"
+
+
+def cannot_tell(items: int | None, size: int) -> str:
+    """Say that a set of this size cannot tell what takes so many items, and what may; empty where it can, or where
+    either is not known (0 for the size)."""
+    if not items or not 0 < size < items:
+        return ""
     return (
-        f"; it would take about {items:,} items, and there are {size:,}: this set cannot tell, a larger margin or "
+        f"it would take about {items:,} items, and there are {size:,}: this set cannot tell, a larger margin or "
         "several benchmarks pooled may"
     )
 

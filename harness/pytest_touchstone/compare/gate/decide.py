@@ -415,6 +415,8 @@ def benchmark_line(
 ) -> GateLine:
     """The line of one metric of a benchmark; one that was settled ``early`` may have items that were not asked."""
     saved = entry.saved
+    # What it skips and an earlier result has scored may be what got worse.
+    saved = replace(saved, skips_declared=saved.skips_declared and found.state != "apart")
     whole = replace(saved, skipped=0).complete if early else saved.complete
     reasons = _reasons(found, plan, "" if whole else f"the result is not whole: {incomplete(saved)}")
     if entry.items.examples:

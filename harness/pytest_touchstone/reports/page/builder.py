@@ -14,6 +14,7 @@ from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.core.text import visible
 from pytest_touchstone.reports import formatting, gate, notes
 from pytest_touchstone.reports.charts import line_charts
+from pytest_touchstone.reports.language import said_html, spoken_name
 from pytest_touchstone.reports.page import payload
 from pytest_touchstone.reports.page.items import Tell
 from pytest_touchstone.reports.page.security import Redaction, own_text, policy, refuse_keys
@@ -142,6 +143,7 @@ def assembled(summary: str, meta: Mapping[str, Any], blocks: Sequence[payload.Da
         .get_template("page.html.j2")
         .render(
             title=meta["title"],
+            language=spoken_name(),
             notes=meta["notes"],
             policy=policy(scripts, style),
             style=Markup(style),
@@ -155,7 +157,7 @@ def assembled(summary: str, meta: Mapping[str, Any], blocks: Sequence[payload.Da
 
 def _rendered(template: str, data: Mapping[str, Any], redaction: Redaction) -> str:
     text = _environment().get_template(template).render(**data)
-    return redaction.text(text, "the summary")
+    return redaction.text(said_html(text), "the summary")
 
 
 @functools.cache
