@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Ask again in each way, save what differs, and show it. Raises ``HarnessError`` where the first run has no results,
-    or no other has."""
+    """Ask again in each way, save what differs, and show it. Raises ``HarnessError`` where the first run has no
+    results, or no other has."""
     from pytest_touchstone.plugin.api.evaluate import EvaluationError, evaluate
 
     names = ("tasks", "limit", "data", "dtype", "device")

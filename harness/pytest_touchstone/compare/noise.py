@@ -23,6 +23,7 @@ from pytest_touchstone.core.files import SCHEMA, check_kind, file_name, read_jso
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.results.summary import Summary, finite, wholes
+from pytest_touchstone.statistics.verdicts import ROUNDING
 
 FOLDER: Final = "noise"
 
@@ -183,7 +184,7 @@ def noise_notes(
             if row.same_machine and (row.benchmark, row.metric) == (line.benchmark, line.metric)
         ]
         most, row, whose = max(known_changes, key=itemgetter(0), default=(0.0, None, ""))
-        if row is None or not 0 < loss <= most:
+        if row is None or not ROUNDING < loss <= most + ROUNDING:
             continue
         scale, unit = (1.0, how.unit) if how.unit else (100.0, "points")
         notes.append(
