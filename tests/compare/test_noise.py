@@ -73,13 +73,18 @@ def test_two_equal_runs_have_no_noise_and_items_that_ask_otherwise_are_not_paire
     assert list(noise_between(summary(0), same, summary(0), [], "other", same=True)) == []
 
 
-def test_what_was_measured_is_found_again_and_a_broken_file_is_none(tmp_path: Path) -> None:
+def test_what_was_measured_is_found_again_and_a_broken_file_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     measured = MeasuredNoise(checkpoint="a/b", fingerprint="f", dtype="auto", rows=(ROW,))
     path = save_noise(tmp_path, measured, "run")
     (tmp_path / "noise" / "broken.json").write_text("{")
     (tmp_path / "noise" / "other.json").write_text('{"schema": 1, "kind": "noise"}')
     assert path.parent == tmp_path / "noise"
     assert read_noise(tmp_path) == [measured]
+    told = [record.getMessage() for record in caplog.records]
+    assert ["broken.json: cannot be read" in line for line in told] == [True, False]
+    assert "other.json: cannot be read" in told[1]
     assert read_noise(tmp_path / "none") == []
 
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
@@ -20,10 +21,13 @@ from pytest_touchstone.compare.gate.result import GateLine
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import SCHEMA, check_kind, file_name, read_json, typed, write_atomic
+from pytest_touchstone.core.text import one_line
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.results.summary import Summary, finite, wholes
 from pytest_touchstone.statistics.verdicts import ROUNDING
+
+_LOG: Final = logging.getLogger("touchstone")
 
 FOLDER: Final = "noise"
 
@@ -143,15 +147,16 @@ def save_noise(output: Path, measured: MeasuredNoise, run_id: str) -> Path:
 
 
 def read_noise(output: Path) -> list[MeasuredNoise]:
-    """Return what was measured in a results folder; files that cannot be read are left out."""
+    """Return what was measured in a results folder; files that cannot be read are told and left out."""
     found = []
     for path in sorted((output / FOLDER).glob("*.json")):
         try:
             data = read_json(path)
             check_kind(data, "noise")
             found.append(typed(MeasuredNoise, {key: data[key] for key in MeasuredNoise.__dataclass_fields__}))
-        except (OSError, ValueError, KeyError, HarnessError):
-            continue
+        except (OSError, ValueError, KeyError, HarnessError) as error:
+            reason = one_line(str(error)) or type(error).__name__
+            _LOG.warning("touchstone: %s: cannot be read (%s), and is left out; remove it", path, reason)
     return found
 
 
