@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Graded, Published, Scores, benchmark
+from pytest_touchstone import Dataset, FewShot, Graded, Published, Scores, Solution, benchmark
 from pytest_touchstone.metrics.bbh import (
     BBH,
     BBH_HUB,
@@ -23,6 +23,7 @@ from pytest_touchstone.metrics.bbh import (
     published=Published(
         ROWS, paper=BBH_PAPER, source="lm-evaluation-harness 0.4.13, tasks bbh_zeroshot_TASK (version 3)"
     ),
+    solution=Solution(lambda row: row["target"]),
     **BBH,
 )
 def test_bbh_zeroshot(example: BbhRow, fewshot: FewShot) -> Scores:

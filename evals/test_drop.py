@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from pytest_touchstone import Dataset, FewShot, Generate, Graded, Published, Scores, Shot, Shots, benchmark
+from pytest_touchstone import (
+    Dataset,
+    FewShot,
+    Generate,
+    Graded,
+    Published,
+    Scores,
+    Shot,
+    Shots,
+    Solution,
+    benchmark,
+)
 from pytest_touchstone.metrics.drop import DropRow, drop_row, grade_drop, listed_spans
 
 
@@ -32,6 +43,7 @@ def shot(row: DropRow) -> Shot:
     metrics=("f1", "em", "f1_list", "em_list"),
     shots=Shots(shot=shot),
     cluster="passage_sha256",
+    solution=Solution(lambda row: ",".join(row["answers"][0])),
 )
 def test_drop(example: DropRow, fewshot: FewShot) -> Scores:
     """DROP (Dua et al. 2019), validation split (9536 questions in the paper and in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from pytest_touchstone import Dataset, FewShot, Generate, LmEval, Published, Scores, Shot, Shots, benchmark
-from pytest_touchstone.metrics.gsm8k import grade_gsm8k
+from pytest_touchstone.metrics.gsm8k import GSM8K_SOLUTION, grade_gsm8k
 
 
 class Row(TypedDict):
@@ -36,6 +36,7 @@ def prompt(row: Row) -> str:
     tags=("mathematics",),
     # the whole rationale, calculator marks included
     shots=Shots(5, lambda row: Shot(prompt(row), row["answer"]), lm_eval=LmEval(7473)),
+    solution=GSM8K_SOLUTION,
 )
 def test_gsm8k(example: Row, fewshot: FewShot) -> Scores:
     """GSM8K (Cobbe et al. 2021), test split (1319 rows in the authors' test.jsonl), 5-shot, greedy, 256

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_touchstone import Dataset, FewShot, Generate, Published, RunProgram, Scores, benchmark
 from pytest_touchstone.metrics.code import (
+    CANONICAL,
     HUMANEVAL,
     HUMANEVAL_STOPS,
     MBPP_STOPS,
@@ -30,6 +31,7 @@ from pytest_touchstone.metrics.code import (
     primary="pass@1",
     metrics=PROGRAM_METRICS,
     grader=HUMANEVAL,
+    solution=CANONICAL,
 )
 def test_humaneval(example: HumanEvalRow, fewshot: FewShot) -> Scores:
     """HumanEval (Chen et al. 2021), 164 functions, 0-shot, 512 new tokens; ``--eval-samples`` per task.

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_touchstone.checkpoints.info import CheckpointInfo
     from pytest_touchstone.core.aggregation import Aggregation, mean, perplexity
-    from pytest_touchstone.core.benchmark import Dataset, LmEval, Published, ShotPick, Shots, benchmark
+    from pytest_touchstone.core.benchmark import (
+        Dataset,
+        LmEval,
+        Published,
+        ShotPick,
+        Shots,
+        Solution,
+        benchmark,
+    )
     from pytest_touchstone.core.composite import composite
     from pytest_touchstone.core.errors import HarnessError
     from pytest_touchstone.core.few_shot import ChatForm, FewShot, Sampling, Shot
@@ -77,6 +85,7 @@ __all__ = [
     "Shot",
     "ShotPick",
     "Shots",
+    "Solution",
     "Turn",
     "benchmark",
     "composite",
@@ -92,7 +101,7 @@ _MODULES = {
     "plugin.api.finished_run": ("FinishedRun", "load"),
     "checkpoints.info": ("CheckpointInfo",),
     "core.aggregation": ("Aggregation", "mean", "perplexity"),
-    "core.benchmark": ("Dataset", "LmEval", "Published", "ShotPick", "Shots", "benchmark"),
+    "core.benchmark": ("Dataset", "LmEval", "Published", "ShotPick", "Shots", "Solution", "benchmark"),
     "core.composite": ("composite",),
     "core.errors": ("HarnessError",),
     "core.few_shot": ("ChatForm", "FewShot", "Sampling", "Shot"),

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Final, Literal, NamedTuple, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 import pytest
 
@@ -167,6 +167,30 @@ class Published:
         return "; ".join(filter(None, (self.paper, self.source)))
 
 
+class FinalAnswer(NamedTuple):
+    """The end of a published solution: the text ``before`` it, the ``right`` answer as it goes on, and ``wrong`` ones
+    in its place."""
+
+    before: str
+    right: str
+    wrong: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The published solution of a row, by whose likelihood a benchmark of generated texts is asked without any text
+    (``metrics.solutions``).
+
+    ``text`` is the solution, ``between`` what stands between the prompt and it. ``final`` finds its end in a row as it
+    is in the file; None for a row that has none to set wrong ones against.
+    """
+
+    text: Callable[[Any], str]
+    _: KW_ONLY
+    between: str = " "
+    final: Callable[[Any], FinalAnswer | None] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
     """The declaration of a benchmark.
@@ -187,7 +211,9 @@ class Benchmark:
     scorer imports to how they are installed. ``most_unusable`` is the share of generated texts that may have no answer
     in them, or end at the limit of tokens, before the result counts as not valid. ``temperature`` is that of
     ``p_right`` (``metrics.soft``), None for the usual one of its primary score. ``grader`` is what ``touchstone grade``
-    judges a file of programs with. ``rule`` is for people to read; ``folder`` is that of the benchmark's module.
+    judges a file of programs with. ``solution`` is the published answer to a row, by which the benchmark has forms that
+    generate nothing. ``rule`` is for people to read; ``folder`` is that of the benchmark's module. ``form_of`` is the
+    declared function that it is a form of, None for a benchmark of its own.
     """
 
     name: str
@@ -213,8 +239,15 @@ class Benchmark:
     most_unusable: float = MOST_UNUSABLE
     temperature: float | None = None
     grader: Grader | None = None
+    solution: Solution | None = None
     rule: str = ""
     folder: Path = Path()
+    form_of: Callable[..., Any] | None = None
+
+    @property
+    def base(self) -> Benchmark:
+        """The benchmark that it is a form of, whose few-shot examples and draws it has; itself where it is none."""
+        return declared(self.form_of) or self
 
     @property
     def primary_score(self) -> str:
@@ -250,6 +283,7 @@ class OptionalFields(TypedDict, total=False):
     most_unusable: float
     temperature: float | None
     grader: Grader | None
+    solution: Solution | None
     rule: str
     folder: Path
 
@@ -315,20 +349,27 @@ def benchmark(
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         more.setdefault("rule", inspect.getdoc(function) or "")
         more.setdefault("folder", _folder(function))
-        spec = Benchmark(name=name, version=version, data=given, asks=kinds, primary=primary, **more)
-
-        @functools.wraps(function)
-        def run_without_plugin(*_: object, **__: object) -> None:
-            raise BenchmarkError(
-                f"{function.__name__} is a benchmark: only pytest with the harness plugin can run it "
-                "(install pytest-touchstone, and do not disable the plugin with -p no:pytest_touchstone.plugin)"
-            )
-
-        setattr(run_without_plugin, ATTRIBUTE, spec)
-        marked: Callable[..., Any] = pytest.mark.usefixtures(CHECKPOINT_FIXTURE)(run_without_plugin)
-        return marked
+        return declare(
+            function,
+            Benchmark(name=name, version=version, data=given, asks=kinds, primary=primary, **more),
+        )
 
     return decorate
+
+
+def declare(function: Callable[..., Any], spec: Benchmark) -> Callable[..., Any]:
+    """Return a plain function that hides a generator function from pytest, and is known as the benchmark ``spec``."""
+
+    @functools.wraps(function)
+    def run_without_plugin(*_: object, **__: object) -> None:
+        raise BenchmarkError(
+            f"{function.__name__} is a benchmark: only pytest with the harness plugin can run it "
+            "(install pytest-touchstone, and do not disable the plugin with -p no:pytest_touchstone.plugin)"
+        )
+
+    setattr(run_without_plugin, ATTRIBUTE, spec)
+    marked: Callable[..., Any] = pytest.mark.usefixtures(CHECKPOINT_FIXTURE)(run_without_plugin)
+    return marked
 
 
 def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, Any]) -> None:

@@ -89,7 +89,7 @@ def parse_composite(name: str, parts: object, where: str) -> Composite:
         raise BenchmarkError(f'{told}: {parts!r} are no parts; give {{"benchmark:metric": weight}}')
     found = []
     for key, weight in parts.items():
-        benchmark, sign, metric = str(key).partition(":")
+        benchmark, sign, metric = str(key).rpartition(":")
         if not (benchmark and sign and metric):
             raise BenchmarkError(f"{told}: {key!r} names no metric; write benchmark:metric")
         if isinstance(weight, bool) or not isinstance(weight, (int, float)):

@@ -153,6 +153,7 @@ def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
 
     Raises ``ShotsError`` where a folder or the Hub lacks them, and ``DataError`` as ``load_dataset`` does.
     """
+    spec = spec.base
     source = spec.data.shots
     if source is None:
         return None
@@ -178,7 +179,7 @@ def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequen
     """All examples; of more than ``spec.most_rows`` that number, drawn with ``seed``, in file order."""
     if spec.most_rows is None or len(examples) <= spec.most_rows:
         return examples
-    chosen = seeded(seed, spec.name, "rows").sample(range(len(examples)), spec.most_rows)
+    chosen = seeded(seed, spec.base.name, "rows").sample(range(len(examples)), spec.most_rows)
     return [examples[place] for place in sorted(chosen)]
 
 

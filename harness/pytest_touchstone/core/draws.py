@@ -109,7 +109,7 @@ def touchstone(wanted: Wanted) -> Drawn:
     pools = wanted.pools(needed)
     drawn: dict[str | None, Sequence[Example]] = {}
     for group in sorted({one.group for one in rows}, key=str):
-        pool, generator = pools[wanted.part(group)], seeded(wanted.seed, spec.name, group)
+        pool, generator = pools[wanted.part(group)], seeded(wanted.seed, spec.base.name, group)
         drawn[group] = pool[:needed] if spec.shots.pick == "first" else generator.sample(pool, needed)
     lines = (f"{group}\t{shot.sha256}" for group, shots in drawn.items() for shot in shots)
     before: dict[str, Sequence[Example]] = {one.id: drawn[one.group] for one in rows}
@@ -130,7 +130,9 @@ def _own(wanted: Wanted, pick: ShotPick) -> Drawn:
         pool = pools[wanted.part(example.group)]
         known = {id(one.row): one for one in pool if not (wanted.own and one.id == example.id)}
         rows = [one.row for one in known.values()]
-        generator = seeded(wanted.seed, wanted.spec.name, example.id)
+        number = example.id.removeprefix(wanted.spec.name)
+        base = wanted.spec.base.name
+        generator = seeded(wanted.seed, base, base + number)
         found = [known.get(id(row)) for row in pick(rows, wanted.count, example.row, generator)]
         before[example.id] = [one for one in found if one is not None]
         if len(found) != wanted.count or None in found:

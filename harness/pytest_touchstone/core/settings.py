@@ -199,7 +199,8 @@ def options_page() -> str:
         "Each option can be given in [several places](choosing.md#where-settings-come-from), and `run.json` records",
         "all. Short names have a long form: `--gate` is also `--eval-gate`. The last column says what depends on an",
         "option: results are compared, and cached answers taken, only where *answers* agree, and *items* too unless",
-        "they are known. Fingerprints tell *checkpoints* apart. No score depends on *speed* or *output*.",
+        "they are known. Fingerprints tell *checkpoints* apart. No score depends on *output*, and on *speed* only by",
+        "[rounding](number-types.md#guarantees).",
         "",
         "Commands, such as `touchstone best`, `accept` and `report --format`, have a `--help` of their own.",
     ]

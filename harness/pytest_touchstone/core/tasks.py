@@ -2,8 +2,10 @@
 
 A term is a benchmark's name, a tag, or a pattern of names; ``NAME/GROUP`` takes a group of a benchmark alone, as does
 the name that files of results have for a subject of MMLU (``mmlu_virology``). ``-`` before a term leaves out what it
-names. Some tags follow from what a benchmark asks, others are its own. With ``NAME 25-shot`` a benchmark has that many
-few-shot examples. The name of a group of benchmarks stands for its terms. What is the name of a benchmark is no tag.
+names. ``NAME:bpb`` and ``NAME:contrast`` are forms of a benchmark (``metrics.solutions``), which only terms with a
+colon mean. Some tags follow from what a benchmark asks, others are its own. With ``NAME 25-shot`` a benchmark has
+that many few-shot examples. The name of a group of benchmarks stands for its terms. What is the name of a benchmark is
+no tag.
 
 The benchmarks of a file are read without running it: their names, and the kinds of request that each asks. A
 declaration may take fields from a table, ``**TASKS``, or from a function that returns one, ``**part("history")``.
@@ -95,6 +97,11 @@ class Term:
     tag: bool = True
 
     @property
+    def of_form(self) -> bool:
+        """Whether it may name a form of a benchmark, such as ``gsm8k:bpb``."""
+        return ":" in self.name
+
+    @property
     def subject(self) -> str | None:
         """The subject of MMLU that it is the name of, as a task."""
         subject = self.name.casefold().removeprefix("mmlu_")
@@ -102,7 +109,10 @@ class Term:
         return subject if known else None
 
     def names(self, spec: Benchmark) -> bool:
-        """Return whether it is about this benchmark, or about a group of it."""
+        """Return whether it is about this benchmark, or about a group of it; about a form of a benchmark only where it
+        names the form."""
+        if spec.form_of is not None and not self.of_form:
+            return False
         if self.subject is not None and spec.name == "mmlu":
             return True
         tags = tags_of(spec) if self.tag and self.group is None else ()
@@ -140,14 +150,16 @@ class Tasks:
         """Return whether items of the benchmark may be asked."""
         within = [term for term in self.terms if not term.out]
         without = [term for term in self.terms if term.out and term.group is None and term.subject is None]
-        return (not within or any(term.names(spec) for term in within)) and not any(
+        unnamed = not within and spec.form_of is None
+        return (unnamed or any(term.names(spec) for term in within)) and not any(
             term.names(spec) for term in without
         )
 
     def takes(self, spec: Benchmark, group: str | None) -> bool:
         """Return whether items of this group are asked."""
         within = [term for term in self.terms if not term.out]
-        return (not within or any(term.takes(spec, group) for term in within)) and not any(
+        unnamed = not within and spec.form_of is None
+        return (unnamed or any(term.takes(spec, group) for term in within)) and not any(
             term.takes(spec, group) for term in self.terms if term.out
         )
 

@@ -28,7 +28,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
+
+from pytest_touchstone.core.benchmark import FinalAnswer, Solution
+from pytest_touchstone.metrics.solutions import final_number
 
 RULES: Final = ("strict", "flexible", "number")
 MARK: Final = "#### "
@@ -100,3 +103,13 @@ def numeric(text: str) -> Decimal | None:
     """The value of a text that is one number, with or without commas, ``$``, ``%`` and full stops at its end."""
     bare = text.strip().replace(",", "").replace("$", "").rstrip(".%").rstrip()
     return Decimal(bare) if NUMBER.fullmatch(bare) else None
+
+
+def _final(row: dict[str, Any]) -> FinalAnswer | None:
+    """The number after the last ``####`` of a rationale."""
+    steps, mark, number = str(row.get("answer")).rpartition(MARK)
+    return final_number((steps + mark).rstrip(" "), number.strip()) if mark else None
+
+
+GSM8K_SOLUTION: Final = Solution(lambda row: row["answer"], final=_final)
+"""The whole rationale, calculator marks included."""

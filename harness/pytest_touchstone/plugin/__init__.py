@@ -205,20 +205,33 @@ def pytest_exception_interact(node: Any, call: Any, report: object) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, obj: object) -> None:
-    if _benchmark(obj):
-        _session(collector.config)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, obj: object
+) -> list[pytest.Item] | None:
+    if not _benchmark(obj):
+        return None
+    _session(collector.config)
+    is_form = (
+        vars(obj)["__touchstone_benchmark__"].form_of is not None
+    )  # left in its module by a former session
+    return [] if is_form else None
 
 
 @pytest.hookimpl(specname="pytest_pycollect_makeitem", wrapper=True, tryfirst=True)
-def pytest_pycollect_makeitem_of_rows(obj: object) -> Generator[None, object, object]:
-    """Make the items of a benchmark's rows of the one that pytest has made for all of them."""
+def pytest_pycollect_makeitem_of_rows(
+    collector: pytest.Module | pytest.Class, obj: object
+) -> Generator[None, object, object]:
+    """Make the items of a benchmark's rows, and of its forms where options name some, of the one that pytest has made
+    for all of them."""
     found = yield
     if not found or not _benchmark(obj):
         return found
     from pytest_touchstone.plugin.benchmark_items import one_per_row
+    from pytest_touchstone.plugin.collection import items_of_forms
 
-    return one_per_row(found)
+    items = one_per_row(found)
+    forms = items_of_forms(collector, obj, _session(collector.config).collection)
+    return [*items, *one_per_row(forms)] if forms else items
 
 
 def _benchmark(obj: object) -> bool:

@@ -47,6 +47,7 @@ from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks, declared_groups
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.replicas import open_programs
+from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin import NO_CHECKPOINT
 from pytest_touchstone.plugin.benchmark_items import BenchmarkItem, RowsParameter
 from pytest_touchstone.plugin.keywords import may_select, stand_in_ids
@@ -313,6 +314,19 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
     return _by_example(metafunc, wanted, examples or stand_ins)
 
 
+def items_of_forms(
+    collector: pytest.Module | pytest.Class, function: object, collection: Collection
+) -> list[pytest.Item]:
+    """Return the items that pytest makes of a benchmark's forms, where --eval-tasks may name one; none in a class."""
+    if not any(term.of_form for term in collection.tasks.terms) or not isinstance(collector, pytest.Module):
+        return []
+    items: list[pytest.Item] = []
+    for form in forms_of(function):
+        setattr(collector.obj, form.__name__, form)  # pytest looks for an item's function there
+        items += collector._genfunctions(form.__name__, form)  # private: no hook makes several of one
+    return items
+
+
 def _by_example(
     metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Withheld | Unasked]]
 ) -> Callable[[], None]:
@@ -396,7 +410,9 @@ def _code(metafunc: pytest.Metafunc) -> str:
     # Private: nothing public has the functions of fixtures.
     theirs = (found for name, found in metafunc._arg2fixturedefs.items() if name != CHECKPOINT_FIXTURE)
     fixtures = [definition.func for found in theirs for definition in found]
-    return code_of([metafunc.function, *fixtures], metafunc.config.rootpath)
+    spec = declared(metafunc.function)
+    form_of = None if spec is None else spec.form_of
+    return code_of([form_of or metafunc.function, *fixtures], metafunc.config.rootpath)
 
 
 def result_of(item: pytest.Item, given: Given) -> str:

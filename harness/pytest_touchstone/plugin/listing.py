@@ -13,6 +13,7 @@ import pytest
 
 from pytest_touchstone.core.benchmark import Benchmark, declared
 from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.metrics.solutions import forms_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,10 @@ class _First:
         """Make no item of a test function."""
         if not collector.istestfunction(obj, name):
             return None
-        spec = declared(obj)
-        if spec is not None and callable(obj):
-            self.found.append(ListedBenchmark(spec, obj, collector.path))
+        functions: list[Callable[..., Any]] = [obj, *forms_of(obj)] if callable(obj) else []
+        for function in functions:
+            if (spec := declared(function)) is not None:
+                self.found.append(ListedBenchmark(spec, function, collector.path))
         return []
 
 

@@ -33,6 +33,7 @@ from pytest_touchstone.core.requests import (
     to_plain,
 )
 from pytest_touchstone.engines.base import Done, Engine
+from pytest_touchstone.metrics.solutions import function_named
 from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, LoadedBenchmark, load_benchmark
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.results.journal import journalled
@@ -200,7 +201,7 @@ class _Benchmarks:
         declaration = self._declarations.get(record.benchmark)
         path = self._path(place, "" if declaration is None else declaration.file)
         name = rest.partition("[")[0]
-        function = getattr(self._module(path), name, None)
+        function = function_named(self._module(path), name)
         spec = declared(function)
         if function is None or spec is None:
             raise HarnessError(f"{path} has no benchmark {name} any more")

@@ -19,6 +19,7 @@ from pytest_touchstone.metrics.code.extract import (
     script_program,
 )
 from pytest_touchstone.metrics.code.grader import (
+    CANONICAL,
     HUMANEVAL,
     MBPP,
     PROGRAM_METRICS,
@@ -47,6 +48,7 @@ from pytest_touchstone.metrics.code.rows import (
 
 __all__ = [
     "APPS_STOPS",
+    "CANONICAL",
     "DOCSTRING_STOPS",
     "FENCE_STOPS",
     "HUMANEVAL",

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pytest_touchstone.core.benchmark import Solution
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.grade import Graded, Scores
 from pytest_touchstone.core.requests import (
@@ -205,6 +206,9 @@ def called_names(row: Mapping[str, Any]) -> tuple[str, ...]:
     mine = _names(row.get("entry_point", ""), row["code"])
     return tuple(dict.fromkeys([*mine, *asked_names(mbpp_tests(row))]))
 
+
+CANONICAL: Final = Solution(lambda row: row["canonical_solution"], between="")
+"""The canonical solution, which goes on where the prompt ends."""
 
 HUMANEVAL: Final = ProgramGrader(humaneval_request, lambda row: (base_name(row["entry_point"]),))
 MBPP: Final = ProgramGrader(mbpp_request, called_names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pytest_touchstone.core.benchmark import Dataset, Shots
+from pytest_touchstone.core.benchmark import Dataset, Shots, Solution
 from pytest_touchstone.core.few_shot import FewShot, Shot
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Generate, RunProgram
@@ -59,6 +59,7 @@ MBPP_TASKS: Final[dict[str, Any]] = {
     "primary": "pass@1",
     "metrics": PROGRAM_METRICS,
     "grader": MBPP,
+    "solution": Solution(lambda row: row["code"], between=""),
 }
 MBPP_THREE_SHOT: Final[dict[str, Any]] = {
     "shots": Shots(3, _shot, pick="first", fixed=True),

@@ -20,7 +20,7 @@ from pytest_touchstone.core.grade import Graded, Scores
 from pytest_touchstone.core.requests import CallTests, Generate, GenerateAnswer, RunProgram, RunProgramAnswer
 from pytest_touchstone.metrics.code import plus_rules
 from pytest_touchstone.metrics.code.extract import evalplus_chat, function_program
-from pytest_touchstone.metrics.code.grader import KS, ProgramGrader, program_scores
+from pytest_touchstone.metrics.code.grader import CANONICAL, KS, ProgramGrader, program_scores
 
 SECONDS: Final = 62.0
 """The limit of CPU time on all inputs, EvalPlus's for each part; each input has its own too (``plus_rules``)."""
@@ -125,6 +125,7 @@ PLUS_TASKS: Final[dict[str, Any]] = {
     "primary": "pass@1",
     "metrics": PLUS_METRICS,
     "grader": PLUS,
+    "solution": CANONICAL,
 }
 """The part of a declaration that both benchmarks share."""
 

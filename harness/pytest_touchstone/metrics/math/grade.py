@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone.core.benchmark import Dataset, Shots
+from pytest_touchstone.core.benchmark import Dataset, FinalAnswer, Shots, Solution
 from pytest_touchstone.core.few_shot import FewShot, Shot
 from pytest_touchstone.core.grade import Graded, Scores
 from pytest_touchstone.core.requests import Generate
@@ -25,6 +25,7 @@ from pytest_touchstone.metrics.math.text import (
     minerva_prediction,
     same_text,
 )
+from pytest_touchstone.metrics.solutions import final_number
 from pytest_touchstone.metrics.subprocess_worker import TimeLimitedWorker, WorkerReply
 
 COMMAND: Final = (sys.executable, "-P", "-W", "ignore", "-m", "pytest_touchstone.metrics.math.worker")
@@ -178,6 +179,15 @@ def _prompt(row: MathRow) -> str:
     return f"Problem:\n{row['problem']}\n\nSolution:"
 
 
+def _final(row: dict[str, Any]) -> FinalAnswer | None:
+    """The box at the end of a solution that holds a whole number, from the last space before it."""
+    solution = str(row.get("solution"))
+    number = boxed_answer(solution) or ""
+    place = solution.rfind(f"\\boxed{{{number}}}")
+    before, space, head = solution[: max(place, 0)].rpartition(" ")
+    return final_number(before, number, f"{head}\\boxed{{", "}") if space else None
+
+
 MATH_SHOTS: Final = Dataset(local="minerva/shots")
 
 MATH: Final[dict[str, Any]] = {
@@ -192,6 +202,7 @@ MATH: Final[dict[str, Any]] = {
         4, lambda row: Shot(_prompt(row), row["solution"]), pick="first", for_all=True, fixed=True
     ),
     "group": "subject",
+    "solution": Solution(lambda row: row["solution"], final=_final),
     "needs": dict.fromkeys(("sympy", "math_verify", "antlr4"), "pip install 'pytest-touchstone[math]'"),
 }
 
