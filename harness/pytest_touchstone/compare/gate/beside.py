@@ -25,7 +25,7 @@ CONTRADICTION: Final = "contradiction"
 """The first word of a note that a short report shows too."""
 
 
-class Beside(NamedTuple):
+class PrimaryChange(NamedTuple):
     """The change of the primary metric in words, and the notes on it."""
 
     text: str
@@ -39,7 +39,7 @@ def beside(
     *,
     margin: float,
     alpha: float,
-) -> Beside | None:
+) -> PrimaryChange | None:
     """What stands beside a verdict by ``p_right``; None for one by another metric, or without a primary one that
     both results have item by item."""
     primary, chosen = entry.saved.primary, baselines[judged.compared.chosen]
@@ -54,7 +54,7 @@ def beside(
     p = "" if found.p is None else f", p = {found.p:.2g}"
     rate = exchange_rate([chosen, *(one for one in baselines if one is not chosen)], primary)
     notes = (*_contradiction(found, judged, primary, margin, alpha), rate_text(rate, primary))
-    return Beside(f"{primary} {found.told_in.told(found.difference)}{p}", notes)
+    return PrimaryChange(f"{primary} {found.told_in.told(found.difference)}{p}", notes)
 
 
 def _contradiction(
