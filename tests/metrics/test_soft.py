@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer, PseudoLoglikelihood
-from pytest_touchstone.metrics import score_choices
+from pytest_touchstone.metrics import ChoiceScores, score_choices
 from pytest_touchstone.metrics.multiple_choice import AnsweredChoices
 from pytest_touchstone.metrics.soft import (
     MOST,
@@ -132,6 +132,13 @@ def test_a_masked_model_has_no_bits() -> None:
 
 def test_scores_without_their_choices_have_no_soft_scores() -> None:
     assert soft_of({"acc": 1.0}, spec()) == {}
+    assert soft_of(ChoiceScores({"acc": 1.0}, 0), spec()) == {}
+
+
+@pytest.mark.parametrize(("right", "texts"), [(2, ["a", "b"]), (-1, ["a", "b"]), (0, ["a"])])
+def test_choices_that_do_not_fit_have_no_soft_scores(right: int, texts: list[str]) -> None:
+    choices = AnsweredChoices([-1.0, -2.0], texts, [1, 1])
+    assert soft_of(ChoiceScores({"acc": 1.0}, right, choices=choices), spec()) == {}
 
 
 def test_the_preferred_choice_is_the_first_of_the_highest() -> None:

@@ -18,8 +18,8 @@ byte as well, is measured by Heineman et al. 2025 (arXiv 2508.13144); why a meas
 the wrong ones, and the likelihood of the right one alone may part from accuracy, by Schaeffer et al. 2024 (arXiv
 2406.04391). Bits alone tell fluency as much as knowledge.
 
-T makes one scale of lengths that differ: logarithms per character differ by some hundredths, and at temperature 1 every
-choice would be as probable. It is the benchmark's (``temperature``), else that of its rule in ``TEMPERATURES``. Values
+T makes one scale of lengths that differ: logarithms per character differ by tenths, and at temperature 1 every choice
+would be about as probable. It is the benchmark's (``temperature``), else that of its rule in ``TEMPERATURES``. Values
 of ``p_right`` at different temperatures are different measures, and are not compared.
 
 An impossible choice (minus infinity) has probability 0; where all are impossible they are equally probable.
@@ -64,6 +64,10 @@ def soft_of(returned: object, spec: Benchmark) -> dict[str, float]:
     if not isinstance(returned, ChoiceScores) or returned.choices is None:
         return {}
     choices, right = returned.choices, returned.right
+    if (
+        not 0 <= right < len(choices.texts) == len(choices.logprobs) == len(choices.tokens)
+    ):  # of somebody else's making
+        return {}
     found = soft_scores(choices.normalised(spec.primary_score), right, temperature_of(spec))
     text, logprob = choices.texts[right], choices.logprobs[right]
     if Loglikelihood in spec.asks and text and math.isfinite(logprob):

@@ -84,7 +84,9 @@ def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterabl
     """Return an item's benchmark as plain data, under the name of one of its results, with the ``composites`` that it
     is part of."""
     loaded, spec = given.loaded, given.loaded.spec
-    scores = spec.metrics or returned_names(generator_function(item.function)) or ()  # type: ignore[attr-defined]
+    shown = returned_names(generator_function(item.function))  # type: ignore[attr-defined]
+    scores = spec.metrics or shown or ()
+    soft = soft_names(spec) if shown is None else ()  # what is shown are dicts, which tell no choices
     return Declaration(
         name=name,
         version=spec.version,
@@ -98,13 +100,13 @@ def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterabl
         source=spec.published.places,
         most_unusable=spec.most_unusable,
         code=loaded.code,
-        scores=sorted({*scores, *(soft_names(spec) if scores else ())} - {NO_ANSWER}),
+        scores=sorted({*scores, *(soft if scores else ())} - {NO_ANSWER}),
         extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
         own_rows=spec.published.own_rows,
         composites=[one.plain() for one in composites if name in one.benchmarks],
         settings=loaded.asking.settings,
         file=str(item.path),
-        temperature=temperature_of(spec) if soft_names(spec) else None,
+        temperature=temperature_of(spec) if soft else None,
     )
 
 
