@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--base-model", metavar="PATH", help="the model that a LoRA adapter is applied to")
     add("--trust-remote-code", action="store_true", help="run Python code of the checkpoints")
     add("--max-kl", metavar="NATS", help="exit with 8 where the mean divergence is above this")
-    add("--min-top-agreement", metavar="SHARE", help="exit with 8 where the same top token is rarer than this")
+    add(
+        "--min-top-agreement", metavar="SHARE", help="exit with 8 where the same top token is rarer than this"
+    )
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -52,13 +54,14 @@ def run(options: argparse.Namespace) -> Output:
     ):
         if (given := getattr(options, option)) is not None:
             limits[field] = (read_as(_flag(option), given, number, most=most), option, higher)
-    sizes = {
-        name: None if (text := getattr(options, name)) is None else read_as(_flag(name), text, integer, least=1)
-        for name in ("limit", "length")
+    others: dict[str, Any] = {
+        name: getattr(options, name)
+        for name in ("text", "dtype", "candidate_dtype", "device", "base_model", "trust_remote_code")
     }
-    names = ("text", "dtype", "candidate_dtype", "device", "base_model", "trust_remote_code")
-    others = {name: getattr(options, name) for name in names}
-    found = fidelity(options.reference, options.candidate, **sizes, **others)
+    for name in ("limit", "length"):
+        if (given := getattr(options, name)) is not None:
+            others[name] = read_as(_flag(name), given, integer, least=1)
+    found = fidelity(options.reference, options.candidate, **others)
     verdicts = {
         option: {"limit": limit, "verdict": kind_of(getattr(found, field), limit, higher_is_better=higher)}
         for field, (limit, option, higher) in limits.items()
@@ -93,9 +96,7 @@ def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
     for label, value in _values(found):
         cells = (_number(value), "") if isinstance(value, float) else (_number(value.value), _interval(value))
         table.add_row(label, *cells)
-    told = [
-        (_flag(option), f"{one['limit']:g}: {one['verdict']}") for option, one in verdicts.items()
-    ]
+    told = [(_flag(option), f"{one['limit']:g}: {one['verdict']}") for option, one in verdicts.items()]
     for part in (labelled(rows), "", table, *(["", labelled(told)] if told else [])):
         console.print(part)
     return written(console)
@@ -120,4 +121,6 @@ def _number(value: float | None) -> str:
 
 
 def _interval(found: Estimate) -> str:
-    return "-" if found.low is None and found.high is None else f"[{_number(found.low)}, {_number(found.high)}]"
+    return (
+        "-" if found.low is None and found.high is None else f"[{_number(found.low)}, {_number(found.high)}]"
+    )

@@ -20,7 +20,7 @@ from pytest_touchstone.core.files import read_regular, shipped, shown_path
 from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.registry import open_engine
-from pytest_touchstone.engines.settings import Dtype, ModelSettings
+from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.divergence import Side, divergences
 from pytest_touchstone.statistics.intervals import (
     Estimate,
@@ -111,14 +111,20 @@ def fidelity(
     ]
     taken = min(LENGTH if length is None else length, *(info.seq_len for info in infos))
     if length is not None and not 0 < length <= taken:
-        raise OptionError(f"invalid length {length}: expected tokens from 1 to {taken}, which both models take")
+        raise OptionError(
+            f"invalid length {length}: expected tokens from 1 to {taken}, which both models take"
+        )
     if limit is not None and limit < 1:
         raise OptionError(f"invalid limit {limit}: expected a number of documents from 1 up")
     place = shipped(*TEXT) if text is None else Path(text)
     documents = list(_documents(place))[:limit]
     if not documents:
         raise DataError(f"{shown_path(place)}: has no text; give a file, a folder of files, or JSON lines")
-    return _measured(infos, dtypes, device, place, documents, taken)
+    sides = []
+    for info, one in zip(infos, dtypes, strict=True):
+        cut = replace(info, seq_len=taken)
+        sides.append(Side(cut, partial(open_engine, cut, ModelSettings(dtype=one, device=device))))
+    return _measured(sides, place, documents)
 
 
 def kind_of(found: Estimate, limit: float, *, higher_is_better: bool) -> Kind:
@@ -158,10 +164,8 @@ def _documents(place: Path) -> Iterator[str]:
     if place.is_dir():
         files = sorted(path for path in place.iterdir() if path.name.endswith(_ENDINGS))
     for path in files:
-        if path.name.endswith(OWN_FILES):
-            texts = [_text_of(row) for row in read_lines(path)]
-        else:
-            texts = [_read(path)]
+        rows = path.name.endswith(OWN_FILES)
+        texts = map(_text_of, read_lines(path)) if rows else iter([_read(path)])
         yield from (text for text in texts if text.strip())
 
 
@@ -183,32 +187,21 @@ def _read(path: Path) -> str:
         raise DataError(f"{shown_path(path)}: cannot be read: {error.strerror or error}") from error
 
 
-def _measured(
-    infos: Sequence[CheckpointInfo],
-    dtypes: Sequence[Dtype],
-    device: str,
-    place: Path,
-    documents: Sequence[str],
-    length: int,
-) -> Fidelity:
-    sides = []
-    for info, dtype in zip(infos, dtypes, strict=True):
-        cut = replace(info, seq_len=length)
-        sides.append(Side(cut, partial(open_engine, cut, ModelSettings(dtype=dtype, device=device))))
+def _measured(sides: Sequence[Side], place: Path, documents: Sequence[str]) -> Fidelity:
     found = divergences(documents, *sides)
     units, clusters = ("document", found.documents) if len(documents) > 1 else ("window", found.windows)
     change = [new - old for old, new in zip(found.reference, found.candidate, strict=True)]
     mean = mean_estimate(found.kl, clusters, bounded=False)
     return Fidelity(
-        reference=infos[0].source,
-        candidate=infos[1].source,
+        reference=sides[0].info.source,
+        candidate=sides[1].info.source,
         reference_dtype=found.dtypes[0],
         candidate_dtype=found.dtypes[1],
         text=shown_path(place),
         sha256=hashlib.sha256("\0".join(documents).encode("utf-8", "surrogatepass")).hexdigest(),
         documents=len(documents),
         tokens=len(found.kl),
-        length=length,
+        length=sides[0].info.seq_len,
         units=units,
         vocabulary=found.vocabulary,
         left_out=found.left_out,

@@ -112,7 +112,10 @@ def _check_tokenizers(texts: Sequence[str], reference: CheckpointInfo, candidate
     """Raise ``CheckpointError`` unless texts are the same tokens to both, and the tokens the same text."""
     one, other = (_tokenizer(info) for info in (reference, candidate))
     pieces, others = ({number: piece for piece, number in each.get_vocab().items()} for each in (one, other))
-    added = {*one.added_tokens_decoder, *other.added_tokens_decoder}  # which may be renamed, and are in no text
+    added = {
+        *one.added_tokens_decoder,
+        *other.added_tokens_decoder,
+    }  # which may be renamed, and are in no text
     both = sorted((pieces.keys() & others.keys()) - added)
     apart = next((token for token in both if pieces[token] != others[token]), None)
     first, second = TextTokenizer(one), TextTokenizer(other)
@@ -201,7 +204,7 @@ def _compare(
         asked = targets[some, None].to(device)
         columns = terms.sum(-1).clamp(min=0.0), p.gather(1, asked)[:, 0], q.gather(1, asked)[:, 0]
         for values, more in zip((found.kl, found.reference, found.candidate), columns, strict=True):
-            values += more.tolist()
+            values.extend(more.tolist())
             if not all(map(math.isfinite, values[-len(more) :])):
                 raise CheckpointError(
                     f"{candidate.source}: a divergence or a log-probability is not finite: a model rules out what "
