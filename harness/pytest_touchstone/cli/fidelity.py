@@ -78,7 +78,7 @@ def _flag(name: str) -> str:
 def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
     width, color = terminal()
     console = console_of(width, color=color)
-    size = f"{count(found.documents, 'document')}, {count(found.tokens, 'token')}"
+    size = f"{count(found.documents, 'document')}, {found.tokens:,} tokens"
     vocabulary = f"{found.vocabulary:,} tokens"
     if found.left_out:
         vocabulary += f"; {found.left_out:,} more of one model are left out"
