@@ -10,9 +10,9 @@ touchstone fidelity models/a models/b --text docs.jsonl --max-kl 0.01
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import math
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output, terminal
 from pytest_touchstone.compare.fidelity import TEXT, Fidelity, fidelity, kind_of
@@ -23,6 +23,22 @@ from pytest_touchstone.core.text import count
 from pytest_touchstone.reports.formatting import console_of, labelled, open_table, written
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.intervals import Estimate
+
+_ROWS: Final = {
+    "kl_mean": "KL divergence, mean (nats per token)",
+    "kl_median": "  median",
+    "kl_p99": "  99th percentile",
+    "kl_p999": "  99.9th percentile",
+    "kl_max": "  maximum",
+    "top_agreement": "same top token (share)",
+    "reference_perplexity": "perplexity of the reference",
+    "candidate_perplexity": "perplexity of the candidate",
+    "perplexity_ratio": "  ratio",
+    "logprob_difference": "log-probability, difference (nats)",
+}
+
+_LIMITS: Final = {"max_kl": ("kl_mean", False, math.inf), "min_top_agreement": ("top_agreement", True, 1.0)}
+"""By option: the value that it limits, whether a higher one is better, and the largest limit."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,13 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Measure. Raises ``HarnessError`` for a mistake."""
-    limits = {}
-    for field, option, higher, most in (
-        ("kl_mean", "max_kl", False, float("inf")),
-        ("top_agreement", "min_top_agreement", True, 1.0),
-    ):
-        if (given := getattr(options, option)) is not None:
-            limits[field] = (read_as(_flag(option), given, number, most=most), option, higher)
+    limits = {
+        option: read_as(_flag(option), given, number, most=most)
+        for option, (_, _, most) in _LIMITS.items()
+        if (given := getattr(options, option)) is not None
+    }
     others: dict[str, Any] = {
         name: getattr(options, name)
         for name in ("text", "dtype", "candidate_dtype", "device", "base_model", "trust_remote_code")
@@ -62,10 +76,11 @@ def run(options: argparse.Namespace) -> Output:
         if (given := getattr(options, name)) is not None:
             others[name] = read_as(_flag(name), given, integer, least=1)
     found = fidelity(options.reference, options.candidate, **others)
-    verdicts = {
-        option: {"limit": limit, "verdict": kind_of(getattr(found, field), limit, higher_is_better=higher)}
-        for field, (limit, option, higher) in limits.items()
-    }
+    verdicts = {}
+    for option, limit in limits.items():
+        field, higher, _ = _LIMITS[option]
+        kind = kind_of(getattr(found, field), limit, higher_is_better=higher)
+        verdicts[option] = {"limit": limit, "verdict": kind}
     facts = {"schema": SCHEMA, "kind": "fidelity", **finite(asdict(found)), "verdicts": verdicts}
     worse = any(one["verdict"] == "worse" for one in verdicts.values())
     return Output(facts, lambda: _text(found, verdicts), ExitCode.WORSE if worse else ExitCode.OK)
@@ -93,7 +108,8 @@ def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
     table.add_column("", overflow="fold")
     table.add_column("", justify="right")
     table.add_column(f"95 % interval, by {found.units}")
-    for label, value in _values(found):
+    for name, label in _ROWS.items():
+        value = getattr(found, name)
         cells = (_number(value), "") if isinstance(value, float) else (_number(value.value), _interval(value))
         table.add_row(label, *cells)
     told = [(_flag(option), f"{one['limit']:g}: {one['verdict']}") for option, one in verdicts.items()]
@@ -102,25 +118,11 @@ def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
     return written(console)
 
 
-def _values(found: Fidelity) -> Iterator[tuple[str, Estimate | float]]:
-    yield "KL divergence, mean (nats per token)", found.kl_mean
-    yield "  median", found.kl_median
-    yield "  99th percentile", found.kl_p99
-    yield "  99.9th percentile", found.kl_p999
-    yield "  maximum", found.kl_max
-    yield "same top token (share)", found.top_agreement
-    yield "perplexity of the reference", found.reference_perplexity
-    yield "perplexity of the candidate", found.candidate_perplexity
-    yield "  ratio", found.perplexity_ratio
-    yield "log-probability, difference (nats)", found.logprob_difference
-
-
 def _number(value: float | None) -> str:
     """Return four digits: a divergence may be a millionth."""
     return "-" if value is None else f"{value:.4g}"
 
 
 def _interval(found: Estimate) -> str:
-    return (
-        "-" if found.low is None and found.high is None else f"[{_number(found.low)}, {_number(found.high)}]"
-    )
+    unknown = found.low is None and found.high is None
+    return "-" if unknown else f"[{_number(found.low)}, {_number(found.high)}]"
