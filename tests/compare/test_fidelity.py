@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,7 @@ def test_without_room_for_both_the_reference_waits_on_disk_and_nothing_is_rounde
     together = fidelity(whole, other, text=texts)
     monkeypatch.setattr(divergence, "free_memory", lambda _: 0)
     assert fidelity(whole, other, text=texts) == together
-    monkeypatch.setattr(divergence.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 0))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     with pytest.raises(HarnessError, match=r"no room in memory for both models, nor for \d+MiB of logits"):
         fidelity(whole, other, text=texts)
 
