@@ -1,8 +1,8 @@
 """pytest-touchstone: benchmarks as test suites, for people who train language models.
 
-What a benchmark file needs is here: ``from pytest_touchstone import Loglikelihood, benchmark``; so are ``evaluate`` and
-``load``, for Python and notebooks. Names are imported when they are first asked for, so that a project without a
-benchmark pays for none of them.
+What a benchmark file needs is here: ``from pytest_touchstone import Loglikelihood, benchmark``; so are
+``evaluate``, ``fidelity`` and ``load``, for Python and notebooks. Names are imported when they are first asked for, so
+that a project without a benchmark pays for none of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_touchstone.checkpoints.info import CheckpointInfo
+    from pytest_touchstone.compare.fidelity import Fidelity, fidelity
     from pytest_touchstone.core.aggregation import Aggregation, mean, perplexity
     from pytest_touchstone.core.benchmark import (
         Dataset,
@@ -62,6 +63,7 @@ __all__ = [
     "Estimate",
     "EvaluationError",
     "FewShot",
+    "Fidelity",
     "FillMask",
     "FillMaskAnswer",
     "FinishedRun",
@@ -90,6 +92,7 @@ __all__ = [
     "benchmark",
     "composite",
     "evaluate",
+    "fidelity",
     "load",
     "mean",
     "mean_estimate",
@@ -100,6 +103,7 @@ _MODULES = {
     "plugin.api.evaluate": ("EvaluationError", "evaluate"),
     "plugin.api.finished_run": ("FinishedRun", "load"),
     "checkpoints.info": ("CheckpointInfo",),
+    "compare.fidelity": ("Fidelity", "fidelity"),
     "core.aggregation": ("Aggregation", "mean", "perplexity"),
     "core.benchmark": ("Dataset", "LmEval", "Published", "ShotPick", "Shots", "Solution", "benchmark"),
     "core.composite": ("composite",),

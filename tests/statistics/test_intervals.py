@@ -18,6 +18,7 @@ from pytest_touchstone.statistics.intervals import (
     macro_estimate,
     mean_estimate,
     perplexity_estimate,
+    quantile_estimate,
     share_limits,
 )
 
@@ -381,3 +382,38 @@ def test_scores_near_1_do_not_claim_more_than_as_many_right_items(n: int) -> Non
 def test_limits_of_shares_are_there_for_any_moments(mean: float, variance: float, units: float) -> None:
     low, high = share_limits(mean, variance, units)
     assert 0 <= low <= mean <= high <= 1
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=2, max_size=60), st.floats(0, 1), st.integers(1, 5))
+def test_a_quantile_is_numpys_and_its_limits_enclose_it(values: list[float], share: float, size: int) -> None:
+    found = quantile_estimate(values, share, [number // size for number in range(len(values))])
+    assert found.value == pytest.approx(np.quantile(values, share), rel=1e-9, abs=1e-9)
+    assert found.low is None or found.low <= found.value  # type: ignore[operator]
+    assert found.high is None or found.high >= found.value  # type: ignore[operator]
+
+
+def test_the_interval_of_a_quantile_holds_it_as_often_as_it_says() -> None:
+    draw, true = np.random.default_rng(0), float(np.log(10))
+    held = 0
+    for _ in range(400):
+        found = quantile_estimate(list(draw.exponential(size=300)), 0.9)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= true <= found.high
+    assert 0.92 <= held / 400 <= 0.98
+
+
+def test_a_quantile_beyond_the_values_has_no_limit() -> None:
+    found = quantile_estimate([float(one) for one in range(100)], 0.999)
+    assert found.value == pytest.approx(98.901)
+    assert found.high is None
+    assert found.why == "100 items tell no limit beyond their own"
+    assert quantile_estimate([], 0.5).value is None
+    assert quantile_estimate([1.0, 2.0], 0.5, ["a", "a"]).why == "all 2 items share one cluster: no interval"
+
+
+def test_a_mean_of_what_has_no_upper_limit_has_a_t_interval_though_all_lie_within_0_and_1() -> None:
+    values = [0.1, 0.4, 0.2, 0.0]
+    found = mean_estimate(values, bounded=False)
+    half = stats.t.ppf(0.975, 3) * stats.sem(values)
+    assert limits(found) == pytest.approx((np.mean(values) - half, np.mean(values), np.mean(values) + half))

@@ -20,6 +20,8 @@ Sources of the formulas:
   ``simulations.intervals`` has the coverage.
 - **Macro mean** of G groups: variance = sum of the groups' s^2 / n, divided by G^2; degrees of freedom by
   Satterthwaite (1946, Biometrics 2).
+- **Quantiles** (Woodruff 1952, JASA 47): the share of values up to the quantile has a t interval, whose ends are turned
+  into values again.
 - **Perplexity** exp(-mean): the t interval of the mean on the log scale, carried over; standard error by the
   delta method, perplexity * standard error of the mean.
 - **Weighted sum of independent estimates**: standard error sqrt(sum (w * se)^2). Its interval is made of the parts'
@@ -242,9 +244,11 @@ class Estimate:
     why: str | None = None
 
 
-def mean_estimate(values: Sequence[float], clusters: Clusters | None = None) -> Estimate:
+def mean_estimate(
+    values: Sequence[float], clusters: Clusters | None = None, *, bounded: bool = True
+) -> Estimate:
     """The mean, with a Wilson interval when every value is 0 or 1, a beta interval when all lie within [0, 1], else a t
-    interval. The first two stay within [0, 1].
+    interval. The first two stay within [0, 1], and are not for values that could leave it (``bounded=False``).
 
     When cluster ids repeat, standard error and interval allow for items of a cluster being alike. Undefined:
     everything for no items; the standard error for one item, with the t interval; standard error and interval when
@@ -253,7 +257,7 @@ def mean_estimate(values: Sequence[float], clusters: Clusters | None = None) -> 
     check_clusters(values, clusters)
     if not values:
         return _value_only(None, "no items were scored")
-    found, binary = moments_of(values, clusters), is_binary(values)
+    found, binary = moments_of(values, clusters), bounded and is_binary(values)
     why = f"{found.one_unit}: no standard error" if found.variance is None else None
     stderr = None if found.variance is None else math.sqrt(found.variance)
     if binary and not found.clustered:
@@ -265,10 +269,43 @@ def mean_estimate(values: Sequence[float], clusters: Clusters | None = None) -> 
     if binary:
         low, high = _wilson(found.mean, _effective_n(found))
         return Estimate(found.mean, low, high, stderr, f"Wilson, effective n{suffix}")
-    if _are_shares(values):
+    if bounded and _are_shares(values):
         low, high = share_limits(found.mean, stderr**2, found.kish)
         return Estimate(found.mean, low, high, stderr, f"beta{suffix}")
     return _student(found.mean, stderr, len(found.totals) - 1, suffix)
+
+
+def quantile_estimate(values: Sequence[float], share: float, clusters: Clusters | None = None) -> Estimate:
+    """The value that this share of the values is not above, with the limits of Woodruff's interval.
+
+    Between two values it is interpolated (type 7 of Hyndman and Fan 1996, American Statistician 50), as NumPy does.
+    Undefined: everything for no values; the interval for one item or cluster; a limit beyond the first or last value;
+    the standard error always.
+    """
+    check_clusters(values, clusters)
+    if not values:
+        return _value_only(None, "no items were scored")
+    ordered = sorted(values)
+    value = _quantile(ordered, share)
+    found = moments_of([float(one <= value) for one in values], clusters)
+    if found.variance is None:
+        return _value_only(value, f"{found.one_unit}: no interval")
+    # Where all clusters agree their variance tells nothing; that of independent values is then the least.
+    error = math.sqrt(max(found.variance, share * (1 - share) / found.n))
+    margin = t_quantile(len(found.totals) - 1, LEVEL) * error
+    low, high = (
+        _quantile(ordered, end) if 0 <= end <= 1 else None for end in (share - margin, share + margin)
+    )
+    why = None if low is not None and high is not None else f"{found.n} items tell no limit beyond their own"
+    method = "Woodruff" + (f", {len(found.totals)} clusters" if found.clustered else "")
+    return Estimate(value, low, high, None, method, why)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    part, above = place - below, ordered[min(below + 1, len(ordered) - 1)]
+    return ordered[below] + part * (above - ordered[below])
 
 
 def share_limits(mean: float, variance: float, units: float) -> tuple[float, float]:

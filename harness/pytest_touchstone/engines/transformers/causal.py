@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, RollingLoglikelihood
 from pytest_touchstone.engines.base import Done, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import cpu
@@ -36,7 +37,7 @@ from pytest_touchstone.engines.transformers.generation.sequence import Ends, end
 from pytest_touchstone.engines.transformers.generation.speculative import LookupStepper, SpeculativeStepper
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.loading import LoadedModel
-from pytest_touchstone.engines.transformers.scoring import SPLITS, PaddedScorer, PrefixTreeScorer
+from pytest_touchstone.engines.transformers.scoring import SPLITS, PaddedScorer, PrefixTreeScorer, batches
 from pytest_touchstone.engines.transformers.token_work import (
     Prompt,
     ScoringPlan,
@@ -48,6 +49,9 @@ from pytest_touchstone.engines.transformers.token_work import (
 )
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from pytest_touchstone.engines.transformers.work_done import WorkDone
+
+if TYPE_CHECKING:
+    import torch
 
 _PROBE_TOKENS: Final = 24
 
@@ -168,6 +172,33 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
                     return
                 number = numbers[ended.number]
                 yield number, prompts[number].answer([sample.outcome for sample in ended.samples])
+
+    def windows(self, texts: Sequence[str]) -> list[tuple[TokenWork, ...]]:
+        """Return the sequences of each text that predict every token of it once.
+
+        Raises ``CheckpointError`` for a text that cannot be scored.
+        """
+        found = []
+        for number, made in enumerate(self._ahead.made([RollingLoglikelihood(text) for text in texts]), 1):
+            if not isinstance(made, ScoringPlan):
+                why = made.reason if isinstance(made, Refusal) else "it is no text"
+                raise CheckpointError(f"{self.info.path}: document {number}: {why}")
+            found.append(made.work)
+        return found
+
+    def batches(self, works: Sequence[TokenWork]) -> list[list[int]]:
+        """Return the numbers of the sequences in batches whose ``logits`` fit into memory."""
+        longest = max((len(work.inputs) for work in works), default=1)
+        size, vocabulary = self.budget.batch, self.budget.vocabulary
+        most_tokens, most_logits = self.budget.within(0, longest), self.budget.logits
+        how: dict[str, Any] = {"size": size, "vocabulary": vocabulary, "company": self.company}
+        return list(batches(works, most_tokens=most_tokens, most_logits=most_logits, **how))
+
+    def logits(self, works: Sequence[TokenWork]) -> torch.Tensor:
+        """Return float32 logits [targets, vocabulary] at the targets of a batch, one sequence after the other."""
+        self._put_on_adapter()
+        with self._quiet():
+            return self._plain.logits(works)
 
     def close(self) -> None:
         """Free the model's memory; the engine cannot answer afterwards."""

@@ -1,0 +1,128 @@
+"""``touchstone fidelity``: how far a quantised, converted or merged checkpoint is from the one that it was made of.
+
+touchstone fidelity models/a models/a-q4.gguf                       on shipped texts
+touchstone fidelity models/a models/a --candidate-dtype bfloat16    one checkpoint in two number types
+touchstone fidelity models/a models/b --text docs.jsonl --max-kl 0.01
+
+``--json`` prints the fields of ``compare.fidelity.Fidelity``, and ``verdicts`` by option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import asdict
+from typing import Any, Final
+
+from pytest_touchstone.cli.command import Output, terminal
+from pytest_touchstone.compare.fidelity import TEXT, Fidelity, fidelity, kind_of
+from pytest_touchstone.core.errors import ExitCode
+from pytest_touchstone.core.files import SCHEMA
+from pytest_touchstone.core.settings import integer, number, read_as
+from pytest_touchstone.core.text import count
+from pytest_touchstone.reports.formatting import console_of, labelled, open_table, written
+from pytest_touchstone.results.summary import finite
+from pytest_touchstone.statistics.intervals import Estimate
+
+_ROWS: Final = {
+    "kl_mean": "KL divergence, mean (nats per token)",
+    "kl_median": "  median",
+    "kl_p99": "  99th percentile",
+    "kl_p999": "  99.9th percentile",
+    "kl_max": "  maximum",
+    "top_agreement": "same top token (share)",
+    "reference_perplexity": "perplexity of the reference",
+    "candidate_perplexity": "perplexity of the candidate",
+    "perplexity_ratio": "  ratio",
+    "logprob_difference": "log-probability, difference (nats)",
+}
+
+_LIMITS: Final = {"max_kl": ("kl_mean", False, math.inf), "min_top_agreement": ("top_agreement", True, 1.0)}
+"""By option: the value that it limits, whether a higher one is better, and the largest limit."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add = parser.add_argument
+    add("reference", metavar="REFERENCE", help="a causal language model, as --checkpoint takes it")
+    add("candidate", metavar="CANDIDATE", help="what was made of it")
+    text = f"a text, a folder of texts, or JSON lines with a field text (default: {TEXT[1]})"
+    add("--text", metavar="PATH", help=text)
+    add("--limit", metavar="N", help="only the first N documents")
+    add("--length", metavar="N", help="tokens of a window (default: 512, or what both models take)")
+    add("--dtype", default="auto", metavar="DTYPE", help="number type, as of --eval-dtype (default: auto)")
+    add("--candidate-dtype", metavar="DTYPE", help="the candidate's (default: the same)")
+    add("--device", default="auto", metavar="DEVICE", help="auto, cpu, cuda, cuda:INDEX or mps")
+    add("--base-model", metavar="PATH", help="the model that a LoRA adapter is applied to")
+    add("--trust-remote-code", action="store_true", help="run Python code of the checkpoints")
+    add("--max-kl", metavar="NATS", help="exit with 8 where the mean divergence is above this")
+    add(
+        "--min-top-agreement", metavar="SHARE", help="exit with 8 where the same top token is rarer than this"
+    )
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Measure. Raises ``HarnessError`` for a mistake."""
+    limits = {
+        option: read_as(_flag(option), given, number, most=most)
+        for option, (_, _, most) in _LIMITS.items()
+        if (given := getattr(options, option)) is not None
+    }
+    others: dict[str, Any] = {
+        name: getattr(options, name)
+        for name in ("text", "dtype", "candidate_dtype", "device", "base_model", "trust_remote_code")
+    }
+    for name in ("limit", "length"):
+        if (given := getattr(options, name)) is not None:
+            others[name] = read_as(_flag(name), given, integer, least=1)
+    found = fidelity(options.reference, options.candidate, **others)
+    verdicts = {}
+    for option, limit in limits.items():
+        field, higher, _ = _LIMITS[option]
+        kind = kind_of(getattr(found, field), limit, higher_is_better=higher)
+        verdicts[option] = {"limit": limit, "verdict": kind}
+    facts = {"schema": SCHEMA, "kind": "fidelity", **finite(asdict(found)), "verdicts": verdicts}
+    worse = any(one["verdict"] == "worse" for one in verdicts.values())
+    return Output(facts, lambda: _text(found, verdicts), ExitCode.WORSE if worse else ExitCode.OK)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
+    width, color = terminal()
+    console = console_of(width, color=color)
+    size = f"{count(found.documents, 'document')}, {found.tokens:,} tokens"
+    vocabulary = f"{found.vocabulary:,} tokens"
+    if found.left_out:
+        vocabulary += f"; {found.left_out:,} more of one model are left out"
+    rows = [
+        ("reference", f"{found.reference} ({found.reference_dtype})"),
+        ("candidate", f"{found.candidate} ({found.candidate_dtype})"),
+        ("text", f"{found.text}, sha256 {found.sha256[:8]}: {size}, windows of {found.length}"),
+        ("vocabulary", vocabulary),
+        *(("note", note) for note in found.notes),
+    ]
+    table = open_table(gap=2)
+    table.add_column("", overflow="fold")
+    table.add_column("", justify="right")
+    table.add_column(f"95 % interval, by {found.units}")
+    for name, label in _ROWS.items():
+        value = getattr(found, name)
+        cells = (_number(value), "") if isinstance(value, float) else (_number(value.value), _interval(value))
+        table.add_row(label, *cells)
+    told = [(_flag(option), f"{one['limit']:g}: {one['verdict']}") for option, one in verdicts.items()]
+    for part in (labelled(rows), "", table, *(["", labelled(told)] if told else [])):
+        console.print(part)
+    return written(console)
+
+
+def _number(value: float | None) -> str:
+    """Return four digits: a divergence may be a millionth."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _interval(found: Estimate) -> str:
+    unknown = found.low is None and found.high is None
+    return "-" if unknown else f"[{_number(found.low)}, {_number(found.high)}]"

@@ -1,0 +1,219 @@
+"""The fidelity of a quantised, converted or merged checkpoint: how far its distributions are from a reference's.
+
+``fidelity`` computes it over given texts, with ``touchstone fidelity`` and in a test. Tokens of a text depend on each
+other, so intervals are by document; with a single document, by its windows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.core.data_files import OWN_FILES, RawRow, read_lines
+from pytest_touchstone.core.errors import CheckpointError, DataError, OptionError
+from pytest_touchstone.core.files import read_regular, shipped, shown_path
+from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.core.text import listed
+from pytest_touchstone.engines.registry import open_engine
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.divergence import Side, divergences
+from pytest_touchstone.statistics.intervals import (
+    Estimate,
+    mean_estimate,
+    perplexity_estimate,
+    quantile_estimate,
+)
+from pytest_touchstone.statistics.verdicts import Kind
+
+TEXT: Final = ("data", "lambada_openai", "test.jsonl")
+"""The shipped texts: 32 passages of novels, in English (CC BY 4.0)."""
+
+LENGTH: Final = 512
+"""The tokens of a window: as many as llama.cpp takes."""
+
+_ENDINGS: Final = (".txt", ".md", *OWN_FILES)
+"""The files of a folder that are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fidelity:
+    """The distance of a candidate's distributions of the next token from those of a reference, in nats.
+
+    ``kl_mean``, ``kl_median``, ``kl_p99`` and ``kl_p999`` (percentiles) and ``kl_max`` are of the Kullback-Leibler
+    divergence of the candidate from the reference, per token. ``top_agreement`` is the share of tokens for which both
+    find the same token most probable; ``perplexity_ratio`` is the candidate's perplexity over the reference's, and
+    ``logprob_difference`` the mean of the candidate's log-probability less the reference's.
+
+    The rest are conditions: ``text`` and the SHA-256 of the documents taken from it, ``units`` ("document", "window")
+    of which the intervals are, ``length`` of windows, ``vocabulary`` (``left_out`` are tokens of one model only).
+    """
+
+    reference: str
+    candidate: str
+    reference_dtype: str
+    candidate_dtype: str
+    text: str
+    sha256: str
+    documents: int
+    tokens: int
+    length: int
+    units: str
+    vocabulary: int
+    left_out: int
+    notes: tuple[str, ...]
+    kl_mean: Estimate
+    kl_median: Estimate
+    kl_p99: Estimate
+    kl_p999: Estimate
+    kl_max: float
+    top_agreement: Estimate
+    reference_perplexity: Estimate
+    candidate_perplexity: Estimate
+    perplexity_ratio: Estimate
+    logprob_difference: Estimate
+
+
+def fidelity(
+    reference: str | Path,
+    candidate: str | Path,
+    *,
+    text: str | Path | None = None,
+    limit: int | None = None,
+    length: int | None = None,
+    dtype: str = "auto",
+    candidate_dtype: str | None = None,
+    device: str = "auto",
+    base_model: str | None = None,
+    trust_remote_code: bool = False,
+) -> Fidelity:
+    """Return how far the candidate's distributions over the vocabulary are from the reference's.
+
+    Both are what ``--checkpoint`` takes, one causal model each, which this process can load. ``text`` is a file, a
+    folder of files, or JSON lines with a field ``text``: a document per file or line (default: a shipped one), of which
+    the first ``limit`` are taken, in windows of ``length`` tokens (default: 512, or what the models take). ``dtype``
+    and ``candidate_dtype`` are number types as of ``--eval-dtype``, the second by default the first.
+
+    Raises ``HarnessError`` for a mistake, in one line, before a model is loaded as far as that can tell.
+    """
+    dtypes = [
+        settings_table()["dtype"].read(one, name)
+        for one, name in ((dtype, "dtype"), (candidate_dtype or dtype, "candidate_dtype"))
+    ]
+    device = settings_table()["device"].read(device, "device")
+    infos = [
+        _causal(str(source), base_model=base_model, trust_remote_code=trust_remote_code)
+        for source in (reference, candidate)
+    ]
+    taken = min(LENGTH if length is None else length, *(info.seq_len for info in infos))
+    if length is not None and not 0 < length <= taken:
+        raise OptionError(
+            f"invalid length {length}: expected tokens from 1 to {taken}, which both models take"
+        )
+    if limit is not None and limit < 1:
+        raise OptionError(f"invalid limit {limit}: expected a number of documents from 1 up")
+    place = shipped(*TEXT) if text is None else Path(text)
+    documents = list(_documents(place))[:limit]
+    if not documents:
+        raise DataError(f"{shown_path(place)}: has no text; give a file, a folder of files, or JSON lines")
+    sides = []
+    for info, one in zip(infos, dtypes, strict=True):
+        cut = replace(info, seq_len=taken)
+        sides.append(Side(cut, partial(open_engine, cut, ModelSettings(dtype=one, device=device))))
+    return _measured(sides, place, documents)
+
+
+def kind_of(found: Estimate, limit: float, *, higher_is_better: bool) -> Kind:
+    """Return whether a value is worse than a limit, by its whole interval: "worse", "not worse" or "inconclusive"."""
+    if found.low is None or found.high is None:
+        return "inconclusive"
+    if higher_is_better:
+        return "worse" if found.high < limit else "not worse" if found.low >= limit else "inconclusive"
+    return "worse" if found.low > limit else "not worse" if found.high <= limit else "inconclusive"
+
+
+def _causal(source: str, **how: Any) -> CheckpointInfo:
+    """Return the one checkpoint that is named; raise ``CheckpointError`` where this process cannot compute it."""
+    info, *others = resolve(source, seq_len=None, **how)
+    if others:
+        names = listed([one.name for one in (info, *others)], 3)
+        raise CheckpointError(f"{source}: has {len(others) + 1} checkpoints ({names}); name one")
+    if info.served:
+        raise CheckpointError(
+            f"{source}: a server tells its most probable tokens only, and the divergence needs all of the vocabulary; "
+            "give the weights that it serves"
+        )
+    if info.engine != "transformers" or info.kind != "causal":
+        what = "a masked model" if info.kind == "masked" else f"answered by the engine {info.engine}"
+        raise CheckpointError(
+            f"{source}: is {what}, without distributions of the next token; give a causal language model"
+        )
+    return info
+
+
+def _documents(place: Path) -> Iterator[str]:
+    """Yield the documents of a file or folder that are more than white space, files by name.
+
+    Raises ``DataError`` where one cannot be read.
+    """
+    files = [place]
+    if place.is_dir():
+        files = sorted(path for path in place.iterdir() if path.name.endswith(_ENDINGS))
+    for path in files:
+        rows = path.name.endswith(OWN_FILES)
+        texts = map(_text_of, read_lines(path)) if rows else iter([_read(path)])
+        yield from (text for text in texts if text.strip())
+
+
+def _text_of(row: RawRow) -> str:
+    text = row.data.get("text")
+    if not isinstance(text, str):
+        raise DataError(f"{row.path}, row {row.number}: has no string 'text'; write each document as one")
+    return text
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_regular(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{shown_path(path)}: not UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from error
+    except OSError as error:
+        raise DataError(f"{shown_path(path)}: cannot be read: {error.strerror or error}") from error
+
+
+def _measured(sides: Sequence[Side], place: Path, documents: Sequence[str]) -> Fidelity:
+    found = divergences(documents, *sides)
+    units, clusters = ("document", found.documents) if len(documents) > 1 else ("window", found.windows)
+    change = [new - old for old, new in zip(found.reference, found.candidate, strict=True)]
+    mean = mean_estimate(found.kl, clusters, bounded=False)
+    return Fidelity(
+        reference=sides[0].info.source,
+        candidate=sides[1].info.source,
+        reference_dtype=found.dtypes[0],
+        candidate_dtype=found.dtypes[1],
+        text=shown_path(place),
+        sha256=hashlib.sha256("\0".join(documents).encode("utf-8", "surrogatepass")).hexdigest(),
+        documents=len(documents),
+        tokens=len(found.kl),
+        length=sides[0].info.seq_len,
+        units=units,
+        vocabulary=found.vocabulary,
+        left_out=found.left_out,
+        notes=found.notes,
+        kl_mean=replace(mean, low=None if mean.low is None else max(0.0, mean.low)),
+        kl_median=quantile_estimate(found.kl, 0.5, clusters),
+        kl_p99=quantile_estimate(found.kl, 0.99, clusters),
+        kl_p999=quantile_estimate(found.kl, 0.999, clusters),
+        kl_max=max(found.kl),
+        top_agreement=mean_estimate(found.same_top, clusters),
+        reference_perplexity=perplexity_estimate(found.reference, clusters),
+        candidate_perplexity=perplexity_estimate(found.candidate, clusters),
+        perplexity_ratio=perplexity_estimate(change, clusters),
+        logprob_difference=mean_estimate(change, clusters, bounded=False),
+    )
