@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.requests import LoglikelihoodAnswer
-from pytest_touchstone.metrics import argmax, bits_per_byte, choice_scores, score_choices, with_bits
+from pytest_touchstone.metrics import (
+    argmax,
+    ask_answers,
+    ask_choices,
+    bits_per_byte,
+    choice_scores,
+    score_choices,
+    with_bits,
+)
 
 logprob = st.floats(-1e6, 0, allow_nan=False)
 any_text = st.text(st.characters(), max_size=20)
@@ -62,15 +72,25 @@ def test_of_empty_choices_only_the_first_is_preferred() -> None:
         ([-1.0, -2.0], ["a", "b"], [1], 0, "1 token counts"),
         ([-1.0, -2.0], ["a", "b"], [1, 1], 2, "right answer is number 2"),
         ([-1.0, -2.0], ["a", "b"], [1, 1], -1, "right answer is number -1"),
+        ([-1.0, -2.0], ["a", "b"], [1, 1], "a", "right answer is 'a'; give the number of its choice, from 0"),
         ([-1.0, math.nan], ["a", "b"], [1, 1], 0, "not a number"),
         ([], [], [], 0, "0 choices"),
     ],
 )
 def test_what_cannot_be_scored_is_named(
-    logprobs: list[float], choices: list[str], tokens: list[int], gold: int, named: str
+    logprobs: list[float], choices: list[str], tokens: list[int], gold: Any, named: str
 ) -> None:
     with pytest.raises(BenchmarkError, match=named):
         choice_scores(logprobs, choices, tokens, gold)
+
+
+@pytest.mark.parametrize("ask", [ask_choices, ask_answers])
+@pytest.mark.parametrize("right", ["B", 2, None])
+def test_a_right_answer_that_is_no_choices_number_is_refused_before_anything_is_asked(
+    ask: Any, right: Any
+) -> None:
+    with pytest.raises(BenchmarkError, match="the right answer is"):
+        next(ask(FewShot(), "question", ["A", "B"], right))
 
 
 def test_the_highest_of_nothing_is_refused() -> None:

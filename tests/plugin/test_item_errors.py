@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.core.requests import Generate, LoglikelihoodAnswer, Turn
-from pytest_touchstone.plugin.item_errors import hint, place_of
+from pytest_touchstone.plugin.item_errors import explanation, hint, place_of
 
 BENCHMARK = """
 from pytest_touchstone import Loglikelihood, Shots, benchmark
@@ -103,6 +103,10 @@ def unpack() -> None:
         (KeyError(3), ""),
         (KeyError(), ""),
         (raised(lambda: ANSWER.logprobs), "a LoglikelihoodAnswer has logprob, is_greedy, tokens"),  # type: ignore[attr-defined]
+        (
+            raised(lambda: Generate("", max_new_tokens=1).text),
+            "this is the request; its answer has such: answer = yield",
+        ),  # type: ignore[attr-defined]
         (raised(lambda: "".nothing), ""),  # type: ignore[attr-defined]
         (raised(unpack), "a single request has a single answer"),
         (raised(lambda: ANSWER[0]), "a single request has a single answer"),  # type: ignore[index]
@@ -117,6 +121,11 @@ def unpack() -> None:
 def test_a_hint_tells_what_there_is(error: BaseException, words: str) -> None:
     found = hint(error, {"question": "q", "answer": "a"})
     assert found.startswith(words) if words else not found
+
+
+def test_an_explanation_names_methods_without_their_addresses() -> None:
+    told = explanation(AssertionError(f"assert 'x' in 'y'\n +  where 'y' = {'Y'.lower!r}()"))
+    assert told == "assert 'x' in 'y'\n +  where 'y' = lower()"
 
 
 def test_the_place_of_an_error_is_the_last_in_the_projects_files() -> None:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping, Sequence
+from numbers import Integral
 from string import ascii_uppercase
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -130,6 +131,16 @@ def with_bits(
     return ChoiceScores({**scores, BITS_PER_BYTE: bits}, scores.right, scores.chosen, scores.choices)
 
 
+def _check_right(right: Any, choices: Sequence[str]) -> None:
+    """Raise ``BenchmarkError`` unless it is the number of a choice."""
+    if not isinstance(right, Integral):
+        raise BenchmarkError(f"the right answer is {right!r}; give the number of its choice, from 0")
+    if not 0 <= right < len(choices):
+        raise BenchmarkError(
+            f"the right answer is number {right}, but there are {len(choices)} choices (counted from 0)"
+        )
+
+
 def choice_scores(
     logprobs: Sequence[float], choices: Sequence[str], tokens: Sequence[int], gold: int
 ) -> ChoiceScores:
@@ -145,10 +156,7 @@ def choice_scores(
         raise BenchmarkError(
             f"{len(choices)} choices, but {len(logprobs)} log-probabilities and {len(tokens)} token counts"
         )
-    if not 0 <= gold < len(choices):
-        raise BenchmarkError(
-            f"the right answer is number {gold}, but there are {len(choices)} choices (counted from 0)"
-        )
+    _check_right(gold, choices)
     if any(math.isnan(logprob) for logprob in logprobs):
         raise BenchmarkError(
             f"log-probabilities {list(logprobs)}: one is not a number, so none is the highest"
@@ -190,6 +198,7 @@ def ask_choices(
     """Ask for one space and each choice after the context. The scores of these names are 1.0 where the choice with the
     highest log-probability, the first on a tie, is number ``right``, else 0.0. With ``bits`` the bits per byte of the
     right choice are a score too."""
+    _check_right(right, choices)
     answers = yield [fewshot.loglikelihood(context, f" {choice}", header=header) for choice in choices]
     there = answered(answers, choices)
     chosen = argmax(there.logprobs)
@@ -202,5 +211,6 @@ def ask_answers(
 ) -> ChoiceAnswers:
     """Ask for one space and each text after the context: the four scores of ``choice_scores``, and the bits per byte of
     the right text."""
+    _check_right(right, texts)
     answers = yield [fewshot.loglikelihood(context, f" {text}", header=header) for text in texts]
     return with_bits(score_choices(answers, texts, right), answers, texts)

@@ -552,9 +552,13 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
         state.generated["no_answer"] = int(scores.pop(NO_ANSWER, 0))
         if (wanted := state.job.spec.primary_score) not in scores:
             named = ", ".join(scores)
+            remedy = (
+                "give primary=..., one of these"
+                if wanted == PASSED
+                else "return it too, or give another primary"
+            )
             raise WireError(
-                f"{_who(state.job)} returned {named} but not its primary score {wanted!r}; return that too, "
-                f"or declare another primary"
+                f"{_who(state.job)} returned {named} but not its primary score {wanted!r}; {remedy}"
             )
         known = state.job.spec.metrics
         if known and (unknown := [name for name in scores if name not in known]):

@@ -35,6 +35,8 @@ _UNKNOWN: Final = re.compile(r"^(\w+)\.__init__\(\) got an unexpected keyword ar
 ELSEWHERE: Final = ("tools", "tool_choice", "functions", "images", "image", "audio")
 """Arguments of other libraries for what no request can carry."""
 
+_METHOD: Final = re.compile(r"<(?:built-in|bound) method (?:\w+\.)*(\w+) of [^<>]*(?: at 0x[0-9a-f]+)?>")
+
 LONGEST: Final = 4000
 """The characters that are kept of what an assertion explains."""
 
@@ -49,6 +51,8 @@ def hint(error: BaseException, row: Mapping[str, Any]) -> str:
     name = error.args[0] if len(error.args) == 1 else None
     if isinstance(error, KeyError) and isinstance(name, str) and name not in row:
         return _there("the row has the fields", name, row)
+    if isinstance(error, AttributeError) and isinstance(error.obj, REQUEST_KINDS):
+        return f"this is the request; its answer has such: answer = yield {type(error.obj).__name__}(...)"
     if isinstance(error, AttributeError) and is_dataclass(error.obj) and not isinstance(error.obj, type):
         names = [field.name for field in fields(error.obj)]
         return _there(f"a {type(error.obj).__name__} has", str(error.name), names)
@@ -76,8 +80,8 @@ def _there(what: str, name: str, names: Iterable[str]) -> str:
 
 
 def explanation(error: BaseException) -> str:
-    """Return why an assertion failed: in pytest's words, else the line of code."""
-    text = masked(plain_text(str(error)).strip())
+    """Return why an assertion failed: in pytest's words, without addresses of methods, else the line of code."""
+    text = _METHOD.sub(r"\1", masked(plain_text(str(error)).strip()))
     for frame in traceback.extract_tb(error.__traceback__)[-1:] if not text else ():
         text = frame.line or ""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
