@@ -20,7 +20,7 @@ from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.compare.gate.accepted import FILE as ACCEPTED
 from pytest_touchstone.compare.gate.result import lines_from_json
 from pytest_touchstone.compare.standings import leading
-from pytest_touchstone.core.aggregation import aggregation_of
+from pytest_touchstone.core.aggregation import P_RIGHT, aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.eval_config import LEFT_OUT
 from pytest_touchstone.core.text import count, listed
@@ -642,7 +642,15 @@ def after_gate(summary: Summary) -> Iterator[NextStep]:
         accept = shlex.join(["touchstone", "accept", summary.run_id, *named]) + _output(summary)
         yield NextStep(f'{accept} --because "..."', f"accepts the drop; commit {ACCEPTED}")
     elif gate.get("decision") in ("passed", "shown"):
-        yield NextStep(_baseline(summary), "makes this run the baseline main")
+        unsure = {(line.checkpoint, line.benchmark) for line in lines if line.kind == "inconclusive"}
+        soft = any(
+            P_RIGHT in one.metrics for one in summary.results if (one.checkpoint, one.benchmark) in unsure
+        )
+        if soft and P_RIGHT not in (line.metric for line in lines):
+            command = _command_of(summary.manifest)
+            yield NextStep(f"{command} --eval-gate-metric soft", "may tell by the same items")
+        if not unsure:
+            yield NextStep(_baseline(summary), "makes this run the baseline main")
 
 
 def _baseline(summary: Summary) -> str:

@@ -244,8 +244,9 @@ def check_names(names: Iterable[str], known: Iterable[str], where: str, what: st
     there = list(known)
     for name in names:
         if name not in there:
-            hint = did_you_mean(str(name), there)
-            raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {listed(there)}")
+            known = [*there, *(short for short, meant in SHORT_NAMES.items() if meant in there)]
+            hint = did_you_mean(str(name), known)
+            raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {listed(known)}")
 
 
 def _own(table: Mapping[str, Any], where: str) -> BenchmarkRules:
