@@ -1,0 +1,172 @@
+"""Real series of checkpoints, made here, and which measure of the same answers sees what accuracy sees.
+
+    python -m perf series make FOLDER --data DIR [--tasks arc_easy piqa,openbookqa ...] [--only korean noise ...]
+    python -m perf series study FOLDER [--json FILE] [--csv FILE]
+
+``perf.series_parts.recipes`` says how each series is made from ``builtin:smollm2-135m``. Every checkpoint is scored by
+``touchstone run``, in float32, on files of DIR; each word of ``--tasks`` is one pass over all series, of which
+FOLDER/runs keeps the journals. With ``--minutes`` no run begins later than that. What is there is not made again.
+``study`` prints the tables of ``perf.series_parts.study``, the cases in which a measure parts from accuracy first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perf import our_side
+from perf.measure import OURS, run, table
+from perf.series_parts import items, recipes, study
+from perf.series_parts.recipes import RECIPES, START, Training
+from perf.series_parts.study import ACCURACY, PLAIN, Comparison, Measure
+
+
+def main() -> None:
+    """Make and score, or study."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("make", "study"))
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of datasets")
+    parser.add_argument("--tasks", nargs="+", default=["arc_easy", "piqa", "hellaswag"], metavar="NAMES")
+    parser.add_argument("--only", nargs="+", choices=RECIPES, default=list(RECIPES), metavar="SERIES")
+    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="N")
+    parser.add_argument("--limit", default="all", metavar="N", help="the first N items of each file")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--csv", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    if options.what == "make":
+        if options.data is None:
+            parser.error("make needs --data DIR, the folder of datasets")
+        make(options)
+    else:
+        show(options)
+
+
+def make(options: argparse.Namespace) -> None:
+    """Make the series and score them, pass by pass."""
+    began = time.monotonic()
+    folder, data = options.folder.resolve(), options.data.resolve()
+    start = recipes.folder_of(folder, START, 0)
+    if not start.is_dir():
+        shutil.copytree(our_side.model_folder("builtin:smollm2-135m"), start)
+    for tasks in options.tasks:
+        for series in (START, *options.only):
+            name = f"{series}.{tasks.replace(',', '-')}.{options.limit}"
+            if (folder / "runs" / name / "summary.json").is_file():
+                continue
+            if time.monotonic() - began > 60 * options.minutes:
+                return
+            places = [start] if series == START else recipes.make(series, start, data, folder)
+            made = time.monotonic()
+            _score(places, ["--tasks", tasks, f"--eval-data={data}", f"--eval-limit={options.limit}"], name)
+            print(f"{name}: {time.monotonic() - made:.0f} s", flush=True)
+            if series != START and not isinstance(RECIPES[series].how, Training):
+                shutil.rmtree(folder / series)  # made again in seconds
+
+
+def _score(places: Sequence[Path], asked: Sequence[str], name: str) -> None:
+    output = places[0].parent.parent / "runs"
+    output.mkdir(exist_ok=True)
+    command: list[str | Path] = [sys.executable, "-m", "pytest_touchstone.cli", "run", *asked]
+    for place in places:
+        command += ["--checkpoint", place]
+    command += [
+        f"--eval-output={output}",
+        f"--eval-run-id={name}",
+        "--eval-dtype=float32",
+        "--eval-device=cpu",
+    ]
+    run(command, cwd=output, log=output / f"{name}.log", env=OURS)
+
+
+# The study
+
+
+def show(options: argparse.Namespace) -> None:
+    """Print the tables, and write them."""
+    scored = items.read(options.folder / "runs")
+    found = list(study.comparisons(scored))
+    slopes = {
+        benchmark: study.slopes([one for one in found if one.benchmark == benchmark]) for benchmark in scored
+    }
+    temperatures = {benchmark: study.temperature(some) for benchmark, some in slopes.items()}
+    measures = {
+        benchmark: [
+            *([] if chosen is None else [Measure("p_right", chosen)]),
+            *(Measure(name) for name in PLAIN),
+        ]
+        for benchmark, chosen in temperatures.items()
+    }
+    rows = study.summary_of(measures, found)
+    print("Where a measure parts from accuracy:")
+    print(_rows(study.partings(rows)) or "nowhere")
+    everything: dict[str, Any] = {"temperatures": temperatures, "measures": {}}
+    for benchmark in scored:
+        mine = [one for one in found if one.benchmark == benchmark]
+        print(f"\n{benchmark}, {len(mine[0].old.names)} items")
+        everything["measures"][benchmark] = {
+            measure.name: _measured(measure, mine, rows, scored)
+            for measure in (ACCURACY, *measures[benchmark])
+        }
+        for name, values in everything["measures"][benchmark].items():
+            print(name, json.dumps(values))
+        print(_slopes(slopes[benchmark]))
+    everything["slopes"] = {
+        benchmark: [
+            {
+                "temperature": one.temperature,
+                "slope": one.slope,
+                "interval": [one.low, one.high],
+                "series": one.series,
+                "efficiency": one.efficiency,
+            }
+            for one in some
+        ]
+        for benchmark, some in slopes.items()
+    }
+    if options.json:
+        options.json.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+    if options.csv:
+        with options.csv.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def _measured(
+    measure: Measure, mine: Sequence[Comparison], rows: Sequence[dict[str, Any]], scored: study.Scored
+) -> dict[str, Any]:
+    benchmark = mine[0].benchmark
+    own = [row for row in rows if row["benchmark"] == benchmark and row["measure"] == measure.name]
+    return {
+        "agreement": study.agreement(own) if own else None,
+        "spearman": study.rank_correlation(scored, benchmark, measure),
+        "decision": study.decision_accuracy(mine, measure),
+        "reach": study.reach(mine, measure),
+        "false_alarms": study.false_alarms(mine, measure),
+    }
+
+
+def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    heads = ("benchmark", "series", "number", "before", "measure", "mean", "z", "accuracy", "accuracy_z")
+    return table(heads, [[_short(row[head]) for head in heads] for row in rows]) if rows else ""
+
+
+def _slopes(some: Sequence[study.Slope]) -> str:
+    heads = ("T", "slope", "low", "high", "efficiency")
+    return table(
+        heads, [[f"{one.temperature:g}", one.slope, one.low, one.high, one.efficiency] for one in some]
+    )
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
