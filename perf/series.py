@@ -24,7 +24,7 @@ from typing import Any
 from perf import our_side
 from perf.measure import OURS, run, table
 from perf.series_parts import items, recipes, study
-from perf.series_parts.recipes import RECIPES, START, Training
+from perf.series_parts.recipes import RECIPES, START
 from perf.series_parts.study import ACCURACY, PLAIN, Comparison, Measure
 
 
@@ -69,8 +69,6 @@ def make(options: argparse.Namespace) -> None:
             made = time.monotonic()
             _score(places, ["--tasks", tasks, f"--eval-data={data}", f"--eval-limit={options.limit}"], name)
             print(f"{name}: {time.monotonic() - made:.0f} s", flush=True)
-            if series != START and not isinstance(RECIPES[series].how, Training):
-                shutil.rmtree(folder / series)  # made again in seconds
 
 
 def _score(places: Sequence[Path], asked: Sequence[str], name: str) -> None:

@@ -105,13 +105,13 @@ def rounded(weights: Weights, bits: int) -> Iterator[tuple[str, torch.Tensor]]:
 STEPS: Final = (6, 12)
 
 RECIPES: Final[Mapping[str, Recipe]] = {
+    "noise": Recipe((5, 10, 20), noisy),
+    "rounded": Recipe((8, 5, 4), rounded),
     "korean": Recipe(STEPS, Training(korean, 3e-4)),
-    "rounded": Recipe((16, 8, 5, 4), rounded),
     "tenfold": Recipe(STEPS, Training(gsm8k, 10 * USUAL)),
-    "noise": Recipe((5, 10, 15, 20), noisy),
-    "shuffled": Recipe(STEPS, Training(shuffled, 10 * USUAL)),
-    "merged": Recipe((25, 50, 75), "korean"),
+    "merged": Recipe((50,), "korean"),
     "lora": Recipe(STEPS, Training(gsm8k, 1e-3, adapter=True)),
+    "shuffled": Recipe(STEPS, Training(shuffled, 10 * USUAL)),
     "usual": Recipe(STEPS, Training(gsm8k, USUAL)),
 }
 """The series, in the order in which they are made and scored."""
