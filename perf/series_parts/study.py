@@ -308,40 +308,36 @@ def _verdict(changes: Numbers) -> int:
 
 
 def reach(found: Sequence[Comparison], measure: Measure, seed: int = 3) -> dict[str, Any]:
-    """Return what a measure reaches on a third of the items, over half splits in which accuracy on one half selects.
+    """Return what a measure reaches on a third of the items, over random splits.
 
-    *share*: the share of accuracy's items at which the measure has the same mean z, on the half that did not select;
-    the squared ratio of the mean z of both there. *wrong*: of the splits in which accuracy on two thirds and the
-    measure on the other third are both decided, the share with opposite signs. *told*: the share of comparisons decided
-    on all items that the measure decides rightly on a third of them.
+    Accuracy judges by the other two thirds. *told*: where its verdict is decided, the share of splits in which the
+    measure's verdict is the same. *wrong*: where both are decided, the share with opposite signs. *share*: the median,
+    over the comparisons decided on all items, of the share of accuracy's items at which the measure has the same mean
+    z: the squared ratio of the mean z of both on halves other than those by which accuracy selects the splits.
     """
     draw = np.random.default_rng(seed)
-    shares, both, opposite, told = {}, 0, 0, []
+    judged_splits, told, both, opposite = 0, 0, 0, 0
+    shares = []
     for one in found:
         accuracy, changes = one.differences(ACCURACY), one.differences(measure)
-        count, verdict = len(accuracy), _verdict(accuracy)
+        count = len(accuracy)
         sums = np.zeros(3)
-        right = []
         for _ in range(SPLITS):
             order = draw.permutation(count)
-            third, rest = order[: count // 3], order[count // 3 :]
-            judged, mine = _verdict(accuracy[rest]), _verdict(changes[third])
-            both += bool(judged and mine)
+            judged, mine = _verdict(accuracy[order[count // 3 :]]), _verdict(changes[order[: count // 3]])
+            judged_splits += judged != 0
+            told += judged * mine > 0
             opposite += judged * mine < 0
-            right.append(mine == verdict)
+            both += judged * mine != 0
             half, other = order[: count // 2], order[count // 2 :]
             if selected := _verdict(accuracy[half]):
                 sums += (1, selected * z_of(accuracy[other]), selected * z_of(changes[other]))
-        if verdict:
-            told.append(float(np.mean(right)))
-            if sums[0] > SPLITS / 10 and sums[1] > 0:
-                ratio = sums[1] / sums[2] if sums[2] > 0 else math.inf
-                shares[str(one)] = float(ratio**2)
+        if _verdict(accuracy) and sums[0] > SPLITS / 10 and sums[1] > 0:
+            shares.append(float((sums[1] / sums[2]) ** 2) if sums[2] > 0 else math.inf)
     return {
-        "decided": len(told),
-        "share": float(np.median(list(shares.values()))) if shares else None,
-        "told": float(np.mean(told)) if told else None,
-        "both_decided": both / SPLITS / len(found),
+        "comparisons": len(shares),
+        "share": float(np.median(shares)) if shares else None,
+        "told": told / judged_splits if judged_splits else None,
         "wrong": opposite / both if both else None,
     }
 
