@@ -18,6 +18,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +94,16 @@ def show(options: argparse.Namespace) -> None:
     """Print the tables, and write them."""
     scored = items.read(options.folder / "runs")
     found = list(study.comparisons(scored))
-    slopes = {
-        benchmark: study.slopes([one for one in found if one.benchmark == benchmark]) for benchmark in scored
+    by_benchmark = {
+        benchmark: mine
+        for benchmark in scored
+        if (mine := [one for one in found if one.benchmark == benchmark])
     }
+    slopes = {benchmark: study.slopes(mine) for benchmark, mine in by_benchmark.items()}
     temperatures = {benchmark: study.temperature(some) for benchmark, some in slopes.items()}
     measures = {
         benchmark: [
-            *([] if chosen is None else [Measure("p_right", chosen)]),
+            Measure("p_right", chosen.value),
             *(Measure(name) for name in PLAIN),
         ]
         for benchmark, chosen in temperatures.items()
@@ -107,9 +111,11 @@ def show(options: argparse.Namespace) -> None:
     rows = study.summary_of(measures, found)
     print("Where a measure parts from accuracy:")
     print(_rows(study.partings(rows)) or "nowhere")
-    everything: dict[str, Any] = {"temperatures": temperatures, "measures": {}}
-    for benchmark in scored:
-        mine = [one for one in found if one.benchmark == benchmark]
+    everything: dict[str, Any] = {
+        "temperatures": {benchmark: asdict(one) for benchmark, one in temperatures.items()},
+        "measures": {},
+    }
+    for benchmark, mine in by_benchmark.items():
         print(f"\n{benchmark}, {len(mine[0].old.names)} items")
         everything["measures"][benchmark] = {
             measure.name: _measured(measure, mine, rows, scored)
@@ -118,12 +124,13 @@ def show(options: argparse.Namespace) -> None:
         for name, values in everything["measures"][benchmark].items():
             print(name, json.dumps(values))
         print(_slopes(slopes[benchmark]))
+        print(temperatures[benchmark])
     everything["slopes"] = {
         benchmark: [
             {
                 "temperature": one.temperature,
                 "slope": one.slope,
-                "interval": [one.low, one.high],
+                "interval": one.interval,
                 "series": one.series,
                 "efficiency": one.efficiency,
             }
@@ -161,10 +168,12 @@ def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _slopes(some: Sequence[study.Slope]) -> str:
     heads = ("T", "slope", "low", "high", "efficiency")
-    return table(
-        heads, [[f"{one.temperature:g}", one.slope, one.low, one.high, one.efficiency] for one in some]
-    )
+    return table(heads, [[f"{one.temperature:g}", one.slope, *one.interval, one.efficiency] for one in some])
 
 
 def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -65,13 +65,15 @@ class Comparison:
 
 def comparisons(scored: Scored) -> Iterator[Comparison]:
     """Yield every checkpoint against the start, and against the one before it in its series, on the items that both
-    have answered."""
+    have answered. One with less than half of the start's items is not finished, and left out."""
     for benchmark, by_series in scored.items():
         start = by_series[START][0]
         for series, found in by_series.items():
             if series == START:
                 continue
-            numbers = sorted(found, reverse=series == "rounded")
+            least = len(start.names) / 2
+            numbers = [number for number in found if len(found[number].names) >= least]
+            numbers.sort(reverse=series == "rounded")
             for before, number in zip([None, *numbers], numbers, strict=False):
                 yield Comparison(benchmark, series, None, number, *_paired(start, found[number]))
                 if before is not None:
@@ -124,22 +126,28 @@ def _on_the_same_items(found: Sequence[Comparison]) -> list[Comparison]:
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """The slope of the change of ``p_right`` over that of accuracy, its 95 % interval, and the slopes of each series
+    """The slope of the change of ``p_right`` over that of accuracy at a temperature, and the slopes of each series
     alone."""
 
     temperature: float
     slope: float
-    low: float
-    high: float
+    drawn: Sequence[float]
+    """Its value in each draw of the items."""
     series: Mapping[str, float]
     efficiency: float
     """The median, over the comparisons with the start that accuracy decides, of (z of p_right / z of accuracy)^2."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval: percentiles of the draws."""
+        low, high = np.percentile(self.drawn, (2.5, 97.5))
+        return float(low), float(high)
 
 
 def slopes(benchmark: Sequence[Comparison], draws: int = 200, seed: int = 1) -> list[Slope]:
     """Return the slope at each temperature from a benchmark's comparisons with the start, all on the same items.
 
-    The interval is that of the bootstrap over items, the same for all comparisons of a draw, between percentiles.
+    The draws are those of the bootstrap over items, the same items for all comparisons.
     """
     found = _on_the_same_items([one for one in benchmark if one.before is None])
     x = np.stack([one.differences(ACCURACY) for one in found])
@@ -163,21 +171,35 @@ def slopes(benchmark: Sequence[Comparison], draws: int = 200, seed: int = 1) -> 
             mine = [one.series == series for one in found]
             alone[series] = slope(mean_x[0, mine], mean_y[0, mine], covariances[0, mine])
         gains = [(z_of(b) / z_of(a)) ** 2 for a, b, known in zip(x, y, decided, strict=True) if known]
-        low, high = np.percentile(each[1:], (2.5, 97.5))
         efficiency = float(np.median(gains)) if gains else math.nan
-        result.append(Slope(temperature, each[0], float(low), float(high), alone, efficiency))
+        result.append(Slope(temperature, each[0], each[1:], alone, efficiency))
     return result
 
 
-def temperature(found: Iterable[Slope]) -> float | None:
-    """Return the largest temperature whose slope's interval includes 1, of those below the first that does not; None
-    without any."""
-    best = None
-    for one in found:
-        if not one.low <= 1 <= one.high:
-            break
-        best = one.temperature
-    return best
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """The largest temperature at which ``p_right`` changes as much as accuracy in the mean or more (a larger one makes
+    less of every change), its 95 % interval over the draws, and the largest at which the slope may still be 1."""
+
+    value: float
+    low: float
+    high: float
+    largest: float
+
+
+def temperature(found: Sequence[Slope]) -> Temperature:
+    """Return the temperature from the slopes at all of them."""
+    kept = [max(_crossing(found, draws)) for draws in zip(*(one.drawn for one in found), strict=True)]
+    low, high = np.percentile(kept, (2.5, 97.5))
+    largest = [one.temperature for one in found if one.interval[0] <= 1 <= one.interval[1]]
+    value = max(_crossing(found, [one.slope for one in found]))
+    return Temperature(value, float(low), float(high), max(largest, default=math.nan))
+
+
+def _crossing(found: Sequence[Slope], slopes_there: Sequence[float]) -> list[float]:
+    """Return the temperatures whose slope is 1 or more; the lowest of all, where it is accuracy, has no other."""
+    pairs = zip(found, slopes_there, strict=True)
+    return [found[0].temperature, *(one.temperature for one, value in pairs if value >= 1)]
 
 
 # Agreement
