@@ -103,12 +103,12 @@ def show(options: argparse.Namespace) -> None:
     temperatures = {benchmark: study.temperature(some) for benchmark, some in slopes.items()}
     measures = {
         benchmark: [
-            Measure("p_right", chosen.value),
+            *(Measure("p_right", one) for one in sorted({chosen.value, _most_efficient(slopes[benchmark])})),
             *(Measure(name) for name in PLAIN),
         ]
         for benchmark, chosen in temperatures.items()
     }
-    rows = study.summary_of(measures, found)
+    rows = study.summary_of({name: [ACCURACY, *several] for name, several in measures.items()}, found)
     print("Where a measure parts from accuracy:")
     print(_rows(study.partings(rows)) or "nowhere")
     everything: dict[str, Any] = {
@@ -118,11 +118,10 @@ def show(options: argparse.Namespace) -> None:
     for benchmark, mine in by_benchmark.items():
         print(f"\n{benchmark}, {len(mine[0].old.names)} items")
         everything["measures"][benchmark] = {
-            measure.name: _measured(measure, mine, rows, scored)
+            str(measure): _measured(measure, mine, rows, scored)
             for measure in (ACCURACY, *measures[benchmark])
         }
-        for name, values in everything["measures"][benchmark].items():
-            print(name, json.dumps(values))
+        print(_table(everything["measures"][benchmark]))
         print(_slopes(slopes[benchmark]))
         print(temperatures[benchmark])
     everything["slopes"] = {
@@ -151,14 +150,48 @@ def _measured(
     measure: Measure, mine: Sequence[Comparison], rows: Sequence[dict[str, Any]], scored: study.Scored
 ) -> dict[str, Any]:
     benchmark = mine[0].benchmark
-    own = [row for row in rows if row["benchmark"] == benchmark and row["measure"] == measure.name]
+    own = [row for row in rows if row["benchmark"] == benchmark and row["measure"] == str(measure)]
     return {
-        "agreement": study.agreement(own) if own else None,
+        "agreement": study.agreement(own),
         "spearman": study.rank_correlation(scored, benchmark, measure),
         "decision": study.decision_accuracy(mine, measure),
         "reach": study.reach(mine, measure),
         "false_alarms": study.false_alarms(mine, measure),
     }
+
+
+def _most_efficient(some: Sequence[study.Slope]) -> float:
+    """Return the temperature at which ``p_right`` needs the fewest items."""
+    return max(some, key=lambda one: one.efficiency).temperature
+
+
+HEADS = (
+    *(
+        "measure",
+        "comparisons",
+        "decided",
+        "same sign",
+        "parted",
+        "beyond",
+        "items",
+        "share",
+        "told",
+        "wrong",
+    ),
+    *("swapped", "centred", "Spearman"),
+)
+
+
+def _table(measured: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the lines of a benchmark's measures; *items* are those needed, as a share of accuracy's."""
+    lines = []
+    for name, values in measured.items():
+        same, reached, alarms = values["agreement"], values["reach"], values["false_alarms"]
+        counts = [same[key] for key in ("comparisons", "decided", "same_sign", "parted", "beyond_accuracy")]
+        shares = (same["share_of_items"][1], reached["share"], reached["told"], reached["wrong"])
+        rest = (alarms["swapped"], alarms["centred"], values["spearman"].get("all"))
+        lines.append([name, *counts, *(_short(one) for one in (*shares, *rest))])
+    return table(HEADS, lines)
 
 
 def _rows(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -65,20 +65,30 @@ class Comparison:
 
 def comparisons(scored: Scored) -> Iterator[Comparison]:
     """Yield every checkpoint against the start, and against the one before it in its series, on the items that both
-    have answered. One with less than half of the start's items is not finished, and left out."""
+    have answered."""
     for benchmark, by_series in scored.items():
         start = by_series[START][0]
         for series, found in by_series.items():
             if series == START:
                 continue
-            least = len(start.names) / 2
-            numbers = [number for number in found if len(found[number].names) >= least]
+            numbers = [number for name, number in finished(by_series) if name == series]
             numbers.sort(reverse=series == "rounded")
             for before, number in zip([None, *numbers], numbers, strict=False):
                 yield Comparison(benchmark, series, None, number, *_paired(start, found[number]))
                 if before is not None:
                     old, new = _paired(found[before], found[number])
                     yield Comparison(benchmark, series, before, number, old, new)
+
+
+def finished(by_series: Mapping[str, Mapping[int, Answers]]) -> list[tuple[str, int]]:
+    """Return the series and numbers of the checkpoints with at least a quarter of the items of the start."""
+    least = len(by_series[START][0].names) / 4
+    return [
+        (series, number)
+        for series, found in by_series.items()
+        for number, answers in found.items()
+        if len(answers.names) >= least
+    ]
 
 
 def _paired(*several: Answers) -> list[Answers]:
@@ -135,7 +145,8 @@ class Slope:
     """Its value in each draw of the items."""
     series: Mapping[str, float]
     efficiency: float
-    """The median, over the comparisons with the start that accuracy decides, of (z of p_right / z of accuracy)^2."""
+    """The items that accuracy needs, as a multiple of those that ``p_right`` needs: over all comparisons with the start
+    the sum of z^2 - 1, which by chance alone is 0, over that of accuracy. Large losses count most."""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -155,7 +166,7 @@ def slopes(benchmark: Sequence[Comparison], draws: int = 200, seed: int = 1) -> 
     draw = np.random.default_rng(seed)
     weights = draw.multinomial(count, [1 / count] * count, size=draws) / count
     weights = np.vstack([np.full(count, 1 / count), weights])
-    decided = [abs(z_of(one)) > Z for one in x]
+    accuracy = sum(z_of(one) ** 2 - 1 for one in x)
     result = []
     for temperature in TEMPERATURES:
         y = np.stack([one.differences(Measure("p_right", temperature)) for one in found])
@@ -170,8 +181,7 @@ def slopes(benchmark: Sequence[Comparison], draws: int = 200, seed: int = 1) -> 
         for series in sorted({one.series for one in found}):
             mine = [one.series == series for one in found]
             alone[series] = slope(mean_x[0, mine], mean_y[0, mine], covariances[0, mine])
-        gains = [(z_of(b) / z_of(a)) ** 2 for a, b, known in zip(x, y, decided, strict=True) if known]
-        efficiency = float(np.median(gains)) if gains else math.nan
+        efficiency = sum(z_of(one) ** 2 - 1 for one in y) / accuracy if accuracy > 0 else math.nan
         result.append(Slope(temperature, each[0], each[1:], alone, efficiency))
     return result
 
@@ -220,8 +230,7 @@ def summary_of(
                     "series": one.series,
                     "number": one.number,
                     "before": one.before,
-                    "measure": measure.name,
-                    "temperature": measure.temperature if measure.name == "p_right" else None,
+                    "measure": str(measure),
                     "items": len(changes),
                     "mean": float(changes.mean()),
                     "z": z_of(changes),
@@ -260,17 +269,21 @@ def agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def rank_correlation(scored: Scored, benchmark: str, measure: Measure) -> dict[str, float]:
-    """Return Spearman's correlation of the measure's mean with accuracy, over each series and its start."""
+    """Return Spearman's correlation of the measure's mean with accuracy, over each series of three and its start, and
+    over all checkpoints, on the items that all of them have answered."""
     from scipy.stats import spearmanr
 
-    start = scored[benchmark][START][0]
+    places = finished(scored[benchmark])
+    answers = _paired(*(scored[benchmark][series][number] for series, number in places))
+    means = [float(one.measure(measure.name, measure.temperature).mean()) for one in answers]
+    levels = [float(one.accuracy.mean()) for one in answers]
     found = {}
-    for series, by_number in scored[benchmark].items():
-        if series == START or len(by_number) < 3:
-            continue
-        several = [start, *by_number.values()]
-        means = [float(one.measure(measure.name, measure.temperature).mean()) for one in several]
-        found[series] = float(spearmanr(means, [float(one.accuracy.mean()) for one in several]).statistic)
+    for series in ("all", *sorted({series for series, _ in places})):
+        kept = [place for place, (one, _) in enumerate(places) if one in (series, START) or series == "all"]
+        if len(kept) > 3:
+            found[series] = float(
+                spearmanr([means[one] for one in kept], [levels[one] for one in kept]).statistic
+            )
     return found
 
 
