@@ -124,6 +124,37 @@ def test_the_slope_is_not_biased_by_errors_that_both_share() -> None:
     assert study.slope(x, y, errors) == pytest.approx(0.5, abs=0.05)
 
 
+def test_the_temperature_is_the_largest_at_which_the_change_is_not_less_than_accuracy_s() -> None:
+    found = [
+        study.Slope(0.01, 1.0, (1.0, 1.0), {}, 1.0),
+        study.Slope(0.1, 1.02, (1.1, 0.95), {}, 1.5),
+        study.Slope(1.0, 0.8, (1.05, 0.6), {}, 2.0),
+    ]
+    chosen = study.temperature(found)
+    assert (chosen.value, chosen.largest) == (0.1, 1.0)
+    assert (chosen.low, chosen.high) == (pytest.approx(0.03475), pytest.approx(0.97525))
+
+
+def test_checkpoints_are_compared_with_the_start_and_the_one_before_and_unfinished_ones_with_none() -> None:
+    draw = np.random.default_rng(3)
+    whole = [answers(draw.normal(1, 1, 40).tolist(), draw.normal(0, 1, 40).tolist()) for _ in range(4)]
+    scored = {
+        "arc_easy": {
+            "start": {0: whole[0]},
+            "rounded": {8: whole[1], 4: whole[2], 3: whole[3].only({"arc_easy/1"})},
+        }
+    }
+    assert [(one.before, one.number) for one in study.comparisons(scored)] == [(None, 8), (None, 4), (8, 4)]
+    assert study.rank_correlation(scored, "arc_easy", ACCURACY).keys() == set()
+
+
+def test_a_measure_that_orders_as_accuracy_does_has_a_rank_correlation_of_one() -> None:
+    levels = [answers([float(n < kept) for n in range(8)], [0.5] * 8) for kept in (7, 5, 4, 2)]
+    scored = {"arc_easy": {"start": {0: levels[0]}, "noise": dict(enumerate(levels[1:]))}}
+    found = study.rank_correlation(scored, "arc_easy", Measure("logprob_margin"))
+    assert found == {"all": pytest.approx(1), "noise": pytest.approx(1)}
+
+
 def test_a_third_of_the_items_decides_by_a_measure_with_less_noise() -> None:
     draw = np.random.default_rng(2)
     right, wrong = draw.normal(1, 1, 900), draw.normal(0, 1, 900)
