@@ -138,12 +138,12 @@ def show(options: argparse.Namespace) -> None:
         for benchmark, some in slopes.items()
     }
     if options.json:
-        options.json.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(_short(everything)) + "\n", encoding="utf-8")
     if options.csv:
         with options.csv.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, rows[0])
             writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows(_short(rows))
 
 
 def _measured(
@@ -190,13 +190,13 @@ def _table(measured: Mapping[str, Mapping[str, Any]]) -> str:
         counts = [same[key] for key in ("comparisons", "decided", "same_sign", "parted", "beyond_accuracy")]
         shares = (same["share_of_items"][1], reached["share"], reached["told"], reached["wrong"])
         rest = (alarms["swapped"], alarms["centred"], values["spearman"].get("all"))
-        lines.append([name, *counts, *(_short(one) for one in (*shares, *rest))])
+        lines.append([name, *counts, *(_cell(one) for one in (*shares, *rest))])
     return table(HEADS, lines)
 
 
 def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
     heads = ("benchmark", "series", "number", "before", "measure", "mean", "z", "accuracy", "accuracy_z")
-    return table(heads, [[_short(row[head]) for head in heads] for row in rows]) if rows else ""
+    return table(heads, [[_cell(row[head]) for head in heads] for row in rows]) if rows else ""
 
 
 def _slopes(some: Sequence[study.Slope]) -> str:
@@ -204,8 +204,17 @@ def _slopes(some: Sequence[study.Slope]) -> str:
     return table(heads, [[f"{one.temperature:g}", one.slope, *one.interval, one.efficiency] for one in some])
 
 
-def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _cell(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _short(value: Any) -> Any:
+    """Return the same with three digits of every number that is not whole."""
+    if isinstance(value, Mapping):
+        return {str(key): _short(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_short(one) for one in value]
+    return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
 if __name__ == "__main__":
