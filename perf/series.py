@@ -6,7 +6,8 @@
 ``perf.series_parts.recipes`` says how each series is made from ``builtin:smollm2-135m``. Every checkpoint is scored by
 ``touchstone run``, in float32, on files of DIR; each word of ``--tasks`` is one pass over all series, of which
 FOLDER/runs keeps the journals. With ``--minutes`` no run begins later than that. What is there is not made again.
-``study`` prints the tables of ``perf.series_parts.study``, the cases in which a measure parts from accuracy first.
+``study`` prints the tables of ``perf.series_parts.study``, the cases in which a measure parts from accuracy first;
+``p_right`` at the temperature that is shipped, at that of ``study.temperature``, and at the one that needs least items.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from perf.measure import OURS, run, table
 from perf.series_parts import items, recipes, study
 from perf.series_parts.recipes import RECIPES, START
 from perf.series_parts.study import ACCURACY, PLAIN, Comparison, Measure
+from pytest_touchstone.metrics.soft import TEMPERATURES
 
 
 def main() -> None:
@@ -103,7 +105,16 @@ def show(options: argparse.Namespace) -> None:
     temperatures = {benchmark: study.temperature(some) for benchmark, some in slopes.items()}
     measures = {
         benchmark: [
-            *(Measure("p_right", one) for one in sorted({chosen.value, _most_efficient(slopes[benchmark])})),
+            *(
+                Measure("p_right", one)
+                for one in sorted(
+                    {
+                        chosen.value,
+                        _most_efficient(slopes[benchmark], chosen.largest),
+                        TEMPERATURES[items.PRIMARY[benchmark]],
+                    }
+                )
+            ),
             *(Measure(name) for name in PLAIN),
         ]
         for benchmark, chosen in temperatures.items()
@@ -116,7 +127,7 @@ def show(options: argparse.Namespace) -> None:
         "measures": {},
     }
     for benchmark, mine in by_benchmark.items():
-        print(f"\n{benchmark}, {len(mine[0].old.names)} items")
+        print(f"\n{benchmark}, {max(len(one.old.names) for one in mine)} items at most")
         everything["measures"][benchmark] = {
             str(measure): _measured(measure, mine, rows, scored)
             for measure in (ACCURACY, *measures[benchmark])
@@ -160,9 +171,12 @@ def _measured(
     }
 
 
-def _most_efficient(some: Sequence[study.Slope]) -> float:
-    """Return the temperature at which ``p_right`` needs the fewest items."""
-    return max(some, key=lambda one: one.efficiency).temperature
+def _most_efficient(some: Sequence[study.Slope], largest: float) -> float:
+    """Return the temperature up to the largest at which ``p_right`` needs the fewest items; a yet larger one has it
+    measure something else than accuracy."""
+    return max(
+        (one for one in some if one.temperature <= largest), key=lambda one: one.efficiency
+    ).temperature
 
 
 HEADS = (

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from pytest_touchstone.metrics import BITS_PER_BYTE
+from pytest_touchstone.core.aggregation import BITS_PER_BYTE
 from pytest_touchstone.results.journal import each_record
 from pytest_touchstone.results.records import Record
 
