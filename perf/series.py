@@ -102,19 +102,13 @@ def show(options: argparse.Namespace) -> None:
         if (mine := [one for one in found if one.benchmark == benchmark])
     }
     slopes = {benchmark: study.slopes(mine) for benchmark, mine in by_benchmark.items()}
-    temperatures = {benchmark: study.temperature(some) for benchmark, some in slopes.items()}
+    temperatures = {
+        benchmark: study.temperature(slopes[benchmark]) if study.any_decided(mine) else None
+        for benchmark, mine in by_benchmark.items()
+    }
     measures = {
         benchmark: [
-            *(
-                Measure("p_right", one)
-                for one in sorted(
-                    {
-                        chosen.value,
-                        _most_efficient(slopes[benchmark], chosen.largest),
-                        TEMPERATURES[items.PRIMARY[benchmark]],
-                    }
-                )
-            ),
+            *(Measure("p_right", one) for one in _looked_at(benchmark, slopes[benchmark], chosen)),
             *(Measure(name) for name in PLAIN),
         ]
         for benchmark, chosen in temperatures.items()
@@ -123,7 +117,7 @@ def show(options: argparse.Namespace) -> None:
     print("Where a measure parts from accuracy:")
     print(_rows(study.partings(rows)) or "nowhere")
     everything: dict[str, Any] = {
-        "temperatures": {benchmark: asdict(one) for benchmark, one in temperatures.items()},
+        "temperatures": {benchmark: one and asdict(one) for benchmark, one in temperatures.items()},
         "measures": {},
     }
     for benchmark, mine in by_benchmark.items():
@@ -134,7 +128,7 @@ def show(options: argparse.Namespace) -> None:
         }
         print(_table(everything["measures"][benchmark]))
         print(_slopes(slopes[benchmark]))
-        print(temperatures[benchmark])
+        print(temperatures[benchmark] or "The temperature is unknown: accuracy decides no comparison.")
     everything["slopes"] = {
         benchmark: [
             {
@@ -171,12 +165,14 @@ def _measured(
     }
 
 
-def _most_efficient(some: Sequence[study.Slope], largest: float) -> float:
-    """Return the temperature up to the largest at which ``p_right`` needs the fewest items; a yet larger one has it
-    measure something else than accuracy."""
-    return max(
-        (one for one in some if one.temperature <= largest), key=lambda one: one.efficiency
-    ).temperature
+def _looked_at(benchmark: str, some: Sequence[study.Slope], chosen: study.Temperature | None) -> list[float]:
+    """Return the temperatures of the tables: that of the product, the chosen one, and the one that needs the fewest
+    items of those whose slope may be 1; a larger one has ``p_right`` measure something else than accuracy."""
+    found = {TEMPERATURES[items.PRIMARY[benchmark]]}
+    if chosen is not None:
+        near = [one for one in some if one.temperature <= chosen.largest]
+        found |= {chosen.value, max(near, key=lambda one: one.efficiency).temperature}
+    return sorted(found)
 
 
 HEADS = (

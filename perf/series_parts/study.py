@@ -212,6 +212,11 @@ def _crossing(found: Sequence[Slope], slopes_there: Sequence[float]) -> list[flo
     return [found[0].temperature, *(one.temperature for one, value in pairs if value >= 1)]
 
 
+def any_decided(found: Iterable[Comparison]) -> bool:
+    """Return whether accuracy decides a comparison; without one, nothing is known of the temperature."""
+    return any(_verdict(one.differences(ACCURACY)) for one in found)
+
+
 # Agreement
 
 
@@ -346,9 +351,10 @@ def reach(found: Sequence[Comparison], measure: Measure, seed: int = 3) -> dict[
     """Return what a measure reaches on a third of the items, over random splits.
 
     Accuracy judges by the other two thirds. *told*: where its verdict is decided, the share of splits in which the
-    measure's verdict is the same. *wrong*: where both are decided, the share with opposite signs. *share*: the median,
-    over the comparisons decided on all items, of the share of accuracy's items at which the measure has the same mean
-    z: the squared ratio of the mean z of both on halves other than those by which accuracy selects the splits.
+    measure's verdict is the same. *both*: the share of splits in which both are decided; *wrong*: of these, the share
+    with opposite signs. *share*: the median, over the comparisons decided on all items, of the share of accuracy's
+    items at which the measure has the same mean z: the squared ratio of the mean z of both on halves other than those
+    by which accuracy selects the splits.
     """
     draw = np.random.default_rng(seed)
     judged_splits, told, both, opposite = 0, 0, 0, 0
@@ -373,6 +379,7 @@ def reach(found: Sequence[Comparison], measure: Measure, seed: int = 3) -> dict[
         "comparisons": len(shares),
         "share": float(np.median(shares)) if shares else None,
         "told": told / judged_splits if judged_splits else None,
+        "both": both / SPLITS / len(found),
         "wrong": opposite / both if both else None,
     }
 
