@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import shutil
 import sys
 import time
@@ -219,12 +220,14 @@ def _cell(value: object) -> str:
 
 
 def _short(value: Any) -> Any:
-    """Return the same with three digits of every number that is not whole."""
+    """Return the same with three digits of every number that is not whole, and None for one that is not finite."""
     if isinstance(value, Mapping):
         return {str(key): _short(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_short(one) for one in value]
-    return float(f"{value:.3g}") if isinstance(value, float) else value
+    if isinstance(value, float):
+        return float(f"{value:.3g}") if math.isfinite(value) else None
+    return value
 
 
 if __name__ == "__main__":

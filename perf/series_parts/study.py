@@ -146,7 +146,8 @@ class Slope:
     series: Mapping[str, float]
     efficiency: float
     """The items that accuracy needs, as a multiple of those that ``p_right`` needs: over all comparisons with the start
-    the sum of z^2 - 1, which by chance alone is 0, over that of accuracy. Large losses count most."""
+    the sum of z^2 - 1, which by chance alone is 0, over that of accuracy (undefined where that is below 1
+    a comparison). Large losses count most."""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -181,7 +182,7 @@ def slopes(benchmark: Sequence[Comparison], draws: int = 200, seed: int = 1) -> 
         for series in sorted({one.series for one in found}):
             mine = [one.series == series for one in found]
             alone[series] = slope(mean_x[0, mine], mean_y[0, mine], covariances[0, mine])
-        efficiency = sum(z_of(one) ** 2 - 1 for one in y) / accuracy if accuracy > 0 else math.nan
+        efficiency = sum(z_of(one) ** 2 - 1 for one in y) / accuracy if accuracy > len(x) else math.nan
         result.append(Slope(temperature, each[0], each[1:], alone, efficiency))
     return result
 
