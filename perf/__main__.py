@@ -23,6 +23,7 @@ PROGRAMS: Final = {
     "same_answers": "scorers given the same answers, against lm-evaluation-harness",
     "sanity": "the first rows of every set, beside lm-evaluation-harness",
     "sanity_table": "the table of runs of sanity",
+    "series": "which measures see what accuracy sees, on series of checkpoints",
     "served": "a server, against the weights that it has",
     "speculative": "speculative decoding: speed",
     "speculative_equal": "speculative decoding: the same texts",
