@@ -441,7 +441,7 @@ def test_a_plan_of_the_gate_is_shown_and_nothing_is_asked(skilled: Project) -> N
             "*= plan of the gate =*",
             "plan  against best, margin 1 point, alpha 0.05",
             "skills acc * 100 *",
-            "from  skills: assumed: * % of the items flip, *",
+            "from *skills: assumed: * % of the items flip, *",
         ]
     )
     assert sorted(one.name for one in (skilled.path / "results").iterdir() if one.is_dir()) == [

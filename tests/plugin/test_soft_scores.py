@@ -61,7 +61,7 @@ def test_files_have_soft_scores_and_a_report_of_one_screen_has_not(project: Path
     (project / "test_picks.py").write_text(text.replace("version=1,", "version=1, temperature=2.0,"))
     other = score(project, 0, "other", "--gate", "--eval-gate-metric", "p_right")
     assert other.returncode == 9
-    assert "has p_right at temperature 0.1, not 2" in other.stdout
+    assert "has p_right at temperature 0.01, not 2" in other.stdout
     told(project, "rescore", "first", "-o", "again")
     [pair] = json.loads(told(project, "compare", "again", "other", "--metric", "p_right", "--json"))["pairs"]
     assert pair["benchmarks"][0]["identical"]

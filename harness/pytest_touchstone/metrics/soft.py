@@ -20,7 +20,9 @@ the wrong ones, and the likelihood of the right one alone may part from accuracy
 
 T makes one scale of lengths that differ: logarithms per character differ by tenths, and at temperature 1 every choice
 would be about as probable. It is the benchmark's (``temperature``), else that of its rule in ``TEMPERATURES``. Values
-of ``p_right`` at different temperatures are different measures, and are not compared.
+of ``p_right`` at different temperatures are different measures, and are not compared. Those of
+``acc`` and ``acc_norm`` are near the largest at which, over series of checkpoints (``perf.series``), a change of
+``p_right`` may equal that of ARC-Easy's accuracy, and of PIQA's; the others follow by the length of a token.
 
 An impossible choice (minus infinity) has probability 0; where all are impossible they are equally probable.
 ``log_odds`` and ``logprob_margin`` are cut at ``MOST`` nats, so that no item decides a mean alone, and undefined for a
@@ -38,7 +40,7 @@ from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.requests import Loglikelihood, PseudoLoglikelihood
 from pytest_touchstone.metrics.multiple_choice import ChoiceScores, bits_per_byte
 
-TEMPERATURES: Final = {"acc": 1.0, "acc_norm": 0.1, "acc_bytes": 0.1, "acc_tokens": 0.5}
+TEMPERATURES: Final = {"acc": 1.0, "acc_norm": 0.01, "acc_bytes": 0.01, "acc_tokens": 0.05}
 """The temperature of each rule, in its own nats; primary scores of other names are plain sums, as ``acc``."""
 
 MOST: Final = 100.0
