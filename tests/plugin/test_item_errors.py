@@ -104,9 +104,9 @@ def unpack() -> None:
         (KeyError(), ""),
         (raised(lambda: ANSWER.logprobs), "a LoglikelihoodAnswer has logprob, is_greedy, tokens"),  # type: ignore[attr-defined]
         (
-            raised(lambda: Generate("", max_new_tokens=1).text),
+            raised(lambda: Generate("", max_new_tokens=1).text),  # type: ignore[attr-defined]
             "this is the request; its answer has such: answer = yield",
-        ),  # type: ignore[attr-defined]
+        ),
         (raised(lambda: "".nothing), ""),  # type: ignore[attr-defined]
         (raised(unpack), "a single request has a single answer"),
         (raised(lambda: ANSWER[0]), "a single request has a single answer"),  # type: ignore[index]

@@ -59,7 +59,7 @@ ENGLISH_ALONE = {"no best is marked", "touchstone baseline set", r"after Holm ov
 def sentences_of(path: Path) -> set[str]:
     """The texts of three words or more that a module draws, without docstrings, errors and keys."""
     tree = ast.parse(path.read_text("utf-8"))
-    others = [one for one in ast.walk(tree) if isinstance(one, ast.Raise | ast.Compare)]
+    others: list[ast.AST] = [one for one in ast.walk(tree) if isinstance(one, ast.Raise | ast.Compare)]
     others += [
         one for one in ast.walk(tree) if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
     ]

@@ -19,6 +19,7 @@ from pytest_touchstone.compare.noise import FOLDER, MeasuredNoise, Noise, noise_
 from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.text import count
 from pytest_touchstone.results.journal import each_record, latest
+from pytest_touchstone.statistics.units import unit_of
 
 if TYPE_CHECKING:
     import pytest
@@ -123,7 +124,7 @@ def ways(options: argparse.Namespace, settings: Mapping[str, Any]) -> Iterator[W
 
 
 def _table(measured: MeasuredNoise, path: Path, failed: Sequence[str]) -> str:
-    from pytest_touchstone.reports.formatting import NOTHING, console_of, open_table, points, written
+    from pytest_touchstone.reports.formatting import NOTHING, console_of, open_table, written
 
     console = console_of(terminal()[0], color=terminal()[1])
     table = open_table(2)
@@ -132,7 +133,8 @@ def _table(measured: MeasuredNoise, path: Path, failed: Sequence[str]) -> str:
     for head in ("items", "flips", "change", "largest", "mean", "same texts"):
         table.add_column(head, justify="right", no_wrap=True)
     for row in measured.rows:
-        change = points(row.change) if not row.unit or row.change is None else f"{row.change:+.4f} {row.unit}"
+        unit = unit_of(row.unit, share=True)
+        change = unit.told(row.change) if row.unit else unit.moved(row.change)
         sizes = (NOTHING if value is None else f"{value:.2g}" for value in (row.largest, row.mean))
         texts = f"{row.same_texts} of {row.texts}" if row.texts else NOTHING
         table.add_row(row.benchmark, row.way, str(row.items), str(row.flips), change, *sizes, texts)

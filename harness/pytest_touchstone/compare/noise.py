@@ -26,6 +26,7 @@ from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.results.summary import Summary, finite, wholes
 from pytest_touchstone.statistics.verdicts import ROUNDING
+from pytest_touchstone.statistics.units import unit_of
 
 _LOG: Final = logging.getLogger("touchstone")
 
@@ -191,10 +192,10 @@ def noise_notes(
         most, row, whose = max(known_changes, key=itemgetter(0), default=(0.0, None, ""))
         if row is None or not ROUNDING < loss <= most + ROUNDING:
             continue
-        scale, unit = (1.0, how.unit) if how.unit else (100.0, "points")
+        unit = unit_of(how.unit, share=True)
         notes.append(
-            f"{line.benchmark}: {line.metric} of {line.checkpoint} is worse by {scale * loss:.2f} {unit}, and the "
-            f"machine alone changed it by {scale * most:.2f} on {row.items} items of {whose} ({row.way}; "
+            f"{line.benchmark}: {line.metric} of {line.checkpoint} is worse by {unit.told(loss)[1:]}, and the "
+            f"machine alone changed it by {unit.moved(most)[1:]} on {row.items} items of {whose} ({row.way}; "
             "`touchstone noise`)"
         )
     return list(dict.fromkeys(notes))

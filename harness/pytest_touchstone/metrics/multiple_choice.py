@@ -135,7 +135,7 @@ def _check_right(right: Any, choices: Sequence[str]) -> None:
     """Raise ``BenchmarkError`` unless it is the number of a choice."""
     if not isinstance(right, Integral):
         raise BenchmarkError(f"the right answer is {right!r}; give the number of its choice, from 0")
-    if not 0 <= right < len(choices):
+    if not 0 <= int(right) < len(choices):
         raise BenchmarkError(
             f"the right answer is number {right}, but there are {len(choices)} choices (counted from 0)"
         )

@@ -22,6 +22,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any, Final
 
+from pytest_touchstone.core.aggregation import BITS_PER_BYTE
 from pytest_touchstone.core.benchmark import (
     Benchmark,
     FinalAnswer,
@@ -37,7 +38,6 @@ from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Generate, Loglikelihood
 from pytest_touchstone.metrics.multiple_choice import (
     BITS,
-    BITS_PER_BYTE,
     CHOICE_METRICS,
     ask_answers,
     bits_per_byte,
