@@ -25,8 +25,8 @@ from pytest_touchstone.core.text import one_line
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.results.summary import Summary, finite, wholes
-from pytest_touchstone.statistics.verdicts import ROUNDING
 from pytest_touchstone.statistics.units import unit_of
+from pytest_touchstone.statistics.verdicts import ROUNDING
 
 _LOG: Final = logging.getLogger("touchstone")
 
