@@ -108,9 +108,9 @@ def test_names_of_a_series_are_not_broken_in_the_middle() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "real_coref real@1 new 0.6400 0.6600 +2.00 points against checkpoint-300 (best of 3)",
-        "real_coref real@5 new 0.6400 0.6250 -1.50 points against checkpoint-300 score_wiki",
-        "real_coref speed new 70.50 75.00 +4.5000 against checkpoint-300",
+        "real_coref real@1 new 0.6400 0.6600 +2.00 points checkpoint-300 (best of 3)",
+        "real_coref real@5 new 0.6400 0.6250 -1.50 points checkpoint-300 score_wiki",
+        "real_coref speed new 70.50 75.00 +4.5000 checkpoint-300",
     ],
 )
 def test_the_page_has_what_the_terminal_has(text: str) -> None:
@@ -122,7 +122,7 @@ def test_the_page_has_what_the_terminal_has(text: str) -> None:
 def test_a_best_of_the_same_name_is_told_apart_by_its_run() -> None:
     again = run(change("checkpoint-100", "real@1", 1.0, against="checkpoint-100"))
     assert "checkpoint-100 of run before" in words(render(again, 80, color=False, details=True))
-    whole = "against checkpoint-100 of run before (best of 3)"
+    whole = "checkpoint-100 of run before (best of 3)"
     assert whole in words(run_page(again))
     assert dict(github.properties(again))["touchstone.checkpoint-100.real_coref.real@1.change"].endswith(
         whole
