@@ -54,9 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["RAY_ADDRESS"] = "local"
     # Thousands of items live to the end, and most of what tests leave is freed without the collector.
     gc.set_threshold(20_000, 10, 10)
-    # How long an example takes depends on what else the machine does.
-    settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("unhurried")
+    # How long an example takes depends on what else the machine does; each night there are twice as many.
+    unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
+    settings.register_profile("unhurried", unhurried)
+    settings.register_profile("thorough", unhurried, max_examples=100)
+    settings.load_profile("thorough" if config.getoption("--run-slow") else "unhurried")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -51,6 +51,7 @@ def test_items_that_share_a_text_do_not_make_it_fail() -> None:
     assert found.failed <= 4 / 40
 
 
+@pytest.mark.slow
 def test_a_drop_of_three_points_is_caught_among_three_benchmarks() -> None:
     """90 % are; 0.87 is more than two standard errors of 500 runs below."""
     found = simulate_gate.rates(simulate_gate.one_drop(500, 4))
@@ -130,6 +131,7 @@ def test_interim_analyses_catch_a_drop_of_three_points_as_the_whole_does() -> No
     assert found.failed >= 0.84
 
 
+@pytest.mark.slow
 def test_interim_analyses_seldom_call_a_loss_of_the_margin_not_worse() -> None:
     found = simulate_sequential.gates(50, 4, (3200,) * 3, (0.01,) * 3, flips=0.02, strict=True)
     assert found.not_worse <= 0.05
@@ -152,6 +154,7 @@ def test_intervals_of_skewed_scores_hold_the_true_value(name: str) -> None:
     assert simulate_intervals.simulations(400, 9)[name]().covered >= 0.93
 
 
+@pytest.mark.slow
 def test_the_enumerated_share_of_gates_that_fail_is_the_simulated_one() -> None:
     drops = (0.0, 0.0, 0.0)
     exactly = exact.at_end(300, (0.08, 0.0, 0.0), 0.15)
