@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import pytest
 
+from pytest_touchstone.core.aggregation import is_soft
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.errors import BenchmarkError, RequestError, WireError
@@ -561,7 +562,7 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
                 f"{_who(state.job)} returned {named} but not its primary score {wanted!r}; {remedy}"
             )
         known = state.job.spec.metrics
-        if known and (unknown := [name for name in scores if name not in known]):
+        if known and (unknown := [name for name in scores if name not in known and not is_soft(name)]):
             raise WireError(
                 f"{_who(state.job)} returned {unknown[0]!r}, which is not among its metrics: {', '.join(known)}"
             )
