@@ -17,7 +17,7 @@ from pytest_touchstone import Fidelity, HarnessError, fidelity
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.cli import main
 from pytest_touchstone.compare import fidelity as module
-from pytest_touchstone.compare.fidelity import kind_of
+from pytest_touchstone.compare.fidelity import verdict_at_limit
 from pytest_touchstone.engines.transformers import divergence
 from pytest_touchstone.statistics.intervals import Estimate
 from tests.support.tiny import CORPUS, tiny_adapter, tiny_causal, tiny_masked
@@ -272,7 +272,10 @@ def test_the_report_fits_a_terminal_and_names_conditions(
 )
 def test_a_limit_is_judged_by_the_whole_interval(low: float, high: float, verdict: str) -> None:
     estimate = Estimate((low + high) / 2, low, high, None, "t")
-    assert kind_of(estimate, 0.1, higher_is_better=False) == verdict
+    assert verdict_at_limit(estimate, 0.1, higher_is_better=False) == verdict
     mirrored = Estimate(-(low + high) / 2, -high, -low, None, "t")
-    assert kind_of(mirrored, -0.1, higher_is_better=True) == verdict
-    assert kind_of(Estimate(low, None, None, None, "none"), 0.1, higher_is_better=False) == "inconclusive"
+    assert verdict_at_limit(mirrored, -0.1, higher_is_better=True) == verdict
+    assert (
+        verdict_at_limit(Estimate(low, None, None, None, "none"), 0.1, higher_is_better=False)
+        == "inconclusive"
+    )

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output, terminal
-from pytest_touchstone.compare.fidelity import TEXT, Fidelity, fidelity, kind_of
+from pytest_touchstone.compare.fidelity import TEXT, Fidelity, fidelity, verdict_at_limit
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.settings import integer, number, read_as
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> Output:
     verdicts = {}
     for option, limit in limits.items():
         field, higher, _ = _LIMITS[option]
-        kind = kind_of(getattr(found, field), limit, higher_is_better=higher)
+        kind = verdict_at_limit(getattr(found, field), limit, higher_is_better=higher)
         verdicts[option] = {"limit": limit, "verdict": kind}
     facts = {"schema": SCHEMA, "kind": "fidelity", **finite(asdict(found)), "verdicts": verdicts}
     worse = any(one["verdict"] == "worse" for one in verdicts.values())

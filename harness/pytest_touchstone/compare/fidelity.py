@@ -127,7 +127,7 @@ def fidelity(
     return _measured(sides, place, documents)
 
 
-def kind_of(found: Estimate, limit: float, *, higher_is_better: bool) -> Kind:
+def verdict_at_limit(found: Estimate, limit: float, *, higher_is_better: bool) -> Kind:
     """Return whether a value is worse than a limit, by its whole interval: "worse", "not worse" or "inconclusive"."""
     if found.low is None or found.high is None:
         return "inconclusive"

@@ -55,8 +55,10 @@ class AnsweredChoices(NamedTuple):
             lengths: Sequence[int] = [len(text) for text in self.texts]
         elif metric == "acc_bytes":
             lengths = [len(text.encode("utf-8", "surrogatepass")) for text in self.texts]
+        elif metric == "acc_tokens":
+            lengths = self.tokens
         else:
-            lengths = self.tokens if metric == "acc_tokens" else [1] * len(self.texts)
+            return list(self.logprobs)
         return [
             logprob / n if n > 0 else -math.inf for logprob, n in zip(self.logprobs, lengths, strict=True)
         ]
@@ -133,7 +135,7 @@ def with_bits(
 
 def _check_right(right: Any, choices: Sequence[str]) -> None:
     """Raise ``BenchmarkError`` unless it is the number of a choice."""
-    if not isinstance(right, Integral):
+    if not isinstance(right, (int, Integral)):
         raise BenchmarkError(f"the right answer is {right!r}; give the number of its choice, from 0")
     if not 0 <= int(right) < len(choices):
         raise BenchmarkError(

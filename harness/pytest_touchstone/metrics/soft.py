@@ -62,7 +62,7 @@ def soft_names(spec: Benchmark) -> tuple[str, ...]:
 
 def soft_of(returned: object, spec: Benchmark) -> dict[str, float]:
     """The soft scores of an item from what its benchmark returned; none without the choices. Bits are those of
-    likelihoods that are probabilities of texts, not of a masked model's."""
+    likelihoods that are probabilities of texts, not of a masked model's, where the benchmark has not counted them."""
     if not isinstance(returned, ChoiceScores) or returned.choices is None:
         return {}
     choices, right = returned.choices, returned.right
@@ -72,7 +72,7 @@ def soft_of(returned: object, spec: Benchmark) -> dict[str, float]:
         return {}
     found = soft_scores(choices.normalised(spec.primary_score), right, temperature_of(spec))
     text, logprob = choices.texts[right], choices.logprobs[right]
-    if Loglikelihood in spec.asks and text and math.isfinite(logprob):
+    if BITS_PER_BYTE not in returned and Loglikelihood in spec.asks and text and math.isfinite(logprob):
         found[BITS_PER_BYTE] = round(bits_per_byte(logprob, text), DIGITS)
     return found
 

@@ -27,8 +27,8 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find, incomplete
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.accepted import AcceptedDrop, held
-from pytest_touchstone.compare.gate.beside import CONTRADICTION, beside
 from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
+from pytest_touchstone.compare.gate.primary import CONTRADICTION, primary_change
 from pytest_touchstone.compare.gate.result import STRICT, BaselineRef, GateLine, GateResult
 from pytest_touchstone.compare.judge import (
     POOLED,
@@ -456,7 +456,7 @@ def benchmark_line(
     )
     if judged is not None:
         line = _with_verdict(line, judged, found, plan, reasons)
-        told = beside(entry, found.baselines, judged, margin=judged.verdict.margin, alpha=plan.alpha)
+        told = primary_change(entry, found.baselines, judged, margin=judged.verdict.margin, alpha=plan.alpha)
         if told is not None:
             line = replace(line, why=f"{line.why}; {told.text}", notes=(*line.notes, *told.notes))
     return _reasoned(line, reasons)

@@ -211,4 +211,3 @@ def _compare(
                     "occurs, or its weights are broken; try --dtype float32"
                 )
         found.same_top += (p.argmax(-1) == q.argmax(-1)).tolist()
-        asked = targets[some, None].to(device)

@@ -1,4 +1,4 @@
-"""What a verdict by the probability of the right choice (``p_right``) says beside itself: the primary metric.
+"""The primary metric beside a verdict by the probability of the right choice (``p_right``).
 
 The probability moves before right and wrong do, and is not what a benchmark publishes. So its line has the change of
 the primary metric against the same baseline, in what both measure of one item; where the two contradict each other; and
@@ -32,7 +32,7 @@ class PrimaryChange(NamedTuple):
     notes: tuple[str, ...]
 
 
-def beside(
+def primary_change(
     entry: BenchmarkScores,
     baselines: Sequence[BenchmarkScores],
     judged: Judged,
