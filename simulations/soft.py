@@ -40,12 +40,20 @@ def soft(suite: Suite) -> Answer:
     return "fails" if failed(gate) else "cannot tell" if unsure else "passes"
 
 
+def fixed(suite: Suite) -> Answer:
+    """A number written once: two points below the level of the start on all items, as in SGLang's nightly tests
+    (``test_nightly_math_eval.py``: "-2% to account for sampling variance")."""
+    (task,) = suite.tasks
+    return "fails" if suite.pairs[0][1].mean() < task.accuracy - 0.02 else "passes"
+
+
 RULES: Final[Mapping[str, Callable[[Suite], Answer]]] = {
     "soft": soft,
     "accuracy": ours,
     "NeMo, code": nemo_code,
     "lm-eval z-test": z_test,
     "a point": a_point,
+    "fixed": fixed,
 }
 
 
@@ -75,7 +83,7 @@ class Pair:
             hard, soft = (np.where(turned, one[::-1], one) for one in (hard, soft))
         bench = Bench(self.name, items)
         old, new = ({METRIC: hard[place], P_RIGHT: soft[place]} for place in (0, 1))
-        task = Task(self.name, items, float(hard[0].mean()), "critical")
+        task = Task(self.name, items, float(self.hard[0].mean()), "critical")
         return Suite(
             [task], [(hard[0], hard[1])], [bench.result(old, "old")], [bench.result(new, "new", began=1.0)]
         )

@@ -15,11 +15,13 @@ import pytest
 
 from pytest_touchstone import Fidelity, HarnessError, fidelity
 from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.checkpoints.resolve import FoundCheckpoints
 from pytest_touchstone.cli import main
 from pytest_touchstone.compare import fidelity as module
 from pytest_touchstone.compare.fidelity import verdict_at_limit
 from pytest_touchstone.engines.transformers import divergence
 from pytest_touchstone.statistics.intervals import Estimate
+from tests.support.model_server import serving
 from tests.support.tiny import CORPUS, tiny_adapter, tiny_causal, tiny_masked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
@@ -205,9 +207,48 @@ def test_a_checkpoint_without_whole_distributions_is_refused(
         with pytest.raises(HarnessError, match=why):
             fidelity(whole, source)
     (info,) = resolve(str(whole), seq_len=None)
-    monkeypatch.setattr(module, "resolve", lambda *_, **__: [replace(info, served={"url": "http://a"})])
+    found = FoundCheckpoints([replace(info, served={"url": "http://a"})], [], [])
+    monkeypatch.setattr(module, "find", lambda *_, **__: found)
     with pytest.raises(HarnessError, match="a server tells its most probable tokens only"):
         fidelity("http://a", whole)
+
+
+def test_the_divergence_of_a_served_model_is_a_lower_bound_of_the_true_one(
+    whole: Path, texts: Path, tmp_path: Path
+) -> None:
+    for change, least in ((in_int8, 0.0), (with_an_error, 0.3)):
+        other = changed(whole, tmp_path / change.__name__, change)
+        true = fidelity(whole, other, text=texts, length=64)
+        with serving(other) as server:
+            found = fidelity(whole, f"{server.url}/v1", text=texts, length=64)
+        assert (found.most_probable, found.tokens, found.sha256) == (20, true.tokens, true.sha256)
+        assert found.kl_mean.value is not None
+        assert true.kl_mean.value is not None
+        assert least * true.kl_mean.value < found.kl_mean.value <= true.kl_mean.value
+        assert found.kl_max <= true.kl_max + 1e-5
+        assert found.top_agreement.value == pytest.approx(true.top_agreement.value, abs=0.005)
+        assert found.perplexity_ratio.value == pytest.approx(true.perplexity_ratio.value, abs=1e-5)
+
+
+def test_a_served_model_does_not_diverge_from_its_own_weights_and_proves_nothing_by_that(
+    whole: Path, texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(whole) as server:
+        how = ["--text", str(texts), "--limit", "2", "--max-kl", "1"]
+        assert main(["fidelity", str(whole), server.url, *how]) == 0
+    out = capsys.readouterr().out
+    assert "at least: from the server's 20 most probable tokens at each place" in out
+    assert "1: inconclusive" in out
+    (mean,) = (line for line in out.splitlines() if line.startswith("KL divergence, mean"))
+    assert float(mean.split()[-3]) < 1e-5, mean
+
+
+def test_a_server_without_the_most_probable_tokens_of_a_prompt_is_refused(whole: Path, texts: Path) -> None:
+    with (
+        serving(whole, style="openai") as server,
+        pytest.raises(HarnessError, match="it has no prompt_logprobs"),
+    ):
+        fidelity(whole, server.url, text=texts)
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ class ModelServer:
             if body.get("return_token_ids"):
                 choice["token_ids"] = tokens
             if body.get("prompt_logprobs") is not None:
-                choice["prompt_logprobs"] = self._own(ids)
+                choice["prompt_logprobs"] = self._own(ids, body["prompt_logprobs"])
         return choice
 
     def _generate(
@@ -228,11 +228,14 @@ class ModelServer:
         rows = self._rows(ids) + self.shift
         return [None, *(rows[:-1] * (0.0 if self.zeros else 1.0))]
 
-    def _own(self, ids: Sequence[int]) -> list[Any]:
+    def _own(self, ids: Sequence[int], most: int) -> list[Any]:
         found: list[Any] = [None]
         for token, row in zip(ids[1:], self._prompt_rows(ids)[1:], strict=True):
-            rank = int((row > row[token]).sum()) + 1
-            found.append({str(token): {"logprob": float(row[token]), "rank": rank, "decoded_token": "x"}})
+            told = {}
+            for one in (token, *row.topk(most).indices.tolist()):
+                rank = int((row > row[one]).sum()) + 1
+                told[str(one)] = {"logprob": float(row[one]), "rank": rank, "decoded_token": "x"}
+            found.append(told)
         return found
 
     def _told(self, tokens: list[int], rows: list[Any], wanted: Any, named: bool) -> dict[str, Any]:

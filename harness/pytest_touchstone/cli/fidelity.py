@@ -1,8 +1,9 @@
-"""``touchstone fidelity``: how far a quantised, converted or merged checkpoint is from the one that it was made of.
+"""``touchstone fidelity``: how far a quantised, converted, merged or served checkpoint is from the one it was made of.
 
 touchstone fidelity models/a models/a-q4.gguf                       on shipped texts
 touchstone fidelity models/a models/a --candidate-dtype bfloat16    one checkpoint in two number types
 touchstone fidelity models/a models/b --text docs.jsonl --max-kl 0.01
+touchstone fidelity models/a http://localhost:8000/v1               lower bounds, from a server's most probable tokens
 
 ``--json`` prints the fields of ``compare.fidelity.Fidelity``, and ``verdicts`` by option.
 """
@@ -80,6 +81,8 @@ def run(options: argparse.Namespace) -> Output:
     for option, limit in limits.items():
         field, higher, _ = _LIMITS[option]
         kind = verdict_at_limit(getattr(found, field), limit, higher_is_better=higher)
+        if found.most_probable and field == "kl_mean" and kind == "not worse":
+            kind = "inconclusive"  # it is a lower bound
         verdicts[option] = {"limit": limit, "verdict": kind}
     facts = {"schema": SCHEMA, "kind": "fidelity", **finite(asdict(found)), "verdicts": verdicts}
     worse = any(one["verdict"] == "worse" for one in verdicts.values())
@@ -104,6 +107,9 @@ def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
         ("vocabulary", vocabulary),
         *(("note", note) for note in found.notes),
     ]
+    if found.most_probable:
+        told_tokens = f"at least: from the server's {found.most_probable} most probable tokens at each place"
+        rows.append(("divergences", told_tokens))
     table = open_table(gap=2)
     table.add_column("", overflow="fold")
     table.add_column("", justify="right")

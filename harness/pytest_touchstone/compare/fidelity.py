@@ -1,4 +1,4 @@
-"""The fidelity of a quantised, converted or merged checkpoint: how far its distributions are from a reference's.
+"""The fidelity of a quantised, merged or served checkpoint: how far its distributions are from a reference's.
 
 ``fidelity`` computes it over given texts, with ``touchstone fidelity`` and in a test. Tokens of a text depend on each
 other, so intervals are by document; with a single document, by its windows.
@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.resolve import find
 from pytest_touchstone.core.data_files import OWN_FILES, RawRow, read_lines
 from pytest_touchstone.core.errors import CheckpointError, DataError, OptionError
 from pytest_touchstone.core.files import read_regular, shipped, shown_path
@@ -21,7 +22,7 @@ from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.divergence import Side, divergences
+from pytest_touchstone.engines.transformers.divergence import MOST, Side, divergences
 from pytest_touchstone.statistics.intervals import (
     Estimate,
     mean_estimate,
@@ -47,7 +48,8 @@ class Fidelity:
     ``kl_mean``, ``kl_median``, ``kl_p99`` and ``kl_p999`` (percentiles) and ``kl_max`` are of the Kullback-Leibler
     divergence of the candidate from the reference, per token. ``top_agreement`` is the share of tokens for which both
     find the same token most probable; ``perplexity_ratio`` is the candidate's perplexity over the reference's, and
-    ``logprob_difference`` the mean of the candidate's log-probability less the reference's.
+    ``logprob_difference`` the mean of the candidate's log-probability less the reference's. Where ``most_probable`` is
+    not None, the candidate is served, and its divergences are lower bounds, from so many tokens at each place.
 
     The rest are conditions: ``text`` and the SHA-256 of the documents taken from it, ``units`` ("document", "window")
     of which the intervals are, ``length`` of windows, ``vocabulary`` (``left_out`` are tokens of one model only).
@@ -65,6 +67,7 @@ class Fidelity:
     units: str
     vocabulary: int
     left_out: int
+    most_probable: int | None
     notes: tuple[str, ...]
     kl_mean: Estimate
     kl_median: Estimate
@@ -93,7 +96,8 @@ def fidelity(
 ) -> Fidelity:
     """Return how far the candidate's distributions over the vocabulary are from the reference's.
 
-    Both are what ``--checkpoint`` takes, one causal model each, which this process can load. ``text`` is a file, a
+    Both are what ``--checkpoint`` takes, one causal model each; the reference is loaded by this process, and the
+    candidate may be served, if its server gives vLLM's ``prompt_logprobs``. ``text`` is a file, a
     folder of files, or JSON lines with a field ``text``: a document per file or line (default: a shipped one), of which
     the first ``limit`` are taken, in windows of ``length`` tokens (default: 512, or what the models take). ``dtype``
     and ``candidate_dtype`` are number types as of ``--eval-dtype``, the second by default the first.
@@ -106,10 +110,17 @@ def fidelity(
     ]
     device = settings_table()["device"].read(device, "device")
     infos = [
-        _causal(str(source), base_model=base_model, trust_remote_code=trust_remote_code)
+        _causal(str(source), str(reference), base_model=base_model, trust_remote_code=trust_remote_code)
         for source in (reference, candidate)
     ]
-    taken = min(LENGTH if length is None else length, *(info.seq_len for info in infos))
+    if infos[0].served:
+        raise CheckpointError(
+            f"{reference}: a server tells its most probable tokens only, and of the reference all of the vocabulary "
+            "is needed; give the weights that it serves"
+        )
+    # A server wants room for the token that a text begins with, and for one that it generates.
+    most = min(info.seq_len - 2 if info.served else info.seq_len for info in infos)
+    taken = min(LENGTH if length is None else length, most)
     if length is not None and not 0 < length <= taken:
         raise OptionError(
             f"invalid length {length}: expected tokens from 1 to {taken}, which both models take"
@@ -136,17 +147,20 @@ def verdict_at_limit(found: Estimate, limit: float, *, higher_is_better: bool) -
     return "worse" if found.low > limit else "not worse" if found.high <= limit else "inconclusive"
 
 
-def _causal(source: str, **how: Any) -> CheckpointInfo:
-    """Return the one checkpoint that is named; raise ``CheckpointError`` where this process cannot compute it."""
-    info, *others = resolve(source, seq_len=None, **how)
+def _causal(source: str, tokenizer: str, **how: Any) -> CheckpointInfo:
+    """Return the one checkpoint that is named, a served one asked in the tokens of ``tokenizer``.
+
+    Raises ``CheckpointError`` where it has no distributions of the next token.
+    """
+    found = find(source, seq_len=None, options={"tokenizer": tokenizer}, **how)
+    if found.failed:
+        raise CheckpointError(found.failed[0].message)
+    info, *others = found.infos
     if others:
         names = listed([one.name for one in (info, *others)], 3)
         raise CheckpointError(f"{source}: has {len(others) + 1} checkpoints ({names}); name one")
     if info.served:
-        raise CheckpointError(
-            f"{source}: a server tells its most probable tokens only, and the divergence needs all of the vocabulary; "
-            "give the weights that it serves"
-        )
+        return info
     if info.engine != "transformers" or info.kind != "causal":
         what = "a masked model" if info.kind == "masked" else f"answered by the engine {info.engine}"
         raise CheckpointError(
@@ -205,6 +219,7 @@ def _measured(sides: Sequence[Side], place: Path, documents: Sequence[str]) -> F
         units=units,
         vocabulary=found.vocabulary,
         left_out=found.left_out,
+        most_probable=MOST if sides[1].info.served else None,
         notes=found.notes,
         kl_mean=replace(mean, low=None if mean.low is None else max(0.0, mean.low)),
         kl_median=quantile_estimate(found.kl, 0.5, clusters),

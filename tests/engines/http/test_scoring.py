@@ -16,7 +16,7 @@ from pytest_touchstone.engines.http.abilities import (
     abilities_of,
 )
 from pytest_touchstone.engines.http.calls import Malformed
-from pytest_touchstone.engines.http.scoring import in_steps, score_calls
+from pytest_touchstone.engines.http.scoring import in_steps, most_probable, score_calls
 from pytest_touchstone.engines.transformers.token_work import Score, ScoringPlan, TokenWork
 
 WORK = TokenWork((5, 6, 7), (7, 8))
@@ -209,3 +209,39 @@ def test_no_call_asks_for_more_next_tokens_than_servers_allow() -> None:
 
 def test_abilities_travel_as_plain_data() -> None:
     assert abilities_of({**OWN.plain(), "from_a_later_version": 1}) == OWN
+
+
+TOLD: list[Any] = [
+    None,
+    {"6": {"logprob": -0.1, "rank": 1}, "9": {"logprob": -3.0, "rank": 2}},
+    {"7": {"logprob": -0.25, "rank": 1}, "9": {"logprob": -2.0, "rank": 2}},
+    {"8": {"logprob": -2.0, "rank": 3}, "9": {"logprob": -0.5, "rank": 1}, "4": {"logprob": -1.9, "rank": 2}},
+]
+"""``prompt_logprobs`` 2: two tokens, and the one that the prompt has where it is neither of them."""
+
+
+def test_the_most_probable_tokens_are_read_at_each_target() -> None:
+    body, read = most_probable(WORK, OWN, 2)
+    assert (body["prompt"], body["prompt_logprobs"], body["max_tokens"]) == ([5, 6, 7, 8], 2, 1)
+    reply = copy.deepcopy(VLLM)
+    reply["choices"][0]["prompt_logprobs"] = TOLD
+    assert read(reply) == [{7: -0.25, 9: -2.0}, {8: -2.0, 9: -0.5, 4: -1.9}]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"8": {"logprob": -2.0}}, "1 log-probabilities of a token, and 2 were asked for"),
+        ({str(one): {"logprob": -2.0} for one in range(9)}, "9 log-probabilities of a token"),
+        ({"8": {"logprob": -0.1}, "9": {"logprob": -0.1}}, "add up to 1.810"),
+        ({"8": {"logprob": -2.0}, "x": {"logprob": -0.1}}, "of no token"),
+        ({"8": {"logprob": -2.0}, "9": [1]}, "of no token"),
+        ({"8": {"logprob": -2.0}, "9": {"logprob": float("nan")}}, "token 9"),
+        ({"7": {"logprob": -2.0}, "9": {"logprob": -2.0}}, "token 3 of the prompt has no log-probability"),
+    ],
+)
+def test_most_probable_tokens_that_cannot_be_are_malformed(change: dict[str, Any], said: str) -> None:
+    reply = copy.deepcopy(VLLM)
+    reply["choices"][0]["prompt_logprobs"] = [*TOLD[:3], change]
+    with pytest.raises(Malformed, match=said):
+        most_probable(WORK, OWN, 2)[1](reply)

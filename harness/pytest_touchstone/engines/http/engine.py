@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pytest_touchstone.engines.http.probe import ProbedServer
     from pytest_touchstone.engines.http.tokens import AskAll
     from pytest_touchstone.engines.http.transport import HttpTransport
+    from pytest_touchstone.engines.transformers.token_work import TokenWork
 
 PROBE_ATTEMPTS: Final = 3
 PROBE_SECONDS: Final = 120.0
@@ -310,6 +311,34 @@ class HttpEngine(Engine):
         planned = self._planner.plan(requests)
         self._scored, self._to_score = 0, planned.to_score
         return self._ask(planned, done)
+
+    def most_probable(self, works: Sequence[TokenWork], most: int) -> list[list[dict[int, float]]]:
+        """Return, for each work, the log-probabilities of the ``most`` most probable tokens and of the target, by
+        token, at each target.
+
+        Raises ``CheckpointError`` where the server does not give them.
+        """
+        from pytest_touchstone.engines.http.scoring import most_probable
+
+        asked = self._planner.asked
+        if asked.abilities.scoring != "prompt_logprobs":
+            why = asked.abilities.why or "it has no prompt_logprobs, as vLLM has them"
+            raise CheckpointError(
+                f"{self.info.source}: does not say which tokens it finds most probable in a prompt: {why}"
+            )
+        calls = [
+            asked.call("completions", *most_probable(work, asked.abilities, most), number)
+            for number, work in enumerate(works)
+        ]
+        found: list[list[dict[int, float]]] = [[] for _ in calls]
+
+        def ended(number: int, end: CallReply[Any] | Failure) -> None:
+            if isinstance(end, Failure):
+                raise CheckpointError(f"{self.info.source}: {end.reason}")
+            found[number] = end.value
+
+        self._transport.run(calls, ended)
+        return found
 
     def check(self) -> None:
         """Ask the known questions again, unless nothing was asked since; ``usage`` says what was found."""

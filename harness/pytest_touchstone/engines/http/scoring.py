@@ -10,6 +10,7 @@ are. So a short continuation of a long context is asked for token by token (``in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -31,6 +32,9 @@ STEP_COSTS: Final = 64
 
 MOST_CHOICES: Final = 16
 """The most next tokens that one call asks for; servers have a limit, which is often 20."""
+
+_ROUNDING: Final = 0.01
+"""The excess of a sum of probabilities over 1 that a server's number type may explain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,36 @@ def whole(work: TokenWork, abilities: Abilities) -> tuple[dict[str, Any], Read]:
 
 Place = tuple[float, bool]
 """The log-probability of a token, and whether it is the most probable one."""
+
+
+def most_probable(
+    work: TokenWork, abilities: Abilities, most: int
+) -> tuple[dict[str, Any], Callable[[Any], list[dict[int, float]]]]:
+    """Return the body that asks for the ``most`` most probable tokens at each target, and the reader of its reply: the
+    log-probabilities by token, that of the target among them."""
+    ids = (*work.inputs, work.targets[-1])
+    body, _ = whole(work, abilities)
+
+    def read(data: Any) -> list[dict[int, float]]:
+        check_prompt(data, len(ids))
+        (choice,) = choices(data, 1)
+        prompt_logprobs(choice, ids)  # raises where the target is missing
+        return [_by_token(known, most) for known in choice["prompt_logprobs"][-len(work.targets) :]]
+
+    return body | {"prompt_logprobs": most}, read
+
+
+def _by_token(known: Mapping[str, Any], most: int) -> dict[int, float]:
+    found = {}
+    for name, one in known.items():
+        if not name.isdecimal() or not isinstance(one, Mapping):
+            raise Malformed("the reply has log-probabilities of no token")
+        found[int(name)] = logprob(one.get("logprob"), f"token {name}")
+    if not most <= len(found) <= most + 1:
+        raise Malformed(f"the reply has {len(found)} log-probabilities of a token, and {most} were asked for")
+    if (total := sum(map(math.exp, found.values()))) > 1 + _ROUNDING:
+        raise Malformed(f"the probabilities of the {len(found)} most probable tokens add up to {total:.3f}")
+    return found
 
 
 def prompt_logprobs(choice: Json, ids: Sequence[int]) -> list[Place]:

@@ -8,6 +8,13 @@ of Mathematical Statistics 22) in nats is
 Log-probabilities are computed in float64 from each model's float32 logits. Both models are given the same sequences in
 the same batches, so that a model diverges by exactly 0 from itself. Without room for both, the reference goes first,
 and its logits wait in a temporary file as they are: nothing is rounded.
+
+A served candidate tells its most probable tokens K only. All others taken as one token, the divergence is at least
+
+    sum over K of p (log p - log q)  +  p_rest (log p_rest - log q_rest)
+
+(log-sum inequality, Cover and Thomas 2006, theorem 2.7.1). There is no upper bound: q of a token that is not told may
+be as small as it likes.
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
@@ -34,6 +41,12 @@ from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 if TYPE_CHECKING:
     import torch
 
+MOST: Final = 20
+"""The most probable tokens that a server is asked for: as many as vLLM gives by default."""
+
+_LEAST_REST: Final = 1e-6
+"""The least probability that the tokens which are not told are taken to have: the told ones are rounded."""
+
 _AT_ONCE: Final = 64
 """The distributions that are compared at once, in float64."""
 
@@ -46,6 +59,13 @@ class Side(NamedTuple):
 
     info: CheckpointInfo
     open: Callable[[], Engine]
+
+
+@runtime_checkable
+class MostProbable(Protocol):
+    """An engine that tells the most probable tokens alone, as ``HttpEngine.most_probable`` does."""
+
+    def most_probable(self, works: Sequence[TokenWork], most: int) -> list[list[dict[int, float]]]: ...
 
 
 @dataclass(slots=True)
@@ -71,12 +91,13 @@ class Divergences:
 
 
 def divergences(texts: Sequence[str], reference: Side, candidate: Side) -> Divergences:
-    """Return the divergences of the candidate at every token of the texts.
+    """Return the divergences of the candidate at every token of the texts; of a served one the lower bounds.
 
     Raises ``CheckpointError`` where the tokenizers differ, before a model is loaded, where a checkpoint cannot be
     loaded, or does not make a distribution of a text, and where a divergence is infinite.
     """
-    _check_tokenizers(texts, reference.info, candidate.info)
+    if not candidate.info.served:  # whose tokens have been checked by asking for them
+        _check_tokenizers(texts, reference.info, candidate.info)
     found = Divergences()
     with ExitStack() as kept:
         first = kept.enter_context(closing(_causal(reference)))
@@ -87,14 +108,21 @@ def divergences(texts: Sequence[str], reference: Side, candidate: Side) -> Diver
         parts = [[works[number] for number in batch] for batch in batches]
         about = [_dtype(first), *first.notes]
         waiting = _reference_logits(first, parts, kept)
-        second = kept.enter_context(closing(_causal(candidate)))
-        second.windows(texts)  # there may be a token that it does not know
+        second = kept.enter_context(closing(candidate.open()))
+        if isinstance(second, CausalEngine):
+            second.windows(texts)  # there may be a token that it does not know
         for batch, part, expected in zip(batches, parts, waiting, strict=True):
-            _compare(found, part, expected, second.logits(part), candidate.info)
+            if isinstance(second, CausalEngine):
+                _compare(found, part, expected, second.logits(part), candidate.info)
+            else:
+                assert isinstance(second, MostProbable), "it is a served model"
+                _bound(found, part, expected, second.most_probable(part, MOST))
             tokens = [number for number in batch for _ in works[number].targets]
             found.windows += tokens
             found.documents += [owners[number] for number in tokens]
-        found.dtypes, found.notes = (about[0], _dtype(second)), (*dict.fromkeys((*about[1:], *second.notes)),)
+        found.dtypes = (about[0], _dtype(second))
+        own = second.notes if isinstance(second, CausalEngine) else candidate.info.served["notes"]
+        found.notes = (*dict.fromkeys((*about[1:], *own)),)
     return found
 
 
@@ -104,8 +132,10 @@ def _causal(side: Side) -> CausalEngine:
     return engine
 
 
-def _dtype(engine: CausalEngine) -> str:
-    return str(engine.loaded.model.dtype).removeprefix("torch.")
+def _dtype(engine: Engine) -> str:
+    if isinstance(engine, CausalEngine):
+        return str(engine.loaded.model.dtype).removeprefix("torch.")
+    return "the server's"
 
 
 def _check_tokenizers(texts: Sequence[str], reference: CheckpointInfo, candidate: CheckpointInfo) -> None:
@@ -211,3 +241,35 @@ def _compare(
                     "occurs, or its weights are broken; try --dtype float32"
                 )
         found.same_top += (p.argmax(-1) == q.argmax(-1)).tolist()
+
+
+def _bound(
+    found: Divergences,
+    part: Sequence[TokenWork],
+    expected: torch.Tensor,
+    told: Sequence[list[dict[int, float]]],
+) -> None:
+    """Add the lower bounds of a batch; the reference has logits [tokens, vocabulary].
+
+    Raises ``CheckpointError`` where a token is none of the reference's.
+    """
+    import torch
+
+    found.vocabulary = expected.shape[1]
+    targets = [target for work in part for target in work.targets]
+    places = [one for rows in told for one in rows]
+    for row, target, known in zip(expected, targets, places, strict=True):
+        if max(known) >= found.vocabulary:
+            raise CheckpointError(
+                f"the server knows a token {max(known)}, and the reference {found.vocabulary:,} tokens: "
+                "it serves another model"
+            )
+        p = row.cpu().double().log_softmax(-1)
+        mine = p[list(known)]
+        theirs = torch.tensor(list(known.values()), dtype=torch.float64)
+        rest = [max(_LEAST_REST, 1 - float(one.exp().sum())) for one in (mine, theirs)]
+        bound = float((mine.exp() * (mine - theirs)).sum()) + rest[0] * math.log(rest[0] / rest[1])
+        found.kl.append(max(0.0, bound))
+        found.reference.append(float(p[target]))
+        found.candidate.append(known[target])
+        found.same_top.append(int(p.argmax()) == max(known, key=known.__getitem__))
