@@ -162,6 +162,8 @@ ARGS: Final[Mapping[str, Rule]] = {
     "max_length": _to("--eval-seq-len"),
     "max_model_len": _to("--eval-seq-len"),
     "max_gen_toks": _to("--eval-max-new-tokens"),
+    "think_end_token": _to("--eval-think-end"),
+    "enable_thinking": lambda value: ("--eval-thinking", "on" if value == "True" else "off"),
     "num_concurrent": _to("--eval-concurrency"),
     "device": _to("--eval-device"),
     "tokenizer": _to("--eval-tokenizer"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pytest_touchstone.core.reasoning import AUTO
+
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 Chat: TypeAlias = Literal["auto", "on", "off"]
 Speculative: TypeAlias = Literal["auto", "off"]
@@ -21,6 +23,8 @@ class ModelSettings:
     ``processes``; None for half of what is free.
 
     ``chat``: whether texts are generated through the checkpoint's chat template; "auto" uses it where there is one.
+    ``think_end`` is the mark that ends a reasoning (``core.reasoning``), and by ``thinking`` the chat template is told
+    whether to begin one; None leaves that to it.
     ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads, or the
     text itself, propose tokens; it changes no answer, only the time.
 
@@ -39,6 +43,8 @@ class ModelSettings:
     memory: str | None = None
     processes: int = 1
     chat: Chat = "auto"
+    think_end: str = AUTO
+    thinking: Literal["on", "off"] | None = None
     max_new_tokens: int | None = None
     speculative: Speculative = "auto"
     concurrency: int = 64

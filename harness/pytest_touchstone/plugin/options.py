@@ -186,7 +186,8 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 MODEL_ROWS: Final = (
-    *("dtype", "device", "device_map", "batch", "memory", "chat", "max_new_tokens", "speculative", "engine"),
+    *("dtype", "device", "device_map", "batch", "memory", "chat", "think_end", "thinking", "max_new_tokens"),
+    *("speculative", "engine"),
     *("request_timeout", "item_timeout", "run_timeout", "price"),
 )
 """The rows that an engine is told."""

@@ -11,7 +11,7 @@ import pytest
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Refusal, Turn
-from pytest_touchstone.engines.settings import Chat
+from pytest_touchstone.engines.settings import Chat, ModelSettings
 from pytest_touchstone.engines.transformers.token_work import ChatMode, Prompt, chat_mode_of, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer
@@ -48,12 +48,12 @@ def text_of(made: Any, prompt: Prompt | Refusal) -> str:
 def test_auto_goes_by_the_template_and_on_and_off_by_the_person(
     wanted: Chat, template: str | None, chat: bool
 ) -> None:
-    assert chat_mode_of(INFO, tokenizer(template), wanted, None).chat is chat
+    assert chat_mode_of(INFO, tokenizer(template), ModelSettings(chat=wanted)).chat is chat
 
 
 def test_on_without_a_template_is_an_error_and_not_a_lower_score() -> None:
     with pytest.raises(CheckpointError, match="no chat template; use --eval-chat off"):
-        chat_mode_of(INFO, tokenizer(), "on", None)
+        chat_mode_of(INFO, tokenizer(), ModelSettings(chat="on"))
 
 
 def test_turns_are_written_by_the_template_up_to_the_assistants_turn() -> None:

@@ -27,8 +27,8 @@ from pytest_touchstone.core.requests import (
     RollingLoglikelihood,
     RunProgram,
 )
-from pytest_touchstone.engines.settings import Chat
-from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.tokenizer import THINKING, TextTokenizer
 
 Scored: TypeAlias = Loglikelihood | RollingLoglikelihood | FillMask | PseudoLoglikelihood | RunProgram
 """Requests that are answered with scores, or refused."""
@@ -151,18 +151,26 @@ class ChatMode:
     max_new_tokens: int | None = None
 
 
-def chat_mode_of(info: CheckpointInfo, tokenizer: Any, chat: Chat, max_new_tokens: int | None) -> ChatMode:
+def chat_mode_of(info: CheckpointInfo, tokenizer: Any, settings: ModelSettings) -> ChatMode:
     """Return the way in which a checkpoint is asked.
 
-    Raises ``CheckpointError`` where a template is demanded and missing.
+    Raises ``CheckpointError`` where a template is demanded and missing, or is to be told what it does not know.
     """
-    template = bool(getattr(tokenizer, "chat_template", None))
+    written = getattr(tokenizer, "chat_template", None)
+    template, chat, thinking = bool(written), settings.chat, settings.thinking
+    if thinking is not None and not (chat != "off" and any(name in str(written) for name in THINKING)):
+        raise CheckpointError(
+            f"{info.path}: --eval-thinking {thinking}, but its chat template is not used, or knows no enable_thinking; "
+            "leave the option out"
+        )
     if chat == "on" and not template:
         raise CheckpointError(
             f"{info.path}: --eval-chat on, but its tokenizer has no chat template; "
             "use --eval-chat off, or save the template with the tokenizer"
         )
-    return ChatMode(chat=template and chat != "off", only_chat=chat == "on", max_new_tokens=max_new_tokens)
+    return ChatMode(
+        chat=template and chat != "off", only_chat=chat == "on", max_new_tokens=settings.max_new_tokens
+    )
 
 
 @dataclass(frozen=True, slots=True)
