@@ -132,6 +132,7 @@ LM_EVAL: Final[Mapping[str, Rule]] = {
     "limit": lambda value: ("--eval-limit", value.removesuffix(".0")),
     "num_fewshot": _to("--eval-shots"),
     "output_path": _to("--eval-output"),
+    "system_instruction": _to("--eval-system"),
     "trust_remote_code": lambda _: ("--eval-trust-remote-code",),
     "verbosity": lambda value: ("--log-cli-level", value.upper()),
     "predict_only": lambda _: (),

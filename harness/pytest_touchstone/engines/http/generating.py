@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from pytest_touchstone.core.reasoning import AUTO, ReasoningMarks, marks_of
@@ -306,7 +306,7 @@ def prompted(request: Generate, asking: TextSettings) -> Prompted | Refusal:
     """Return the prompt as the server is to be given it, or why it cannot be."""
     can, mode = asking.asked.abilities, asking.mode
     chat = mode.chat and bool(request.turns)
-    formed = in_form(request, chat, mode.max_new_tokens)
+    formed = in_form(request, chat, mode)
     if (fault := _fault(formed, mode, can, chat)) is not None:
         return Refusal(fault)
     begun = chat and request.turns[-1].role == "assistant"
@@ -327,8 +327,8 @@ def _fault(request: Generate, mode: ChatMode, can: Abilities, chat: bool) -> str
     """Return why a request can be asked in no way, or None."""
     if (fault := request.fault()) is not None:
         return fault
-    if mode.only_chat and not chat:
-        return "the question has no turns for a chat template; ask it with --eval-chat off or auto"
+    if (fault := mode.fault(chat)) is not None:
+        return fault
     if request.top_k and request.temperature and "top_k" not in NEUTRAL[can.family]:
         return f"the server is not known to take top_k, which is {request.top_k} in this request"
     return None
@@ -342,7 +342,7 @@ def _plain(request: Generate, formed: Generate, asking: TextSettings, chat: bool
         asking.tokenizer,
         seq_len=ANY_VOCABULARY if asking.limit is None else asking.limit,
         rows=ANY_VOCABULARY,
-        asking=ChatMode(chat=chat, max_new_tokens=asking.mode.max_new_tokens),
+        asking=replace(asking.mode, chat=chat, only_chat=False),
     )
     if isinstance(made, Refusal):
         return made

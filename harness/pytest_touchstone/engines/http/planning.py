@@ -143,7 +143,12 @@ def _mode(info: CheckpointInfo, can: Abilities, tokens: Tokens | None, settings:
             f"{info.source}: --eval-chat on, but the server answers no chats; use --eval-chat off"
         )
     chat = settings.chat == "on" or (settings.chat == "auto" and (template or not can.completions))
-    return ChatMode(chat=chat, only_chat=settings.chat == "on", max_new_tokens=settings.max_new_tokens)
+    return ChatMode(
+        chat=chat,
+        only_chat=settings.chat == "on",
+        max_new_tokens=settings.max_new_tokens,
+        system=settings.system,
+    )
 
 
 @dataclass(slots=True)
