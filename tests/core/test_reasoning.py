@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.core.reasoning import MARKS, marks_among, marks_of, seems_traced, without_trace
+from pytest_touchstone.core.reasoning import (
+    MARKS,
+    ReasoningMarks,
+    marks_among,
+    marks_of,
+    seems_traced,
+    without_trace,
+)
 from pytest_touchstone.core.requests import GenerateAnswer, Generated
 
 
@@ -38,9 +45,10 @@ def test_the_answer_is_what_stands_after_the_reasoning(text: str, reasoning: str
 
 
 @given(trace=st.text(max_size=40), answer=st.text(max_size=40), marks=st.sampled_from(MARKS))
-def test_a_trace_of_any_model_leaves_the_answer_as_it_is(trace: str, answer: str, marks: object) -> None:
-    assert marks in MARKS
-    begin, end = marks.begin, marks.end  # type: ignore[attr-defined]
+def test_a_trace_of_any_model_leaves_the_answer_as_it_is(
+    trace: str, answer: str, marks: ReasoningMarks
+) -> None:
+    begin, end = marks.begin, marks.end
     if end not in answer and not any(one.end in trace + answer for one in MARKS):
         reasoning, text = split(f"{begin}{trace}{end}{answer}")
         assert reasoning == trace.strip()

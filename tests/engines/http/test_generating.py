@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -330,11 +330,12 @@ def test_a_reasoning_in_a_reply_is_no_part_of_the_text(choice: dict[str, Any], e
 
 def test_a_model_that_reasons_is_sent_no_stops_which_its_reasoning_may_hold(tokenizer: TextTokenizer) -> None:
     request = Generate("q", max_new_tokens=5, stop=("\n",), turns=(Turn("user", "q"),))
-    for think_end, thinking, stops in (
+    cases: tuple[tuple[str, Literal["off"] | None, list[str] | None], ...] = (
         ("auto", None, ["\n"]),
         ("</r>", None, None),
         ("</r>", "off", ["\n"]),
-    ):
+    )
+    for think_end, thinking, stops in cases:
         asking = texts_of(
             tokenizer.with_reasoning(think_end, thinking), think_end=think_end, thinking=thinking
         )

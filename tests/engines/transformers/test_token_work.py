@@ -314,7 +314,7 @@ def test_a_template_without_a_place_for_a_system_prompt_is_an_error(
 def test_thinking_is_told_to_a_template_that_knows_it_alone() -> None:
     turns = (Turn("user", "q"),)
     plain = TextTokenizer(tokenizer(WITH_SYSTEM))
-    said = {how: plain.with_reasoning("auto", how).conversation(turns) for how in (None, "on", "off")}  # type: ignore[arg-type]
+    said = {how: plain.with_reasoning("auto", how).conversation(turns) for how in (None, "on", "off")}
     assert said == {None: "<user>q\n", "on": "<user>q\nT", "off": "<user>q\n"}
     chat_mode_of(INFO, tokenizer(WITH_SYSTEM), ModelSettings(thinking="on"))
     with pytest.raises(
