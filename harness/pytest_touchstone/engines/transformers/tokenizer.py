@@ -77,7 +77,7 @@ class TextTokenizer:
         """Return the same tokenizer that knows the marks of a reasoning, and what the chat template is told of it;
         both as in ``ModelSettings``."""
         aware, tokenizer = copy.copy(self), self._tokenizer
-        added = getattr(tokenizer, "get_added_vocab", dict)()
+        added: Iterable[str] = getattr(tokenizer, "get_added_vocab", dict)()
         known = f"{getattr(tokenizer, 'chat_template', None)} {' '.join(added)}"
         aware.reasoning = marks_among(marks_of(think_end), known)
         if aware.reasoning is not None:
