@@ -29,6 +29,7 @@ from pytest_touchstone.core.settings import (
     of_table,
     options_page,
     settings_table,
+    system_prompt,
 )
 from pytest_touchstone.engines.sandbox.settings import SandboxSettings
 from pytest_touchstone.engines.settings import ModelSettings
@@ -322,3 +323,15 @@ def test_the_tables_of_the_gate_and_others_are_no_settings(tmp_path: Path) -> No
     assert of_project(path) == ({}, {})
     path.write_text("[tool.touchstone.gate]\nmargin = 0.1\n[tool.touchstone.other]\nx = 1\n")
     assert of_project(path) == ({}, {})
+
+
+def test_a_system_prompt_is_a_text_or_what_a_file_holds(tmp_path: Path) -> None:
+    path = tmp_path / "system.txt"
+    path.write_text("\N{BYTE ORDER MARK}Be brief.\n", encoding="utf-8")
+    assert system_prompt(str(path)) == "Be brief."
+    assert system_prompt(" Answer in one word. ") == "Answer in one word."
+    assert system_prompt("x" * 5000) == "x" * 5000
+    for wrong in ("", "  ", str(tmp_path / "empty.txt")):
+        (tmp_path / "empty.txt").touch()
+        with pytest.raises(ValueError, match="which is not empty"):
+            system_prompt(wrong)

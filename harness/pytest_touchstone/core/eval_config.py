@@ -37,7 +37,8 @@ from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.files import parsed, parsed_toml, read_regular, shipped_evals, shown_path
 from pytest_touchstone.core.lm_eval_names import difference, translated
-from pytest_touchstone.core.requests import Generate, Request
+from pytest_touchstone.core.reasoning import AUTO, marks_of, without_trace
+from pytest_touchstone.core.requests import Generate, GenerateAnswer, Request
 from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks
 from pytest_touchstone.core.text import alike, count, either, listed
@@ -57,6 +58,7 @@ class Asking:
     ``left_out`` is the reason for which the benchmark is not asked at all. ``seconds`` is the time after which its
     items end as ``timeout``. Without ``samples`` the journal keeps neither prompts nor answers. ``metrics`` are those
     that the benchmark's own log shows (all for none), ``output_path`` is a further place for its results.
+    ``think_end`` is the run's.
     """
 
     limit: int | float | str | None = None
@@ -68,6 +70,7 @@ class Asking:
     samples: bool = True
     metrics: tuple[str, ...] = ()
     output_path: str | None = None
+    think_end: str = AUTO
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -84,6 +87,10 @@ class Asking:
         if self.max_new_tokens is None or not isinstance(request, Generate):
             return request
         return replace(request, max_new_tokens=self.max_new_tokens, turns_max_new_tokens=None)
+
+    def answer(self, answer: GenerateAnswer) -> GenerateAnswer:
+        """Return an answer as the benchmark gets it: without the reasoning before it."""
+        return without_trace(answer, marks_of(self.think_end))
 
 
 AS_THE_RUN: Final = Asking()

@@ -309,11 +309,16 @@ FinishReason: TypeAlias = Literal["stop", "length", "eos"]
 @dataclass(frozen=True, slots=True)
 class Generated:
     """One sample: its text, without the stop sequence and the text after it. ``tokens`` counts the generated ones,
-    those of the stop sequence and the end token included."""
+    those of the stop sequence and the end token included.
+
+    ``reasoning`` is the trace before the answer, which is no part of the text (``core.reasoning``), None where there is
+    none; ``reasoning_tokens`` are those of ``tokens`` that it took, as far as they can be counted."""
 
     text: str
     finish_reason: FinishReason
     tokens: int
+    reasoning: str | None = field(default=None, metadata=LATER)
+    reasoning_tokens: int = field(default=0, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)

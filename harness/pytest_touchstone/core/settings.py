@@ -130,6 +130,26 @@ def integer(text: str, least: int = 0) -> int:
     return int(text)
 
 
+LONGEST_PROMPT: Final = 1 << 16
+"""The bytes of a file with a system prompt at most."""
+
+
+def system_prompt(text: str) -> str:
+    """Return a text, or what the file of this name holds, without white space around it; raise ``ValueError`` where
+    that is no text, or empty."""
+    path = Path(text)
+    try:
+        content = (
+            path.read_bytes() if path.is_file() and path.stat().st_size <= LONGEST_PROMPT else text.encode()
+        )
+        found = content.decode("utf-8-sig").strip()
+    except (OSError, ValueError):  # a text may be too long for a path, or have a NUL in it
+        found = text.strip()
+    if not found:
+        raise ValueError("a text, or the path of a UTF-8 text file, which is not empty")
+    return found
+
+
 def number(text: str, least: float = 0.0, most: float = math.inf) -> float:
     """Return a decimal number from ``least`` to ``most``; raise ``ValueError`` with what was expected."""
     if not re.fullmatch(r"[0-9]*\.?[0-9]+|[0-9]+\.", text) or not least <= float(text) <= most:
@@ -187,6 +207,7 @@ PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
     "probability": _probability,
     "batch": _batch,
     "data_folder": _data_folder,
+    "system_prompt": system_prompt,
 }
 """The functions that ``parse`` names."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pytest_touchstone.core.reasoning import AUTO
+
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 Chat: TypeAlias = Literal["auto", "on", "off"]
 Speculative: TypeAlias = Literal["auto", "off"]
@@ -21,8 +23,10 @@ class ModelSettings:
     ``processes``; None for half of what is free.
 
     ``chat``: whether texts are generated through the checkpoint's chat template; "auto" uses it where there is one.
-    ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads, or the
-    text itself, propose tokens; it changes no answer, only the time.
+    ``system`` is the system prompt of every chat. ``think_end`` is the mark that ends a reasoning
+    (``core.reasoning``), and by ``thinking`` the chat template is told whether to begin one; None leaves that to it.
+    ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads, or the text
+    itself, propose tokens; it changes no answer, only the time.
 
     Of served models: ``concurrency`` requests may be under way at once in this process. ``request_timeout``,
     ``item_timeout`` and ``run_timeout`` are seconds. ``price`` is that of a million prompt tokens and of a million new
@@ -39,6 +43,9 @@ class ModelSettings:
     memory: str | None = None
     processes: int = 1
     chat: Chat = "auto"
+    system: str | None = None
+    think_end: str = AUTO
+    thinking: Literal["on", "off"] | None = None
     max_new_tokens: int | None = None
     speculative: Speculative = "auto"
     concurrency: int = 64

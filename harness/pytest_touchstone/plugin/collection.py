@@ -194,11 +194,11 @@ class Collection:
     def asking(self, spec: Benchmark) -> Asking:
         """Return the options of a benchmark that are not the run's: those of a file or of the demonstration, and the
         number of few-shot examples that --eval-tasks gives it."""
-        settings, found = self.settings, AS_THE_RUN
+        settings, found = self.settings, replace(AS_THE_RUN, think_end=self.settings.model.think_end)
         if settings.file is not None:
-            found = self._by_file(settings.file.asking(spec))
+            found = self._by_file(replace(settings.file.asking(spec), think_end=found.think_end))
         elif settings.demonstration:
-            found = asking_of(spec).without(settings.by_hand)
+            found = replace(asking_of(spec).without(settings.by_hand), think_end=found.think_end)
         shots = None if "shots" in settings.by_hand else self.tasks.shots(spec)
         return found if shots is None else replace(found, shots=shots)
 

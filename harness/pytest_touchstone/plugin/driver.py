@@ -25,6 +25,7 @@ from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.errors import BenchmarkError, RequestError, WireError
 from pytest_touchstone.core.eval_config import AS_THE_RUN, Asking
 from pytest_touchstone.core.grade import NO_ANSWER, PASSED, scores_of, told_by
+from pytest_touchstone.core.reasoning import seems_traced
 from pytest_touchstone.core.requests import (
     REQUEST_KINDS,
     Generate,
@@ -363,7 +364,9 @@ class RunningBatch:
         state.seconds += seconds
         if state.outcome is not None:
             return  # it has ended by its time limit
-        state.answers[number] = answer
+        state.answers[number] = (
+            state.job.asking.answer(answer) if isinstance(answer, GenerateAnswer) else answer
+        )
         if _too_late(state):
             self._end_too_late()
         elif len(state.answers) == len(state.requests):
@@ -529,7 +532,13 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
             counts["empty"] += sum(not sample.text.strip() for sample in answer.samples)
             counts["chat"] += len(answer.samples) * answer.chat
             counts["unanswered"] += sum(
-                sample.finish_reason == "length" and not sample.text.strip() for sample in answer.samples
+                (sample.finish_reason == "length" or sample.reasoning is not None) and not sample.text.strip()
+                for sample in answer.samples
+            )
+            counts["reasoned"] += sum(sample.reasoning is not None for sample in answer.samples)
+            counts["reasoning_tokens"] += sum(sample.reasoning_tokens for sample in answer.samples)
+            counts["traces_seen"] += sum(
+                sample.reasoning is None and seems_traced(sample.text) for sample in answer.samples
             )
             state.lengths += [
                 TextLength(sample.tokens, sample.finish_reason == "length")

@@ -187,6 +187,7 @@ def settings_of(config: pytest.Config) -> Settings:
 
 MODEL_ROWS: Final = (
     *("dtype", "device", "device_map", "batch", "memory", "chat", "max_new_tokens", "speculative", "engine"),
+    *("system", "think_end", "thinking"),
     *("request_timeout", "item_timeout", "run_timeout", "price"),
 )
 """The rows that an engine is told."""
@@ -355,6 +356,9 @@ ELSEWHERE: Final[dict[str, tuple[str, ...]]] = {
     "limit": ("max-samples", "max-examples", "num-examples", "num-questions", "sample-limit"),
     "output": ("output-path", "output-dir", "out-dir", "log-dir", "save-dir", "results-dir"),
     "chat": ("apply-chat-template", "use-chat-template", "chat-template"),
+    "system": ("system-instruction", "system-message", "system-prompt"),
+    "think_end": ("think-end-token",),
+    "thinking": ("enable-thinking", "reasoning"),
     "max_new_tokens": ("max-tokens", "max-gen-toks", "max-gen-len", "max-output-tokens"),
     "seq_len": ("max-length", "max-model-len", "max-seq-len", "max-seq-length", "context-length"),
     "samples": ("n-samples", "num-samples", "num-generations", "num-return-sequences", "epochs"),

@@ -21,8 +21,10 @@ from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, declared, gener
 from pytest_touchstone.core.dataset import HUB, Example
 from pytest_touchstone.core.draws import TOUCHSTONE
 from pytest_touchstone.core.errors import BenchmarkError, DataError, HarnessError
+from pytest_touchstone.core.eval_config import AS_THE_RUN
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.files import load_module, shipped_evals
+from pytest_touchstone.core.reasoning import AUTO
 from pytest_touchstone.core.requests import (
     Answer,
     Refusal,
@@ -171,6 +173,7 @@ class _Benchmarks:
         self._run, self._root, self._moved, self._data = run, root or Path(known), root is not None, data
         self._shots, self._draw = settings.get("shots"), settings.get("fewshot", TOUCHSTONE)
         drawn = ("samples", "temperature", "top_p", "seed")
+        self._asking = replace(AS_THE_RUN, think_end=settings.get("think_end", AUTO))
         self._sampling = Sampling(**{name: settings[name] for name in drawn if name in settings})
         self._modules: dict[Path, ModuleType] = {}
         self._known: dict[str, _Known] = {}
@@ -192,7 +195,7 @@ class _Benchmarks:
             raise BenchmarkError(f"takes {foreign[0]!r}, which only a run of pytest can give it")
         wanted = {name: info if name in infos else OWN_ARGUMENTS[name](given) for name in names}
         spec = replace(known.loaded.spec, name=record.benchmark)
-        return Job(record.item, spec, example, record.checkpoint, partial(function, **wanted))
+        return Job(record.item, spec, example, record.checkpoint, partial(function, **wanted), self._asking)
 
     def _benchmark(self, record: Record) -> _Known:
         if (known := self._known.get(record.benchmark)) is not None:

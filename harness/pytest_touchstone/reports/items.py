@@ -72,6 +72,10 @@ def _asked(asked: Question, width: int, full: bool) -> Iterator[str]:
     for choice in asked.choices:
         yield from _choice(choice, width, full)
     for number, said in enumerate(asked.answers, start=1):
+        if said.reasoning and full:
+            yield from _field("reasoning", said.reasoning, width, full)
+        elif said.reasoning:
+            yield f"{INDENT}reasoning: {count(len(said.reasoning), 'character')}, which --full shows"
         several = f" {number}" if len(asked.answers) > 1 else ""
         verdict = asked.kind == "RunProgram"
         yield from textwrap.wrap(

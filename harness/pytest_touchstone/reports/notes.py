@@ -94,6 +94,17 @@ def unanswered(summary: Summary) -> list[str]:
     return lines
 
 
+def traces(summary: Summary) -> list[str]:
+    """Return the results whose texts have a reasoning that is scored as if it were part of the answer."""
+    several = len(checkpoints(summary)) > 1
+    return [
+        f"{_name(one, several)}: the mark of a reasoning stands in {one.traces_seen} of {count(one.outputs, 'text')}, "
+        "and is scored with them; --eval-think-end MARK takes what is before it away"
+        for one in wholes(summary)
+        if one.traces_seen
+    ]
+
+
 def other_prompts(summary: Summary) -> list[str]:
     """Return the benchmarks whose few-shot examples were drawn as another harness does, but not from all its rows."""
     found: dict[str, list[str]] = {}
@@ -110,7 +121,7 @@ def other_prompts(summary: Summary) -> list[str]:
 
 def warnings(summary: Summary) -> list[str]:
     """Return the facts that a reader must know before believing the numbers."""
-    found = [*invalid(summary), *unanswered(summary), *unsandboxed(summary)]
+    found = [*invalid(summary), *unanswered(summary), *traces(summary), *unsandboxed(summary)]
     found += [*weak_tests(summary), *other_prompts(summary)]
     found += [text] if (text := cut(summary)) else []
     return [*found, *journal(summary), *engines(summary), *slow_ways(summary)]
@@ -299,6 +310,10 @@ def generated(summary: Summary) -> list[str]:
             f"{one.no_answer} without an answer",
             f"{one.empty} empty",
         ]
+        if one.reasoned:
+            parts.append(
+                f"{one.reasoned} after a reasoning, of {count(one.reasoning_tokens, 'token')} in all"
+            )
         found.append(f"{_name(one, several)}: {', '.join(parts)}")
     return found
 

@@ -340,6 +340,7 @@ def brief_lines(summary: Summary) -> list[FactLine]:
         "reused": _reused(summary),
         "cut": notes.cut(summary),
         "no answer": "; ".join(notes.unanswered(summary)),
+        "reasoning": "; ".join(notes.traces(summary)),
         "weak tests": _weak_tests(summary),
         "slow": _slow_ways(summary),
         "prompts": "; ".join(notes.other_prompts(summary)),

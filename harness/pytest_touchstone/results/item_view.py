@@ -36,10 +36,12 @@ class AnswerChoice:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """An answer: its text, if it has any, and a remark on it: how it ended, or the verdict on a program."""
+    """An answer: its text, if it has any, and a remark on it: how it ended, or the verdict on a program; and the
+    ``reasoning`` before it."""
 
     text: str
     remark: str
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ def _one(exchange: Exchange) -> Question:  # noqa: PLR0911 -- one per kind
         return Question(kind, text, answers=(Said("", f"not answered: {reason}"),))
     match kind:
         case "Generate":
-            said = (Said(one["text"], _end(one)) for one in answer["samples"])
+            said = (Said(one["text"], _end(one), one.get("reasoning") or "") for one in answer["samples"])
             turns = tuple((one["role"], one["text"]) for one in request.get("turns", ()))
             return Question(
                 kind, request["prompt"], answers=tuple(said), turns=turns if answer.get("chat") else ()
@@ -177,7 +179,10 @@ def _one(exchange: Exchange) -> Question:  # noqa: PLR0911 -- one per kind
 
 
 def _end(sample: Mapping[str, Any]) -> str:
-    return f"{ENDED.get(sample['finish_reason'], sample['finish_reason'])}, {sample['tokens']} tokens"
+    thought = f", {number} of them reasoning" if (number := sample.get("reasoning_tokens")) else ""
+    return (
+        f"{ENDED.get(sample['finish_reason'], sample['finish_reason'])}, {sample['tokens']} tokens{thought}"
+    )
 
 
 def _candidates(answer: Mapping[str, Any], target: str | None) -> Iterator[AnswerChoice]:

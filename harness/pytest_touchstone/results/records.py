@@ -17,7 +17,10 @@ from pytest_touchstone.core.files import SCHEMA, check_kind
 Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost", "xfailed"]
 STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost", "xfailed")
 
-GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered")
+GENERATED: Final = (
+    *("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered"),
+    *("reasoned", "reasoning_tokens", "traces_seen"),
+)
 """The fields of a record that count its generated texts; results have their sums."""
 
 
@@ -31,8 +34,9 @@ class Record:
     context was cut.
 
     Of its generated texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in
-    which ``no_answer`` was found, and those asked through a ``chat`` template. The ``unanswered`` ones are empty at the
-    limit: a reasoning used up all tokens.
+    which ``no_answer`` was found, and those asked through a ``chat`` template. The ``unanswered`` ones are empty:
+    a reasoning used up all tokens, or did not end. ``reasoned`` are those with a reasoning before the answer, which
+    took so many ``reasoning_tokens``; in ``traces_seen`` the mark of one stands in the answer itself.
 
     ``programs`` counts what became of its programs, by outcome, ``unsandboxed`` those that ran without isolation.
     ``weak_tests`` has, by task, the wrong programs that its tests accept.
@@ -62,6 +66,9 @@ class Record:
     no_answer: int = 0
     chat: int = 0
     unanswered: int = 0
+    reasoned: int = 0
+    reasoning_tokens: int = 0
+    traces_seen: int = 0
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)

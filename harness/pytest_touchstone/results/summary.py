@@ -136,6 +136,9 @@ class Result:
     no_answer: int = 0
     chat: int = 0
     unanswered: int = 0
+    reasoned: int = 0
+    reasoning_tokens: int = 0
+    traces_seen: int = 0
     answered: Metric | None = None
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0

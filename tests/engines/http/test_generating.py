@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from pytest_touchstone.core.reasoning import marks_of
 from pytest_touchstone.core.requests import Generate, Generated, Refusal, Turn
 from pytest_touchstone.engines.http.abilities import Abilities, ServedModel
 from pytest_touchstone.engines.http.calls import Malformed
@@ -300,3 +301,72 @@ def test_tokens_that_are_known_here_show_a_smaller_cut(tokenizer: TextTokenizer)
     one.call.read({"choices": [choice], "usage": {"prompt_tokens": made.tokens - 2}})
     with pytest.raises(Malformed, match="it has cut the prompt"):
         one.call.read({"choices": [choice], "usage": {"prompt_tokens": made.tokens // 2}})
+
+
+# Reasoning, and system prompts
+
+
+def chat(text: str | None, **more: Any) -> dict[str, Any]:
+    return {"message": {"role": "assistant", "content": text, **more}}
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (chat("<think>a\n\nb</think>\n\n4\n\nc"), Generated("4", "stop", 3, "a\n\nb")),
+        (chat("a</think>4"), Generated("4", "eos", 3, "a")),
+        (chat("4", reasoning_content="a\n\nb"), Generated("4", "eos", 3, "a\n\nb")),
+        (chat("4", reasoning="a"), Generated("4", "eos", 3, "a")),
+        ({**chat("<think>a"), "finish_reason": "length"}, Generated("", "length", 3, "a")),
+        ({**chat(None, reasoning_content="a"), "finish_reason": "length"}, Generated("", "length", 3, "a")),
+        (chat("4"), Generated("4", "eos", 3)),
+    ],
+)
+def test_a_reasoning_in_a_reply_is_no_part_of_the_text(choice: dict[str, Any], expected: Generated) -> None:
+    wanted = WantedTexts(stops=("\n\n",), limit=50, marks=marks_of("auto"), chat=True)
+    (found,) = read_texts(reply({"stop_reason": None, **choice}), wanted)
+    assert found == expected
+
+
+def test_a_model_that_reasons_is_sent_no_stops_which_its_reasoning_may_hold(tokenizer: TextTokenizer) -> None:
+    request = Generate("q", max_new_tokens=5, stop=("\n",), turns=(Turn("user", "q"),))
+    cases: tuple[tuple[str, Literal["off"] | None, list[str] | None], ...] = (
+        ("auto", None, ["\n"]),
+        ("</r>", None, None),
+        ("</r>", "off", ["\n"]),
+    )
+    for think_end, thinking, stops in cases:
+        asking = texts_of(
+            tokenizer.with_reasoning(think_end, thinking), think_end=think_end, thinking=thinking
+        )
+        made = prompted(request, asking)
+        assert isinstance(made, Prompted)
+        (call,) = text_calls(made, 0, asking)
+        assert call.call.body is not None
+        assert call.call.body.get("stop") == stops
+        told = call.call.body.get("chat_template_kwargs")
+        assert told == (None if thinking is None else {"enable_thinking": False, "thinking": False})
+
+
+def test_a_system_prompt_stands_before_each_chat_and_nothing_else_is_asked(tokenizer: TextTokenizer) -> None:
+    asking = texts_of(tokenizer, mode=ChatMode(chat=True, system="Be brief."))
+    made = prompted(Generate("q", max_new_tokens=5, turns=(Turn("user", "q"),)), asking)
+    assert isinstance(made, Prompted)
+    assert made.request.turns == (Turn("system", "Be brief."), Turn("user", "q"))
+    own = prompted(
+        Generate("q", max_new_tokens=5, turns=(Turn("system", "You add."), Turn("user", "q"))), asking
+    )
+    assert isinstance(own, Prompted)
+    assert own.request.turns[0] == Turn("system", "Be brief.\n\nYou add.")
+    plain = prompted(Generate("q", max_new_tokens=5), asking)
+    assert isinstance(plain, Refusal)
+    assert "which a system prompt needs" in plain.reason
+
+
+def texts_of(tokenizer: TextTokenizer, mode: ChatMode | None = None, **more: Any) -> TextSettings:
+    """The way in which a server with all abilities is asked for texts."""
+    can = Abilities(family="vllm", completions=True, chat=True, tokens=True, several=True, answers_as=("m",))
+    asked = ServedModel("/v1", "m", can)
+    return TextSettings(
+        asked=asked, mode=mode or ChatMode(chat=True), tokenizer=tokenizer, limit=None, cut=False, **more
+    )

@@ -11,7 +11,7 @@ import pytest
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Refusal, Turn
-from pytest_touchstone.engines.settings import Chat
+from pytest_touchstone.engines.settings import Chat, ModelSettings
 from pytest_touchstone.engines.transformers.token_work import ChatMode, Prompt, chat_mode_of, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer
@@ -48,12 +48,12 @@ def text_of(made: Any, prompt: Prompt | Refusal) -> str:
 def test_auto_goes_by_the_template_and_on_and_off_by_the_person(
     wanted: Chat, template: str | None, chat: bool
 ) -> None:
-    assert chat_mode_of(INFO, tokenizer(template), wanted, None).chat is chat
+    assert chat_mode_of(INFO, tokenizer(template), ModelSettings(chat=wanted)).chat is chat
 
 
 def test_on_without_a_template_is_an_error_and_not_a_lower_score() -> None:
     with pytest.raises(CheckpointError, match="no chat template; use --eval-chat off"):
-        chat_mode_of(INFO, tokenizer(), "on", None)
+        chat_mode_of(INFO, tokenizer(), ModelSettings(chat="on"))
 
 
 def test_turns_are_written_by_the_template_up_to_the_assistants_turn() -> None:
@@ -270,3 +270,69 @@ def test_the_persons_limit_goes_before_the_benchmarks() -> None:
     refusal = prepared(tokenizer(), max_new_tokens=200)
     assert isinstance(refusal, Refusal)
     assert "--eval-max-new-tokens" in refusal.reason
+
+
+# A system prompt, and reasoning switched on or off
+
+
+WITH_SYSTEM = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}{% if enable_thinking %}T{% endif %}"
+)
+USERS_ALONE = "{% for m in messages %}{% if m.role == 'user' %}<u>{{ m.content }}{% endif %}{% endfor %}"
+RAISES = "{{ raise_exception('no system role') }}"
+
+
+def test_a_system_prompt_is_written_by_the_template() -> None:
+    mode = chat_mode_of(INFO, tokenizer(WITH_SYSTEM), ModelSettings(system="Be brief."))
+    prompt = prepare(
+        replace(REQUEST, turns=(Turn("user", "q"),)),
+        TextTokenizer(tokenizer(WITH_SYSTEM)),
+        seq_len=128,
+        rows=10**6,
+        asking=mode,
+    )
+    assert isinstance(prompt, Prompt)
+    assert prompt.request.turns == (Turn("system", "Be brief."), Turn("user", "q"))
+
+
+@pytest.mark.parametrize(
+    ("template", "chat", "said"),
+    [
+        (None, "auto", "its chat template is not used, or missing"),
+        (WITH_SYSTEM, "off", "its chat template is not used, or missing"),
+        (USERS_ALONE, "auto", "its chat template leaves system prompts out"),
+        (RAISES, "auto", "its chat template takes no system prompt"),
+    ],
+)
+def test_a_template_without_a_place_for_a_system_prompt_is_an_error(
+    template: str | None, chat: Chat, said: str
+) -> None:
+    with pytest.raises(CheckpointError, match=f"--eval-system, but {said}; leave the option out"):
+        chat_mode_of(INFO, tokenizer(template), ModelSettings(chat=chat, system="Be brief."))
+
+
+def test_thinking_is_told_to_a_template_that_knows_it_alone() -> None:
+    turns = (Turn("user", "q"),)
+    plain = TextTokenizer(tokenizer(WITH_SYSTEM))
+    said = {how: plain.with_reasoning("auto", how).conversation(turns) for how in (None, "on", "off")}
+    assert said == {None: "<user>q\n", "on": "<user>q\nT", "off": "<user>q\n"}
+    chat_mode_of(INFO, tokenizer(WITH_SYSTEM), ModelSettings(thinking="on"))
+    with pytest.raises(
+        CheckpointError, match=r"--eval-thinking on, but its chat template .* knows no enable_thinking"
+    ):
+        chat_mode_of(INFO, tokenizer(USERS_ALONE), ModelSettings(thinking="on"))
+
+
+def test_marks_that_are_special_tokens_stay_readable_and_a_prompt_may_open_them() -> None:
+    made = bytelevel_tokenizer()
+    made.add_special_tokens({"additional_special_tokens": ["[THINK]", "[/THINK]", "<x>"]})
+    ids = made.encode("[THINK]the boat[/THINK]the<x> river", add_special_tokens=False)
+    assert TextTokenizer(made).readable(ids) == "the boatthe river"
+    aware = TextTokenizer(made).with_reasoning("auto", None)
+    assert aware.reasoning is not None
+    assert aware.readable(ids) == "[THINK]the boat[/THINK]the river"
+    assert aware.special == set(made.all_special_ids) - set(
+        made.convert_tokens_to_ids(["[THINK]", "[/THINK]"])
+    )
+    assert [aware.opens_reasoning(ids[:count]) for count in (1, 2)] == [True, False]
+    assert TextTokenizer(made).with_reasoning("off", None).readable(ids) == "the boatthe river"

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
+from pytest_touchstone.core.reasoning import AUTO, ReasoningMarks, marks_of
 from pytest_touchstone.core.requests import (
     FinishReason,
     Generate,
@@ -28,7 +29,7 @@ from pytest_touchstone.engines.http.abilities import NEUTRAL, Abilities, ServedM
 from pytest_touchstone.engines.http.calls import Call, Malformed
 from pytest_touchstone.engines.http.replies import Json, check_prompt, choices, usage_count
 from pytest_touchstone.engines.transformers.token_work import ChatMode, in_form, prepare
-from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.engines.transformers.tokenizer import THINKING, TextTokenizer
 
 ENDS: Final[Mapping[str, FinishReason | None]] = {
     "stop": None,
@@ -72,6 +73,7 @@ class WantedTexts:
 
     ``prompt`` is the text that they follow, the last turn of a ``chat``. ``least`` is the number of tokens that a
     server must count in the whole prompt if it cuts nothing. ``ends`` are the names of ends that its probe has met.
+    ``marks`` are those of a reasoning, which the prompt may have ``opened``.
     """
 
     count: int = 1
@@ -81,6 +83,8 @@ class WantedTexts:
     chat: bool = False
     least: int = 0
     ends: Sequence[str] = ()
+    marks: Sequence[ReasoningMarks] = ()
+    opened: bool = False
 
 
 def fewest_tokens(text: str) -> int:
@@ -156,12 +160,17 @@ def _generated(
         if tokenizer is not None:
             # As in this process: a server may begin the text with the space that its prompt ended before.
             text = tokenizer.readable(ids[:-1] if reason == "eos" else ids)
+    trace = next((said for name in _REASONING if isinstance(said := _part(choice, name), str) and said), None)
+    for marks in wanted.marks if trace is None else ():
+        trace, text = marks.split(text, opened=wanted.opened)
+        if trace is not None:
+            break
     at = earliest_stop(text, wanted.stops)
     if at is not None:
         text, reason = text[:at], "stop"
     if tokens is None:
         tokens = max(1, len(text.split())) if text else 0
-    return Generated(text, reason, tokens)
+    return Generated(text, reason, tokens, trace, 0 if trace is None else _thought_tokens(data))
 
 
 def _end(choice: Json, wanted: WantedTexts, tokens: int | None) -> FinishReason | None:
@@ -219,12 +228,12 @@ def _why_stopped(choice: Json, stops: Sequence[str]) -> FinishReason:
     return "stop" if stops else "eos"
 
 
-def _thought_tokens(data: Any) -> bool:
-    """Return whether the server counts tokens of a reasoning."""
+def _thought_tokens(data: Any) -> int:
+    """Return the tokens of a reasoning that the server counts."""
     usage = data.get("usage") if isinstance(data, Mapping) else None
     told = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
     said = told.get("reasoning_tokens") if isinstance(told, Mapping) else None
-    return isinstance(said, int) and said > 0
+    return max(0, said) if isinstance(said, int) else 0
 
 
 _SEEDS: Final = 2**31
@@ -246,7 +255,7 @@ ANY_VOCABULARY: Final = 2**62
 class Prompted:
     """A prompt as the server is given it: the ``request`` in its form, and token ids, a text, or turns.
 
-    ``tokens`` is their number as far as it is known here.
+    ``tokens`` is their number as far as it is known here. ``opened``: they end within a reasoning.
     """
 
     request: Generate
@@ -254,6 +263,7 @@ class Prompted:
     tokens: int | None
     truncated: int = 0
     chat: bool = False
+    opened: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +278,7 @@ class TextCall:
 class TextSettings:
     """The way in which texts are asked for: the ``mode`` of chats, the limit of tokens of the server, None where it is
     not known, and whether prompts are ``cut`` to it. ``remote``: the tokenizer is the server's, which
-    writes no chats and makes no texts of tokens."""
+    writes no chats and makes no texts of tokens. ``think_end`` and ``thinking`` are those of ``ModelSettings``."""
 
     asked: ServedModel
     mode: ChatMode
@@ -276,13 +286,27 @@ class TextSettings:
     limit: int | None
     cut: bool
     remote: bool = False
+    think_end: str = AUTO
+    thinking: Literal["on", "off"] | None = None
+
+    @property
+    def marks(self) -> tuple[ReasoningMarks, ...]:
+        """The marks of a reasoning that a text may have: those of the model, where they are known."""
+        known = None if self.tokenizer is None else self.tokenizer.reasoning
+        return marks_of(self.think_end) if known is None else (known,)
+
+    @property
+    def reasons(self) -> bool:
+        """Whether the model is known to reason: a stop sequence may stand in its reasoning, and not be sent."""
+        known = self.tokenizer is not None and self.tokenizer.reasoning is not None
+        return self.thinking != "off" and (known or any(one.named for one in self.marks))
 
 
 def prompted(request: Generate, asking: TextSettings) -> Prompted | Refusal:
     """Return the prompt as the server is to be given it, or why it cannot be."""
     can, mode = asking.asked.abilities, asking.mode
     chat = mode.chat and bool(request.turns)
-    formed = in_form(request, chat, mode.max_new_tokens)
+    formed = in_form(request, chat, mode)
     if (fault := _fault(formed, mode, can, chat)) is not None:
         return Refusal(fault)
     begun = chat and request.turns[-1].role == "assistant"
@@ -303,8 +327,8 @@ def _fault(request: Generate, mode: ChatMode, can: Abilities, chat: bool) -> str
     """Return why a request can be asked in no way, or None."""
     if (fault := request.fault()) is not None:
         return fault
-    if mode.only_chat and not chat:
-        return "the question has no turns for a chat template; ask it with --eval-chat off or auto"
+    if (fault := mode.fault(chat)) is not None:
+        return fault
     if request.top_k and request.temperature and "top_k" not in NEUTRAL[can.family]:
         return f"the server is not known to take top_k, which is {request.top_k} in this request"
     return None
@@ -318,7 +342,7 @@ def _plain(request: Generate, formed: Generate, asking: TextSettings, chat: bool
         asking.tokenizer,
         seq_len=ANY_VOCABULARY if asking.limit is None else asking.limit,
         rows=ANY_VOCABULARY,
-        asking=ChatMode(chat=chat, max_new_tokens=asking.mode.max_new_tokens),
+        asking=replace(asking.mode, chat=chat, only_chat=False),
     )
     if isinstance(made, Refusal):
         return made
@@ -329,18 +353,20 @@ def _plain(request: Generate, formed: Generate, asking: TextSettings, chat: bool
         return Refusal("the answer is begun, which the server cannot go on from, and it takes no token ids")
     if not ids:
         return Prompted(formed, formed.prompt, len(made.tokens))
-    return Prompted(formed, made.tokens, len(made.tokens), made.truncated, chat)
+    opened = asking.tokenizer.opens_reasoning(made.tokens)
+    return Prompted(formed, made.tokens, len(made.tokens), made.truncated, chat, opened)
 
 
 def _conversation(formed: Generate, asking: TextSettings) -> Prompted | Refusal:
-    tokens = None
+    tokens, opened = None, False
     if asking.tokenizer is not None and not asking.remote:
         found = asking.tokenizer.chat(formed.turns)
-        tokens = None if isinstance(found, Refusal) else len(found)
+        if not isinstance(found, Refusal):
+            tokens, opened = len(found), asking.tokenizer.opens_reasoning(found)
     limit = asking.limit
     if tokens is not None and limit is not None and tokens + formed.max_new_tokens > limit:
         return too_long(tokens, formed.max_new_tokens, limit)
-    return Prompted(formed, None, tokens, chat=True)
+    return Prompted(formed, None, tokens, chat=True, opened=opened)
 
 
 def too_long(tokens: int, new: int, limit: int) -> Refusal:
@@ -362,7 +388,7 @@ def text_calls(one: Prompted, owner: int, asking: TextSettings) -> list[TextCall
 
 def _call(one: Prompted, count: int, seed: int, owner: int, asking: TextSettings) -> Call[list[Generated]]:
     can, request, chat = asking.asked.abilities, one.request, one.prompt is None
-    stops = request.stop if can.stops is None else request.stop[: can.stops]
+    stops = () if asking.reasons else request.stop if can.stops is None else request.stop[: can.stops]
     body: dict[str, Any] = {
         **NEUTRAL[can.family],
         can.limit: request.max_new_tokens,
@@ -382,6 +408,8 @@ def _call(one: Prompted, count: int, seed: int, owner: int, asking: TextSettings
         body["prompt"] = one.prompt if isinstance(one.prompt, str) else list(one.prompt or ())
     else:
         body["messages"] = [{"role": turn.role, "content": turn.text} for turn in request.turns]
+        if asking.thinking is not None:
+            body["chat_template_kwargs"] = dict.fromkeys(THINKING, asking.thinking == "on")
         if request.turns[-1].role == "assistant":
             body |= {"add_generation_prompt": False, "continue_final_message": True}
     tokens = None if chat or isinstance(one.prompt, str) else one.tokens
@@ -394,6 +422,8 @@ def _call(one: Prompted, count: int, seed: int, owner: int, asking: TextSettings
         chat=chat,
         least=0 if tokens is not None else _fewest(texts, one.tokens),
         ends=can.ends,
+        marks=asking.marks,
+        opened=one.opened,
     )
 
     def read(data: Any) -> list[Generated]:

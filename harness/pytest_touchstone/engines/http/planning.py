@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.checkpoints import CheckpointInfo
@@ -59,6 +59,8 @@ class Planner:
         """Raise ``CheckpointError`` where a chat template is demanded and missing."""
         served = info.served
         can = abilities_of(served["abilities"])
+        if tokens is not None and tokens.remote is None:
+            tokens = replace(tokens, text=tokens.text.with_reasoning(settings.think_end, settings.thinking))
         self._tokens = tokens
         self._limit: int | None = served["limit"]
         self._cut: bool = served["cut"]
@@ -73,6 +75,8 @@ class Planner:
             limit=info.seq_len if self._cut else self._limit,
             cut=self._cut,
             remote=tokens is not None and tokens.remote is not None,
+            think_end=settings.think_end,
+            thinking=settings.thinking,
         )
 
     def plan(self, requests: Sequence[Request]) -> PlannedCalls:
@@ -139,7 +143,12 @@ def _mode(info: CheckpointInfo, can: Abilities, tokens: Tokens | None, settings:
             f"{info.source}: --eval-chat on, but the server answers no chats; use --eval-chat off"
         )
     chat = settings.chat == "on" or (settings.chat == "auto" and (template or not can.completions))
-    return ChatMode(chat=chat, only_chat=settings.chat == "on", max_new_tokens=settings.max_new_tokens)
+    return ChatMode(
+        chat=chat,
+        only_chat=settings.chat == "on",
+        max_new_tokens=settings.max_new_tokens,
+        system=settings.system,
+    )
 
 
 @dataclass(slots=True)

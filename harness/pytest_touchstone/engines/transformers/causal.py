@@ -75,8 +75,10 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         """
         settings = settings or ModelSettings()
         super().__init__(info, loaded, self._plans, settings)
-        self._asking = chat_mode_of(info, loaded.tokenizer, settings.chat, settings.max_new_tokens)
-        self._tokenizer = TextTokenizer(loaded.tokenizer)
+        self._asking = chat_mode_of(info, loaded.tokenizer, settings)
+        self._tokenizer = TextTokenizer(loaded.tokenizer).with_reasoning(
+            settings.think_end, settings.thinking
+        )
         self._speculative = settings.speculative
         self._numbers: list[int] = []
         self._generation: BatchGenerator | SequentialGenerator | None = None

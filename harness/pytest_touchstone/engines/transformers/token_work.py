@@ -26,9 +26,10 @@ from pytest_touchstone.core.requests import (
     RollingAnswer,
     RollingLoglikelihood,
     RunProgram,
+    Turn,
 )
-from pytest_touchstone.engines.settings import Chat
-from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.engines.settings import Chat, ModelSettings
+from pytest_touchstone.engines.transformers.tokenizer import THINKING, TextTokenizer
 
 Scored: TypeAlias = Loglikelihood | RollingLoglikelihood | FillMask | PseudoLoglikelihood | RunProgram
 """Requests that are answered with scores, or refused."""
@@ -142,27 +143,59 @@ def _plan_pair(
 class ChatMode:
     """The way in which texts are asked for.
 
-    With ``chat``, requests with turns go through the chat template; with ``only_chat``, others are refused. A limit
-    of new tokens may replace the request's own.
+    With ``chat``, requests with turns go through the chat template; with ``only_chat``, or a ``system`` prompt, others
+    are refused. A limit of new tokens may replace the request's own.
     """
 
     chat: bool = False
     only_chat: bool = False
     max_new_tokens: int | None = None
+    system: str | None = None
+
+    def fault(self, chat: bool) -> str | None:
+        """Return why a question cannot be asked in a form, through the chat template or not; None where it can."""
+        if chat or not (self.only_chat or self.system is not None):
+            return None
+        if self.only_chat:
+            return "the question has no turns for a chat template; ask it with --eval-chat off or auto"
+        return "the question is no chat, which a system prompt needs; leave --eval-system out"
 
 
-def chat_mode_of(info: CheckpointInfo, tokenizer: Any, chat: Chat, max_new_tokens: int | None) -> ChatMode:
+def chat_mode_of(info: CheckpointInfo, tokenizer: Any, settings: ModelSettings) -> ChatMode:
     """Return the way in which a checkpoint is asked.
 
-    Raises ``CheckpointError`` where a template is demanded and missing.
+    Raises ``CheckpointError`` where a template is demanded and missing, or is to be told what it does not know.
     """
-    template = bool(getattr(tokenizer, "chat_template", None))
+    written = getattr(tokenizer, "chat_template", None)
+    template, chat, thinking = bool(written), settings.chat, settings.thinking
+    if thinking is not None and not (chat != "off" and any(name in str(written) for name in THINKING)):
+        raise CheckpointError(
+            f"{info.path}: --eval-thinking {thinking}, but its chat template is not used, or knows no enable_thinking; "
+            "leave the option out"
+        )
+    if settings.system is not None and (why := _no_place(tokenizer, settings.system, chat)) is not None:
+        raise CheckpointError(f"{info.path}: --eval-system, but {why}; leave the option out")
     if chat == "on" and not template:
         raise CheckpointError(
             f"{info.path}: --eval-chat on, but its tokenizer has no chat template; "
             "use --eval-chat off, or save the template with the tokenizer"
         )
-    return ChatMode(chat=template and chat != "off", only_chat=chat == "on", max_new_tokens=max_new_tokens)
+    return ChatMode(
+        chat=template and chat != "off",
+        only_chat=chat == "on",
+        max_new_tokens=settings.max_new_tokens,
+        system=settings.system,
+    )
+
+
+def _no_place(tokenizer: Any, system: str, chat: Chat) -> str | None:
+    """Return why a checkpoint takes no system prompt; None where its chat template writes it."""
+    if chat == "off" or not getattr(tokenizer, "chat_template", None):
+        return "its chat template is not used, or missing"
+    written = TextTokenizer(tokenizer).conversation((Turn("system", system), Turn("user", "x")))
+    if isinstance(written, Refusal):
+        return "its chat template takes no system prompt"
+    return None if system in written else "its chat template leaves system prompts out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +238,9 @@ def prepare(
     if (fault := request.fault()) is not None:
         return Refusal(fault)
     chat = asking.chat and bool(request.turns)
-    request = in_form(request, chat, asking.max_new_tokens)
-    if asking.only_chat and not chat:
-        return Refusal("the question has no turns for a chat template; ask it with --eval-chat off or auto")
+    if (fault := asking.fault(chat)) is not None:
+        return Refusal(fault)
+    request = in_form(request, chat, asking)
     tokens = tokenizer.chat(request.turns) if chat else tokenizer.prompt(request.prompt)
     if isinstance(tokens, Refusal):
         return tokens
@@ -223,13 +256,17 @@ def prepare(
     return Prompt(request, tokens[truncated:], truncated, chat)
 
 
-def in_form(request: Generate, chat: bool, max_new_tokens: int | None) -> Generate:
-    """Return the request with the stop sequences and the limit of the form in which it is asked.
+def in_form(request: Generate, chat: bool, asking: ChatMode) -> Generate:
+    """Return the request with the stop sequences, the limit and the turns of the form in which it is asked.
 
-    A limit that a person sets takes precedence over both.
+    A limit that a person sets takes precedence over both; a system prompt stands before the request's own.
     """
-    stop, most = request.stop, request.max_new_tokens
+    stop, most, turns = request.stop, request.max_new_tokens, request.turns
     if chat:
         stop = stop if request.turns_stop is None else request.turns_stop
         most = request.turns_max_new_tokens or most
-    return replace(request, stop=stop, max_new_tokens=max_new_tokens or most)
+        if asking.system is not None:
+            own = turns[0].text if turns[0].role == "system" else ""
+            system = Turn("system", "\n\n".join(filter(None, (asking.system, own))))
+            turns = (system, *turns[bool(own) :])
+    return replace(request, stop=stop, max_new_tokens=asking.max_new_tokens or most, turns=turns)

@@ -35,10 +35,17 @@ from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
+from pytest_touchstone.core.reasoning import ReasoningMarks, marks_among, marks_of
 from pytest_touchstone.core.requests import Refusal, Turn
 
 _AT_ONCE: Final = 2**20
 """The characters that are tokenized at once: a token takes about a hundred bytes meanwhile."""
+
+THINKING: Final = ("enable_thinking", "thinking")
+"""The names by which chat templates are told whether to begin with a reasoning: most, DeepSeek's and Granite's."""
+
+_TAIL: Final = 16
+"""The last tokens of a prompt, among which the mark is that opens a reasoning."""
 
 _LONGEST_ERROR: Final = 200
 """The most characters of a template's own error that are repeated."""
@@ -58,9 +65,27 @@ class TextTokenizer:
 
     def __init__(self, tokenizer: Any, vocabulary: Vocabulary | None = None) -> None:
         self._tokenizer = tokenizer
+        self.reasoning: ReasoningMarks | None = None
+        """The marks of a reasoning, None where the model is not known to have any."""
+        self._kept: dict[int, str] = {}
+        self._thinking: dict[str, bool] = {}
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
         self._front, _ = frame(tokenizer)
         self._encoded: dict[str, list[int]] = {}
+
+    def with_reasoning(self, think_end: str, thinking: Literal["on", "off"] | None) -> TextTokenizer:
+        """Return the same tokenizer that knows the marks of a reasoning, and what the chat template is told of it;
+        both as in ``ModelSettings``."""
+        aware, tokenizer = copy.copy(self), self._tokenizer
+        added: Iterable[str] = getattr(tokenizer, "get_added_vocab", dict)()
+        known = f"{getattr(tokenizer, 'chat_template', None)} {' '.join(added)}"
+        aware.reasoning = marks_among(marks_of(think_end), known)
+        if aware.reasoning is not None:
+            marks = aware.reasoning.begin + aware.reasoning.end
+            special = {token: tokenizer.convert_ids_to_tokens(token) for token in tokenizer.all_special_ids}
+            aware._kept = {token: text for token, text in special.items() if text and text in marks}
+        aware._thinking = {} if thinking is None else dict.fromkeys(THINKING, thinking == "on")
+        return aware
 
     def with_encoded(self, texts: Iterable[str]) -> TextTokenizer:
         """Return the same tokenizer with the tokens of these texts at hand.
@@ -131,7 +156,7 @@ class TextTokenizer:
         messages = [{"role": turn.role, "content": turn.text} for turn in turns]
         begun = turns[-1].role == "assistant"
         bound_templates()
-        how = {"add_generation_prompt": not begun, "continue_final_message": begun}
+        how = {"add_generation_prompt": not begun, "continue_final_message": begun, **self._thinking}
         try:
             text: str = limited(lambda: self._tokenizer.apply_chat_template(messages, tokenize=False, **how))
         except Exception as error:  # a template is a program, which may fail in any way
@@ -175,14 +200,28 @@ class TextTokenizer:
         return bos is not None and bool(ids) and ids[0] == bos
 
     def readable(self, ids: Sequence[int]) -> str:
-        """Return the text of generated tokens, without special tokens."""
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
-        return text
+        """Return the text of generated tokens, without special tokens but those in the marks of a reasoning."""
+        if not self._kept:
+            text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+            return text
+        parts, begin = [], 0
+        for place, token in enumerate(ids):
+            if token in self._kept:
+                parts += [
+                    self._tokenizer.decode(list(ids[begin:place]), skip_special_tokens=True),
+                    self._kept[token],
+                ]
+                begin = place + 1
+        return "".join((*parts, self._tokenizer.decode(list(ids[begin:]), skip_special_tokens=True)))
+
+    def opens_reasoning(self, prompt: Sequence[int]) -> bool:
+        """Return whether the tokens of a prompt end within a reasoning that it opens."""
+        return self.reasoning is not None and self.reasoning.opens(self.readable(prompt[-_TAIL:]))
 
     @property
     def special(self) -> frozenset[int]:
         """The tokens that ``readable`` leaves out."""
-        return frozenset(self._tokenizer.all_special_ids)
+        return frozenset(self._tokenizer.all_special_ids) - self._kept.keys()
 
     @property
     def end(self) -> int | None:

@@ -320,7 +320,10 @@ def _question(one: Question) -> dict[str, Any]:
         | ({"right": True} if choice.right else {})
         for choice in one.choices
     ]
-    answers = [{"text": said.text, "remark": said.remark} for said in one.answers]
+    answers = [
+        {"text": said.text, "remark": said.remark} | ({"reasoning": said.reasoning} if said.reasoning else {})
+        for said in one.answers
+    ]
     found = {
         "kind": one.kind,
         "question": one.text,

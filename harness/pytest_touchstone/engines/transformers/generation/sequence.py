@@ -7,6 +7,8 @@ The text is cut before the earliest occurrence of any stop sequence. The result 
 into tokens. So a stop sequence that has been found does not end the text as long as another one, begun before it, may
 still be completed.
 
+A reasoning before the answer is no part of the text: no stop sequence is looked for in it.
+
 Decoding all tokens after every new one would take time that grows with the square of the length. Only the last few
 are examined, as many as a stop sequence has bytes and some more; where a stop sequence appears there, the whole text
 decides.
@@ -23,6 +25,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pytest_touchstone.core.reasoning import ReasoningMarks
 from pytest_touchstone.core.requests import FinishReason, Generated, earliest_stop
 from pytest_touchstone.engines.transformers.devices import Reading, to_device
 from pytest_touchstone.engines.transformers.token_work import Prompt
@@ -231,8 +234,9 @@ class GeneratedSequence:
         return self.outcome is not None
 
     def _finish(self, reason: FinishReason, tokens: Sequence[int]) -> None:
-        text, stopped = self.watch.cut(tokens)
-        self.outcome = Generated(text, "stop" if stopped else reason, len(self.tokens))
+        trace, text, stopped = self.watch.cut(tokens)
+        used = 0 if trace is None else self.watch.reasoned or len(self.tokens)
+        self.outcome = Generated(text, "stop" if stopped else reason, len(self.tokens), trace, used)
 
 
 class EndedPrompt(NamedTuple):
@@ -244,9 +248,15 @@ class EndedPrompt(NamedTuple):
 
 def samples_of(prompt: Prompt, ends: Ends) -> list[GeneratedSequence]:
     """Return the different samples of a prompt, with no tokens yet."""
-    read, stops = ends.tokenizer.readable, prompt.request.stop
+    tokenizer, stops = ends.tokenizer, prompt.request.stop
+    opened = tokenizer.opens_reasoning(prompt.tokens)
     return [
-        GeneratedSequence(prompt, number, ends, StopWatch(read, stops, ends.silent))
+        GeneratedSequence(
+            prompt,
+            number,
+            ends,
+            StopWatch(tokenizer.readable, stops, ends.silent, tokenizer.reasoning, opened=opened),
+        )
         for number in range(prompt.different)
     ]
 
@@ -267,34 +277,74 @@ _UNREADABLE: Final = "\N{REPLACEMENT CHARACTER}"
 class StopWatch:
     """Follows the tokens of one sample."""
 
-    def __init__(self, decode: Decode, stops: Sequence[str], silent: Collection[int] = ()) -> None:
-        """``silent``: tokens without text, which could push a stop sequence out of sight."""
+    def __init__(
+        self,
+        decode: Decode,
+        stops: Sequence[str],
+        silent: Collection[int] = (),
+        marks: ReasoningMarks | None = None,
+        *,
+        opened: bool = False,
+    ) -> None:
+        """``silent``: tokens without text, which could push a stop sequence out of sight. ``marks`` are those of a
+        reasoning, which the prompt may have ``opened``."""
         self._decode, self._stops, self._silent = decode, tuple(stops), silent
+        self._marks, self._opened = marks, opened
         self._window = _MARGIN + max(
-            (len(stop.encode("utf-8", "surrogatepass")) for stop in stops), default=0
+            (len(text.encode("utf-8", "surrogatepass")) for text in stops), default=0
         )
         self._tokens: list[int] = []
         self._found = False
+        self._answers = marks is None
+        self.reasoned = 0
+        """The tokens of a reasoning that has ended."""
 
     def take(self, tokens: Sequence[int]) -> bool:
         """Return whether the text has ended with the last of ``tokens``, which are all so far."""
-        if not self._stops or tokens[-1] in self._silent:
+        if tokens[-1] in self._silent or not (self._stops or self._marks):
             return False
         self._tokens.append(tokens[-1])
+        if not self._answers and self._reasons(tokens):
+            return False
         if not self._found:
             seen = self._decode(self._tokens[-self._window :])
             if earliest_stop(seen, self._stops) is None:
                 return False
-        text = self._decode(tokens).rstrip(_UNREADABLE)
+        text = self._answer(tokens)[1].rstrip(_UNREADABLE)
         at = earliest_stop(text, self._stops)
         self._found = at is not None
         return at is not None and not may_begin_before(text, self._stops, at)
 
-    def cut(self, tokens: Sequence[int]) -> tuple[str, bool]:
-        """Return the text of ``tokens`` up to the earliest stop sequence, and whether there was one."""
-        text = self._decode(tokens)
+    def cut(self, tokens: Sequence[int]) -> tuple[str | None, str, bool]:
+        """Return the reasoning of ``tokens``, None where there is none, their text up to the earliest stop sequence,
+        and whether there was one."""
+        trace, text = self._answer(tokens)
         at = earliest_stop(text, self._stops)
-        return (text, False) if at is None else (text[:at], True)
+        return (trace, text, False) if at is None else (trace, text[:at], True)
+
+    def _answer(self, tokens: Sequence[int]) -> tuple[str | None, str]:
+        text = self._decode(tokens)
+        return (None, text) if self._marks is None else self._marks.split(text, opened=self._opened)
+
+    def _reasons(self, tokens: Sequence[int]) -> bool:
+        """Return whether the text is a reasoning so far, or may be the beginning of its mark."""
+        marks = self._marks
+        assert marks is not None
+        begins = self._opened or marks.named
+        if not begins:
+            text = self._decode(tokens[: self._window_of(marks.begin)]).lstrip()
+            if text.startswith(marks.begin):
+                begins = True
+            elif text and not marks.begin.startswith(text):
+                self._answers = self._found = True  # what has come so far is looked at as a whole
+                return False
+        if begins and marks.end in self._decode(self._tokens[-self._window_of(marks.end) :]):
+            self._answers, self.reasoned = True, len(tokens)
+        return not self._answers
+
+    @staticmethod
+    def _window_of(mark: str) -> int:
+        return _MARGIN + len(mark)
 
 
 def may_begin_before(text: str, stops: Sequence[str], at: int) -> bool:

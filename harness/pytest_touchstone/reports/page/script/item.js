@@ -86,7 +86,11 @@ function answerBlocks(asked, pattern, base) {
     const before = base?.answers?.[place];
     const text = said.text ?? "";
     const block = before ? changedBlock(before.text ?? "", text, pattern) : text ? textBlock(text, pattern) : null;
-    return labelled(label, block, said.remark ? make("p", { class: "faint" }, visible(said.remark)) : null);
+    const thought = said.reasoning
+      ? make("details", {}, make("summary", {}, `reasoning, ${counted(said.reasoning.length, "character")}`),
+          make("pre", {}, ...marked(said.reasoning, pattern)))
+      : null;
+    return labelled(label, thought, block, said.remark ? make("p", { class: "faint" }, visible(said.remark)) : null);
   });
 }
 

@@ -52,7 +52,7 @@ function textService(scope, signs) {
       prompt.push(prompt.length ? asked.question ?? "" : front + question(item));
       for (const [, text] of asked.turns ?? []) prompt.push(text);
       for (const choice of asked.choices ?? []) answer.push(choice.text);
-      for (const said of asked.answers ?? []) answer.push(said.text, said.remark);
+      for (const said of asked.answers ?? []) answer.push(said.text, said.remark, said.reasoning);
     }
     for (const program of item.programs ?? []) answer.push(program.text, program.outcome, program.detail);
     const other = [item.message, item.gold, ...Object.values(item.extracted ?? {}), ...(item.notes ?? [])];

@@ -1,0 +1,84 @@
+"""Reasoning before an answer is no part of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_touchstone.core.reasoning import (
+    MARKS,
+    ReasoningMarks,
+    marks_among,
+    marks_of,
+    seems_traced,
+    without_trace,
+)
+from pytest_touchstone.core.requests import GenerateAnswer, Generated
+
+
+def split(text: str, think_end: str = "auto") -> tuple[str | None, str]:
+    """The reasoning and the text of an answer."""
+    (sample,) = without_trace(GenerateAnswer((Generated(text, "eos", 9),), 3), marks_of(think_end)).samples
+    return sample.reasoning, sample.text
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "answer"),
+    [
+        ("<think>\n1 + 1\n</think>\n\n2", "1 + 1", "2"),
+        ("  <think></think>2", "", "2"),
+        ("1 + 1\n</think>\n\n2", "1 + 1", "2"),  # the template has opened it
+        ("<think>a</think>b</think>c", "a</think>b", "c"),  # the last one, as lm-evaluation-harness takes it
+        ("<think>a <think>b</think> c", "a <think>b", "c"),
+        ("<think>1 + 1", "1 + 1", ""),
+        ("[THINK]a[/THINK]b", "a", "b"),
+        ("<|channel|>analysis<|message|>a<|channel|>final<|message|>b", "a", "b"),
+        ("the tags <think> and </think> are markup", None, "the tags <think> and </think> are markup"),
+        ("2", None, "2"),
+        ("", None, ""),
+        ("<think>a</think>\n    return 1", "a", "    return 1"),  # a program goes on
+    ],
+)
+def test_the_answer_is_what_stands_after_the_reasoning(text: str, reasoning: str | None, answer: str) -> None:
+    assert split(text) == (reasoning, answer)
+
+
+@given(trace=st.text(max_size=40), answer=st.text(max_size=40), marks=st.sampled_from(MARKS))
+def test_a_trace_of_any_model_leaves_the_answer_as_it_is(
+    trace: str, answer: str, marks: ReasoningMarks
+) -> None:
+    begin, end = marks.begin, marks.end
+    if end not in answer and not any(one.end in trace + answer for one in MARKS):
+        reasoning, text = split(f"{begin}{trace}{end}{answer}")
+        assert reasoning == trace.strip()
+        assert text.lstrip() == answer.lstrip()
+
+
+def test_a_mark_that_is_named_is_the_only_one_and_may_end_what_nothing_began() -> None:
+    assert split("a </r> b", "</r>") == ("a", "b")
+    assert split("a <think> c </r> b", "</r>") == ("a <think> c", "b")
+    assert split("<think>a</think>b", "</r>") == (None, "<think>a</think>b")
+    assert split("a b", "</r>") == (None, "a b")
+    assert split("<think>a", "</think>") == ("a", "")
+
+
+def test_texts_are_left_whole_where_that_is_asked_and_then_seem_traced() -> None:
+    text = "<think>a</think>b"
+    assert split(text, "off") == (None, text)
+    assert seems_traced(text)
+    assert not seems_traced("b")
+
+
+def test_what_an_engine_has_split_stays() -> None:
+    answer = GenerateAnswer((Generated("say </think>", "eos", 3, "a", 1),), 3)
+    assert without_trace(answer, MARKS) is answer
+
+
+def test_a_model_is_known_by_its_template_and_its_vocabulary() -> None:
+    found = marks_among(MARKS, "{% if enable_thinking %}<think>{% endif %}</think>")
+    assert found is not None
+    assert (found.begin, found.end) == ("<think>", "</think>")
+    assert marks_among(MARKS, "{{ messages }}") is None
+    (named,) = marks_of("</r>")
+    assert marks_among((named,), "") is named
