@@ -22,6 +22,7 @@ import pytest
 from _pytest.pytester import SysModulesSnapshot
 from hypothesis import HealthCheck, settings
 
+from pytest_touchstone.checkpoints.builtin import cache_folder
 from tests.support.tiny import tiny_causal
 
 if TYPE_CHECKING:
@@ -174,6 +175,23 @@ def distributions() -> Iterator[None]:
         for name in ("entry_points", "files", "metadata"):
             patch.setattr(Distribution, name, once(name))
         yield
+
+
+@pytest.fixture(scope="session")
+def kernels() -> Path:
+    """The folder of compiled kernels, which every process uses."""
+    folder = cache_folder("kernels")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, kernels: Path) -> pytest.Pytester:
+    """A run within a test has an empty home; each of its processes would compile the kernels anew."""
+    cache = pytester.path / ".cache" / "touchstone"
+    cache.mkdir(parents=True)
+    (cache / "kernels").symlink_to(kernels)
+    return pytester
 
 
 @pytest.fixture(scope="session")
