@@ -14,6 +14,7 @@ from typing import Any, Final
 from pytest_touchstone.cli.command import Output, add_items, add_language, add_output, terminal
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.load import parse_sizes
+from pytest_touchstone.compare.study.choice import standings_in
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import project_series, study_of
 from pytest_touchstone.core.composite import project_composites
@@ -124,7 +125,7 @@ def best_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def best_run(options: argparse.Namespace) -> Output:
     """Say which checkpoint is best. Raises ``HarnessError`` for a mistake."""
-    from pytest_touchstone.reports.standings import benchmarks_of, best_line, best_text, in_study
+    from pytest_touchstone.reports.standings import benchmarks_of, best_line, best_text, cost_facts
 
     study = read_study(options.what or ["last"], options.output)
 
@@ -132,9 +133,14 @@ def best_run(options: argparse.Namespace) -> Output:
         width, color = terminal()
         return best_text(study, width, color=color)
 
-    found = in_study(study)
-    rows = [one._asdict() for one in found]
-    facts = {"schema": SCHEMA, "kind": "best", "text": best_line(found, benchmarks_of(study)), "best": rows}
+    found = study.once(standings_in)
+    facts = {
+        "schema": SCHEMA,
+        "kind": "best",
+        "text": best_line(found, benchmarks_of(study)),
+        "best": [one._asdict() for one in found],
+        "cost": cost_facts(study),
+    }
     return Output(facts, text)
 
 
