@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = "draw curves and bars as SVG into this folder, as PNG too with the extra plots; -o does so too"
     add("--plots", type=Path, metavar="DIR", help=text)
+    text = "forecast every series at this step or epoch, from the checkpoints before it"
+    add("--forecast", type=_place, metavar="PLACE", help=text)
     add("--all-metrics", action="store_true", help="every metric, not only those that decide")
     add_items(parser)
     add_language(parser)
@@ -71,7 +74,7 @@ def run(options: argparse.Namespace) -> Output:
         every=options.all_metrics,
     )
     files: list[Path] = []
-    sections = sections_of(study)
+    sections = sections_of(study, options.forecast)
     chosen = _chosen(sections, options.section)
     pictures, drawn = _pictures(options, study)
     if options.folder is not None:
@@ -142,6 +145,14 @@ def best_run(options: argparse.Namespace) -> Output:
         "cost": cost_facts(study),
     }
     return Output(facts, text)
+
+
+def _place(text: str) -> float:
+    """Return a step or an epoch. Raises ``ArgumentTypeError`` for what is none."""
+    with suppress(ValueError):
+        if 0 < (place := float(text)) < math.inf:
+            return place
+    raise argparse.ArgumentTypeError(f"invalid place {text!r}: give a step or an epoch, as 3000 or 2.5")
 
 
 def _chosen(sections: Sequence[Section], given: Sequence[str]) -> Sequence[Section]:

@@ -27,7 +27,8 @@ def test_of_equal_checkpoints_the_lead_is_luck_and_the_interval_holds_the_truth(
 
 def test_a_checkpoint_far_ahead_owes_nothing_to_luck() -> None:
     one = cost(of_items({"a": answers([0.4, 0.5, 0.8], 1000, 1)}))
-    assert (one.standing.checkpoint, one.luck) == ("a/3", pytest.approx(0.0, abs=1e-3))
+    assert one.standing.checkpoint == "a/3"
+    assert one.luck == pytest.approx(0.0, abs=1e-3)
 
 
 def test_over_all_items_benchmarks_count_by_their_items_and_luck_is_smaller() -> None:
@@ -38,10 +39,8 @@ def test_over_all_items_benchmarks_count_by_their_items_and_luck_is_smaller() ->
     study = of_items({"s": runs})
     whole = cost(study, ALL)
     scores = [np.concatenate([one["a"], one["b"]]).mean() for one in runs]
-    assert (whole.measured, whole.standing.checkpoint) == (
-        pytest.approx(max(scores)),
-        f"s/{1 + int(np.argmax(scores))}",
-    )
+    assert whole.measured == pytest.approx(max(scores))
+    assert whole.standing.checkpoint == f"s/{1 + int(np.argmax(scores))}"
     assert whole.luck < cost(study, "a").luck
 
 
