@@ -18,8 +18,8 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
   higher than the noise of one run. Whichever is chosen, its noise is no more than the maximum, and measured best it is
   no less than its own: so each limit errs as seldom as that of a run that was not chosen. (The projection of Andrews,
   Kitagawa and McCloskey 2024, Quarterly J. of Economics 139, "Inference on Winners", on one side and over the
-  candidates alone. Their conditional interval was tried: with binary scores of a few hundred items it holds the truth
-  in 80 to 90 % of cases, and its estimate errs twice as far.)
+  candidates alone. Their hybrid of conditional inference was tried: with 100 to 400 right or wrong items its interval
+  held the truth in 73 to 94 % of 300 cases, and its estimate of equal runs' best erred twice as far.)
 - **Test that the new run is no worse than the best** (reality check for data snooping: White 2000, Econometrica 68):
   the chance that max over runs of (run - new) is as large as measured when the candidates and the new run are equal.
   It is doubled to be two-sided, and never below the plain paired test's p. A new run that measured higher than the
