@@ -190,3 +190,21 @@ def test_commands_in_another_language_leave_no_english_sentence(
         assert main([*words, "--language", language]) == 0
         text = re.sub(r"--section NAME.*|touchstone \w+ .*|et al\.", "", capsys.readouterr().out)
         assert not re.findall(r"[a-z']{2,} [a-z']{2,} [a-z']{2,}", text), words
+
+
+def test_best_as_json_has_what_the_choice_costs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(here / "results", "one", *(f"checkpoint-{step}" for step in (100, 200, 300)), seed=1, when=1000)
+    assert main(["best", "one", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["cost"]
+    for one in found["cost"]:
+        assert one["low"] <= one["expected"] <= one["measured"] <= one["high"]
+        assert one["luck"] == pytest.approx(one["measured"] - one["expected"])
+
+
+@pytest.mark.parametrize("place", ["0", "-3", "nan", "inf", "last"])
+def test_only_a_step_or_an_epoch_can_be_forecast(
+    here: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    assert main(["study", published(here).name, f"--forecast={place}"]) == 4
+    assert "give a step or an epoch" in capsys.readouterr().err

@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.standings import ALL, Standing
+from pytest_touchstone.reports.language import spoken
 from pytest_touchstone.reports.standings import (
     BenchmarkColumn,
     ScoreCell,
     ScoreTable,
     best_line,
     best_of_run,
+    best_text,
+    cost_facts,
     csv_table,
     in_summary,
     latex_table,
@@ -27,6 +30,7 @@ from pytest_touchstone.reports.standings import (
     markdown_table,
     table_of_run,
 )
+from tests.support.studies import answers, of_items
 from tests.support.summaries import sample
 
 
@@ -166,3 +170,42 @@ def test_a_csv_table_has_unrounded_numbers_and_no_formula() -> None:
     assert row[:5] == ["'=cmd()", "0.1175", "0.0894", "0.1529", "best"]
     assert head[5].startswith("'=")
     assert len(row) == len(head)
+
+
+# What the choice costs
+
+SLOW = [0.6 - 0.4 * (place / 10 - 0.6) ** 2 for place in range(11)]
+
+
+def test_luck_is_told_in_a_sentence_for_one_benchmark_and_in_a_table_for_several() -> None:
+    one = of_items({"a": answers(SLOW, 200, 5)})
+    text = " ".join(best_text(one, 80, color=False).split())
+    assert re.search(
+        r"measures \d\d\.\d\d % on b; as the best of 11, \d\.\d\d points of that are luck: expect ", text
+    )
+    runs = zip(answers(SLOW, 200, 5), answers(SLOW, 300, 6), strict=True)
+    several = best_text(of_items({"a": [{"b": x["b"], "c": y["b"]} for x, y in runs]}), 80, color=False)
+    head = ["benchmark", "measured", "luck", "expected", "95", "%", "interval"]
+    rows = [line.split() for line in several.splitlines()]
+    assert [row[0] for row in rows[rows.index(head) + 1 :][:3]] == ["b", "c", "all"]
+    assert "over all items; as the best of 11" in " ".join(several.split())
+    assert max(map(len, several.splitlines())) <= 80
+
+
+def test_neighbours_are_named_where_they_choose_better() -> None:
+    studies = (of_items({"a": answers(SLOW, 200, seed)}) for seed in range(20))
+    study, (one,) = next(
+        (study, found) for study in studies if (found := cost_facts(study))[0]["by_neighbours"]
+    )
+    other = one["by_neighbours"]
+    assert other["checkpoint"] != one["checkpoint"]
+    told = (
+        f"on b {one['checkpoint']} is best by its own score; by the mean with its neighbours it is "
+        f"{other['checkpoint']}: the other half of the items agrees with that more often ({other['higher']} of 200 "
+        f"choices by a half, {other['lower']} against)."
+    )
+    assert told in " ".join(best_text(study, 80, color=False).split())
+    with spoken("ko"):
+        assert not re.search(
+            "[a-z]{3,}", re.sub("acc", "", best_text(study, 80, color=False).split("\n\n", 2)[-1])
+        )

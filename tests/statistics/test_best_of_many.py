@@ -234,8 +234,16 @@ def test_the_best_alone_is_shrunk_by_what_luck_gives() -> None:
     assert found.measured - found.shrunk == pytest.approx(0.00846, rel=0.02)
 
 
+def test_the_lower_limit_of_the_best_lies_as_deep_as_the_maximum_reaches() -> None:
+    """97.5 % of the maxima of three normal values lie below 2.39 standard deviations, of one below 1.96."""
+    near = best_of([0.61, 0.60, 0.605], JointNoise(np.eye(3) * 0.01**2, 2500), draws=100_000)
+    assert near.depth == pytest.approx(0.0043, abs=2e-4)
+    far = best_of([0.61, 0.30, 0.30], JointNoise(np.eye(3) * 0.01**2, 2500))
+    assert far.depth == pytest.approx(0.0, abs=1e-12)
+
+
 def test_a_single_run_is_not_shrunk() -> None:
-    assert best_of([0.6], JointNoise(np.eye(1), 100)) == (0, 0.6, 0.6, (0,))
+    assert best_of([0.6], JointNoise(np.eye(1), 100)) == (0, 0.6, 0.6, (0,), 0.0)
 
 
 def test_a_difference_far_beyond_luck_has_a_p_that_many_pairs_leave_told() -> None:

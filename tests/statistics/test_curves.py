@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pytest_touchstone.statistics.contrasts import JointNoise, independent_noise, noise_of
-from pytest_touchstone.statistics.curves import ratio_of_equals, signal_to_noise, steadiness, trend
+from pytest_touchstone.statistics.curves import forecast, ratio_of_equals, signal_to_noise, steadiness, trend
 from tests.support.known import known
 
 MEANS = st.lists(st.floats(0, 1), min_size=3, max_size=8)
@@ -157,3 +157,50 @@ def test_the_floor_is_the_limit_of_two_single_checkpoints() -> None:
         one, other = generator.normal(0.6, 0.01, 2)
         beyond.append(abs(one - other) > known(signal_to_noise(curves.tolist())).floor)
     assert np.mean(beyond) == pytest.approx(0.05, abs=0.015)
+
+
+def test_a_forecast_is_the_last_value_with_the_interval_of_a_random_walk() -> None:
+    """Four changes of 0.1 in 8 steps: a variance of 0.04 over 8 further ones."""
+    found = known(forecast([2, 4, 6, 8, 10], [0.5, 0.6, 0.5, 0.6, 0.5], 18))
+    assert found.value == 0.5
+    assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, 4) * 0.2)
+    assert found.value - found.low == pytest.approx(found.high - found.value)
+
+
+@pytest.mark.parametrize(
+    ("places", "values", "at"),
+    [
+        ([1, 2, 3], [0.1, 0.2, 0.3], 4),
+        ([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4], 4),
+        ([1, 2, 3, 4], [0.2] * 4, 5),
+        ([3, 3, 3, 3], [0.1, 0.2, 0.3, 0.4], 5),
+    ],
+)
+def test_without_four_values_that_change_or_for_no_later_place_nothing_is_forecast(
+    places: list[float], values: list[float], at: float
+) -> None:
+    assert forecast(places, values, at) is None
+
+
+@given(st.lists(st.floats(0, 1), min_size=4, max_size=9), st.floats(0.1, 10), st.floats(1.01, 100))
+def test_a_forecast_does_not_hang_on_units_and_is_less_certain_further_on(
+    values: list[float], unit: float, further: float
+) -> None:
+    places = [unit * place for place in range(1, len(values) + 1)]
+    near = forecast(places, values, places[-1] + unit)
+    if near is not None:
+        far = known(forecast(places, values, places[-1] + further * unit))
+        assert far.high - far.low == pytest.approx((near.high - near.low) * math.sqrt(further))
+        plain = known(forecast(list(range(1, len(values) + 1)), values, len(values) + 1))
+        assert plain == pytest.approx(near)
+
+
+def test_intervals_of_forecasts_hold_the_end_of_random_walks() -> None:
+    """Of 400, 95 % with a standard error of 1.1 points."""
+    generator = np.random.default_rng(1)
+    held = 0
+    for _ in range(400):
+        walk = generator.standard_normal(9).cumsum().tolist()
+        found = known(forecast(range(6), walk[:6], 8))
+        held += found.low <= walk[-1] <= found.high
+    assert 0.92 <= held / 400 <= 0.98

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output, add_items, add_language, add_output, terminal
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.load import parse_sizes
+from pytest_touchstone.compare.study.choice import standings_in
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import project_series, study_of
 from pytest_touchstone.core.composite import project_composites
@@ -50,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = "draw curves and bars as SVG into this folder, as PNG too with the extra plots; -o does so too"
     add("--plots", type=Path, metavar="DIR", help=text)
+    text = "forecast every series at this step or epoch, from the checkpoints before it"
+    add("--forecast", type=_place, metavar="PLACE", help=text)
     add("--all-metrics", action="store_true", help="every metric, not only those that decide")
     add_items(parser)
     add_language(parser)
@@ -70,7 +74,7 @@ def run(options: argparse.Namespace) -> Output:
         every=options.all_metrics,
     )
     files: list[Path] = []
-    sections = sections_of(study)
+    sections = sections_of(study, options.forecast)
     chosen = _chosen(sections, options.section)
     pictures, drawn = _pictures(options, study)
     if options.folder is not None:
@@ -124,7 +128,7 @@ def best_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def best_run(options: argparse.Namespace) -> Output:
     """Say which checkpoint is best. Raises ``HarnessError`` for a mistake."""
-    from pytest_touchstone.reports.standings import benchmarks_of, best_line, best_text, in_study
+    from pytest_touchstone.reports.standings import benchmarks_of, best_line, best_text, cost_facts
 
     study = read_study(options.what or ["last"], options.output)
 
@@ -132,10 +136,23 @@ def best_run(options: argparse.Namespace) -> Output:
         width, color = terminal()
         return best_text(study, width, color=color)
 
-    found = in_study(study)
-    rows = [one._asdict() for one in found]
-    facts = {"schema": SCHEMA, "kind": "best", "text": best_line(found, benchmarks_of(study)), "best": rows}
+    found = study.once(standings_in)
+    facts = {
+        "schema": SCHEMA,
+        "kind": "best",
+        "text": best_line(found, benchmarks_of(study)),
+        "best": [one._asdict() for one in found],
+        "cost": cost_facts(study),
+    }
     return Output(facts, text)
+
+
+def _place(text: str) -> float:
+    """Return a step or an epoch. Raises ``ArgumentTypeError`` for what is none."""
+    with suppress(ValueError):
+        if 0 < (place := float(text)) < math.inf:
+            return place
+    raise argparse.ArgumentTypeError(f"invalid place {text!r}: give a step or an epoch, as 3000 or 2.5")
 
 
 def _chosen(sections: Sequence[Section], given: Sequence[str]) -> Sequence[Section]:

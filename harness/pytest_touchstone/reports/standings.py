@@ -15,8 +15,8 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.compare.standings import (
     ALL,
@@ -24,8 +24,8 @@ from pytest_touchstone.compare.standings import (
     Standing,
     best_checkpoint,
     leading,
-    standings_of,
 )
+from pytest_touchstone.compare.study.choice import ChoiceCost, costs_of, standings_in
 from pytest_touchstone.compare.study.points import Measure, Point, Study, Value
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
@@ -41,8 +41,13 @@ from pytest_touchstone.reports.formatting import (
     p_short,
     written,
 )
+from pytest_touchstone.reports.study.curves import amount
 from pytest_touchstone.reports.study.overview import marks_of
+from pytest_touchstone.reports.study.section import share_text
 from pytest_touchstone.results.summary import Summary, wholes
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 # In a sentence
 
@@ -108,19 +113,6 @@ def _p(one: Standing) -> str:
     return f" (p {p_short(one.p)})"
 
 
-def in_study(study: Study) -> list[Standing]:
-    """Return the standings of all checkpoints of a study."""
-    return study.once(_standings)
-
-
-def _standings(study: Study) -> list[Standing]:
-    return standings_of(
-        replace(entry, saved=replace(entry.saved, checkpoint=point.name, benchmark=name))
-        for point in study.points
-        for name, entry in point.candidate.entries.items()
-    )
-
-
 def benchmarks_of(study: Study) -> list[str]:
     """Return the benchmarks that more than one checkpoint has."""
     names = [name for point in study.points for name in point.candidate.entries]
@@ -132,7 +124,7 @@ def best_text(study: Study, width: int, *, color: bool) -> str:
     from rich.text import Text
 
     console = console_of(width, color=color)
-    standings = in_study(study)
+    standings, costs = study.once(standings_in), study.once(costs_of)
     console.print(Text(best_line(standings, benchmarks_of(study)) or nothing_told(study), style="bold"))
     table = open_table(gap=2)
     for title, right in (("benchmark", 0), ("metric", 0), ("best", 0), ("value", 1), ("told from", 0)):
@@ -149,6 +141,12 @@ def best_text(study: Study, width: int, *, color: bool) -> str:
     if table.row_count:
         console.print()
         console.print(table)
+    if len(costs) > 1:
+        console.print()
+        console.print(_cost_table(costs))
+    for sentence in cost_sentences(study):
+        console.print()
+        console.print(Text(f"{sentence}."))
     return written(console)
 
 
@@ -157,6 +155,76 @@ def _told(one: Standing) -> str:
     if one.told:
         return f"{'all ' * (others > 1)}{count(others, 'other')}{_p(one)}"
     return f"not {one.rival}{', its equal' if one.tied else _p(one)}"
+
+
+# What the choice costs
+
+
+def cost_sentences(study: Study) -> list[str]:
+    """Return how much of the best is luck, over all items or on the only benchmark, and for which standings neighbours
+    choose better."""
+    found = study.once(costs_of)
+    best = best_checkpoint(study.once(standings_in))
+    told = [one for one in found if best is not None and one.standing == best.overall]
+    lines = []
+    for one in told:
+        luck = one.measure.told_in.told(abs(one.luck)).removeprefix("+")
+        expected = f"{share_text(one.expected, share=one.measure.share)} {_limits(one)}"
+        lines.append(
+            f"{one.standing.checkpoint} measures {share_text(one.measured, share=one.measure.share)} {_where(one)}; "
+            f"as the best of {one.standing.of}, {luck} of that are luck: expect {expected} on further items"
+        )
+    return lines + [
+        f"{_where(one)} {one.standing.checkpoint} is best by its own score; by the mean with its neighbours it is "
+        f"{one.by_neighbours}: the other half of the items agrees with that more often ({one.neighbours.higher} of "
+        f"{one.neighbours.choices} choices by a half, {one.neighbours.lower} against)"
+        for one in found
+        if one.neighbours is not None
+    ]
+
+
+def _where(one: ChoiceCost) -> str:
+    return "over all items" if one.standing.benchmark == ALL else f"on {one.standing.benchmark}"
+
+
+def _limits(one: ChoiceCost) -> str:
+    return formatting.interval(one.low, one.high, lambda limit: amount(limit, one.measure))
+
+
+def _cost_table(found: Sequence[ChoiceCost]) -> Table:
+    from rich.text import Text
+
+    table = open_table(gap=2)
+    for title in ("benchmark", "measured", "luck", "expected", "95 % interval"):
+        table.add_column(title, justify="left" if title == "benchmark" else "right")
+    for one in found:
+        measure = one.measure
+        cells = (
+            amount(one.measured, measure),
+            measure.told_in.moved(-one.luck),
+            amount(one.expected, measure),
+        )
+        table.add_row(*map(Text, (one.standing.benchmark or measure.label, *cells, _limits(one))))
+    return table
+
+
+def cost_facts(study: Study) -> list[dict[str, Any]]:
+    """Return the costs as plain data, values unrounded."""
+    return [
+        {
+            "benchmark": one.standing.benchmark,
+            "metric": one.standing.metric,
+            "checkpoint": one.standing.checkpoint,
+            "of": one.standing.of,
+            **{name: getattr(one, name) for name in ("measured", "luck", "expected", "low", "high")},
+            "level": study.level,
+            "unit": one.measure.unit or None,
+            "by_neighbours": None
+            if one.neighbours is None
+            else {"checkpoint": one.by_neighbours, **one.neighbours._asdict()},
+        }
+        for one in study.once(costs_of)
+    ]
 
 
 def nothing_told(study: Study) -> str:
@@ -255,7 +323,7 @@ def _are_shares(values: Iterable[float | None]) -> bool:
 
 def table_of_study(study: Study) -> ScoreTable:
     """Return the table of all checkpoints of a study."""
-    told = leading(one._asdict() for one in in_study(study))
+    told = leading(one._asdict() for one in study.once(standings_in))
     measures = [one for one in study.measures if one.primary]
 
     def cell_of(point: Point, measure: Measure) -> ScoreCell | None:

@@ -14,6 +14,12 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
   rate is half as large again as it may be. Any c that grows, but slower than sqrt(n), will do (Andrews and Soares
   2010, Econometrica 78).
 - **Shrunk value**: the measured best less the expected maximum of that noise.
+- **Interval of the best**: its own interval, with the lower limit so much lower as the maximum of that noise reaches
+  higher than the noise of one run. Whichever is chosen, its noise is no more than the maximum, and measured best it is
+  no less than its own: so each limit errs as seldom as that of a run that was not chosen. (The projection of Andrews,
+  Kitagawa and McCloskey 2024, Quarterly J. of Economics 139, "Inference on Winners", on one side and over the
+  candidates alone. Their hybrid of conditional inference was tried: with 100 to 400 right or wrong items its interval
+  held the truth in 73 to 94 % of 300 cases, and its estimate of equal runs' best erred twice as far.)
 - **Test that the new run is no worse than the best** (reality check for data snooping: White 2000, Econometrica 68):
   the chance that max over runs of (run - new) is as large as measured when the candidates and the new run are equal.
   It is doubled to be two-sided, and never below the plain paired test's p. A new run that measured higher than the
@@ -186,6 +192,7 @@ class Contenders:
         self.candidates = tuple(np.flatnonzero(rival).tolist())
         self._behind = np.where(rival, 0.0, behind)
         self.leads: np.ndarray = (drawn - self._behind[:, None]).max(axis=0)
+        self._own: np.ndarray = drawn[best]
         self._highest = float((drawn - np.where(near, 0.0, behind)[:, None]).max(axis=0).mean())
         self._shared = float(drawn.mean(axis=1).sum())
 
@@ -201,6 +208,13 @@ class Contenders:
         mean there is taken off; ``rival`` is the mean of the rival's own draws.
         """
         return max(0.0, self._highest - (self._shared + rival) / (self.count + 1))
+
+    def depth(self, level: float = LEVEL) -> float:
+        """By how much the lower limit of the best lies deeper than if it were the only one."""
+        import numpy as np
+
+        lead, own = (float(np.quantile(one, (1 + level) / 2)) for one in (self.leads, self._own))
+        return lead - own
 
     def against(self, rival: Rival, plain: Comparison, reach: float | None = None) -> Comparison:
         """The plain comparison of the rival with the best, its difference, upper limit and p allowing for the choice.
@@ -238,21 +252,24 @@ class Contenders:
 
 class BestChoice(NamedTuple):
     """The best of several runs: its place, its value before and after allowing for the choice, and the places of all
-    that may be the best."""
+    that may be the best. ``depth``: the lower limit of its interval is so much lower for the choice."""
 
     place: int
     measured: float
     shrunk: float
     candidates: tuple[int, ...]
+    depth: float = 0.0
 
 
-def best_of(means: Sequence[float], noise: JointNoise, *, draws: int = DRAWS) -> BestChoice:
+def best_of(
+    means: Sequence[float], noise: JointNoise, *, level: float = LEVEL, draws: int = DRAWS
+) -> BestChoice:
     """The best of the runs, with no new one; the noise is that of their means alone."""
     best = list(means).index(max(means))
     if len(means) == 1:
         return BestChoice(best, means[best], means[best], (best,))
     found = Contenders(means, noise, sample_of(noise.covariance, draws).values)
-    return BestChoice(best, means[best], means[best] - found.luck(), found.candidates)
+    return BestChoice(best, means[best], means[best] - found.luck(), found.candidates, found.depth(level))
 
 
 def is_told_best(against: Iterable[float | None], runs: int, alpha: float) -> bool:

@@ -173,18 +173,10 @@ def noise_of(
     """The noise of the means over the items; None where a single unit leaves no variance to estimate."""
     import numpy as np
 
-    totals = np.asarray([*runs, new], dtype=float)
-    n = totals.shape[1]
-    means = np.asarray([math.fsum(run) / n for run in totals.tolist()])
-    sizes = np.ones(n)
-    if clusters is not None and any(one is not None for one in clusters):
-        places: dict[Hashable, int] = {}
-        codes = [
-            places.setdefault(("alone", index) if one is None else ("shared", one), len(places))
-            for index, one in enumerate(clusters)
-        ]
-        totals = np.asarray([np.bincount(codes, weights=row) for row in totals])
-        sizes = np.bincount(codes).astype(float)
+    scores = np.asarray([*runs, new], dtype=float)
+    n = scores.shape[1]
+    means = np.asarray([math.fsum(run) / n for run in scores.tolist()])
+    totals, sizes = totals_of_units(scores, clusters)
     units = len(sizes)
     if units < 2:
         return None
@@ -193,6 +185,21 @@ def noise_of(
     weighed = np.outer(means, totals @ sizes)
     products = totals @ totals.T - weighed - weighed.T + np.outer(means, means) * (sizes @ sizes)
     return JointNoise(products / n**2 * units / (units - 1), units)
+
+
+def totals_of_units(scores: np.ndarray, clusters: Clusters | None) -> tuple[np.ndarray, np.ndarray]:
+    """The runs' sums over each independent unit, a cluster or an item alone, and the units' numbers of items;
+    ``scores`` has a row for each run."""
+    import numpy as np
+
+    if clusters is None or all(one is None for one in clusters):
+        return scores, np.ones(scores.shape[1])
+    places: dict[Hashable, int] = {}
+    codes = [
+        places.setdefault(("alone", index) if one is None else ("shared", one), len(places))
+        for index, one in enumerate(clusters)
+    ]
+    return np.asarray([np.bincount(codes, weights=row) for row in scores]), np.bincount(codes).astype(float)
 
 
 def independent_noise(errors: Sequence[float], units: int) -> JointNoise:

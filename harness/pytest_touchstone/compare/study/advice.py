@@ -5,8 +5,7 @@ Everything rests on numbers of this study. Where it holds none, the advice is "n
 - **The checkpoint**: by a composite, else the primary metric that most checkpoints have. Of the checkpoints that cannot
   be told from the best of it, the one measured best that no other of them beats on another primary metric (Holm over
   these tests). The earliest of them in its series is named too.
-- **Expected** of it on further items of the kind: its value after allowing for the choice, with the interval that its
-  items leave.
+- **Expected** of it on further items of the kind: its value and interval after allowing for the choice.
 - **More items**: for the best series against each other one that cannot be told from it. The number is that with which
   a drop of the measured size is found with power 0.8 (``statistics.power``), among as many comparisons.
 
@@ -30,7 +29,7 @@ from pytest_touchstone.compare.study.pool import MeasureNoise, Pool, noise, pool
 from pytest_touchstone.core.lm_eval_names import translated
 from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.core.text import place_text
-from pytest_touchstone.statistics.best_of_many import best_of
+from pytest_touchstone.statistics.best_of_many import BestChoice, best_of
 from pytest_touchstone.statistics.comparison import z_quantile
 from pytest_touchstone.statistics.contrasts import Contrast, Weighted
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
@@ -141,7 +140,7 @@ def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen 
     noise = pool.noise(places)
     if len(places) < 2 or noise is None:
         return None
-    choice = best_of(pool.means, noise, draws=CURVE_DRAWS)
+    choice = best_of(pool.means, noise, level=study.level, draws=CURVE_DRAWS)
     rivals = pool.rivals(choice.place, places, study.level)
     candidates = sorted([choice.place, *rivals], key=lambda place: -pool.means[place])
     vetoed = _vetoed([pool.points[place] for place in candidates], study, pools, measure)
@@ -156,18 +155,19 @@ def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen 
         highest=best == choice.place,
         of=len(places),
         rivals=kept,
-        expected=_expected(pool, best, choice.measured - choice.shrunk, study.level),
+        expected=_expected(pool, best, choice, study.level),
         vetoed=tuple(vetoed),
         earliest=_earliest(study, pool.points[best], kept),
     )
 
 
-def _expected(pool: Pool, place: int, luck: float, level: float) -> Contrast | None:
-    """The value on further items: after allowing for the choice, with the interval of its items."""
+def _expected(pool: Pool, place: int, choice: BestChoice, level: float) -> Contrast | None:
+    """The value on further items with its interval, both after allowing for the choice."""
     one = pool.contrast([Weighted(place, 1.0)], level=level)
     if one.low is None or one.high is None:
         return None
-    found = replace(one, value=one.value - luck, low=one.low - luck, high=one.high - luck, p=None)
+    luck = choice.measured - choice.shrunk
+    found = replace(one, value=one.value - luck, low=one.low - choice.depth, p=None)
     found = found if pool.measure.higher_is_better else found.opposite
     if not pool.measure.share or found.low is None or found.high is None:
         return found

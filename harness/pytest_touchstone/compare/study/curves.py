@@ -9,6 +9,9 @@
   points, as ``statistics.best_of_many`` says, and for the number of curves. **Early** is the first of them, or the
   peak. Nothing that these items can show was gained after it.
 
+- **Forecast**: from the first two thirds of the points the last value, which is known, so that a reader sees what
+  forecasts are worth here; and from all of them the value at a place that is asked for.
+
 ``judged_curves`` has the verdicts on all curves, each kind (rises, drops, trends, changes) corrected together (Holm).
 """
 
@@ -21,7 +24,15 @@ from typing import Final, NamedTuple
 from pytest_touchstone.compare.judge import Compared
 from pytest_touchstone.compare.study.differences import UNTESTED, PointsTogether, together, verdict_on
 from pytest_touchstone.compare.study.points import Measure, Point, Series, Study, Value
-from pytest_touchstone.statistics.curves import Steadiness, Trend, steadiness, trend
+from pytest_touchstone.statistics.curves import (
+    FORECAST_LEAST,
+    Forecast,
+    Steadiness,
+    Trend,
+    forecast,
+    steadiness,
+    trend,
+)
 from pytest_touchstone.statistics.verdicts import holm
 
 LEAST: Final = 2
@@ -209,3 +220,40 @@ def _as_measured(one: Trend | Steadiness | None) -> CurveChange:
         return NO_CHANGE
     value = one.slope if isinstance(one, Trend) else one.change
     return NO_CHANGE._replace(value=value, low=one.low, high=one.high, p=one.p)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveForecast:
+    """The forecast from the first ``count`` points of a curve for a place; ``known`` is the value there, None where it
+    is still to come."""
+
+    curve: Curve
+    count: int
+    at: float
+    found: Forecast
+    known: float | None
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the known value is within the interval."""
+        return self.known is not None and self.found.low <= self.known <= self.found.high
+
+
+def forecasts(study: Study, at: float | None = None) -> list[CurveForecast]:
+    """The forecasts of all curves of five points or more: for ``at``, or without it of the last value."""
+    found = []
+    for curve in (one.curve for one in study.once(judged_curves)):
+        places = [float(curve.series.place(point) or 0.0) for point in curve.points]
+        values = [value.value for value in curve.values]
+        if len(values) <= FORECAST_LEAST:
+            continue
+        count = max(FORECAST_LEAST, math.ceil(2 * len(values) / 3)) if at is None else len(values)
+        wanted = places[-1] if at is None else at
+        made = forecast(places[:count], values[:count], wanted, study.level)
+        if made is None:
+            continue
+        if curve.measure.share:
+            made = Forecast(made.value, max(0.0, made.low), min(1.0, made.high))
+        known = values[-1] if at is None else None
+        found.append(CurveForecast(curve=curve, count=count, at=wanted, found=made, known=known))
+    return found

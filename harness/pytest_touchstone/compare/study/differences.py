@@ -8,7 +8,7 @@ than that. A metric that is no mean of scores (a perplexity) is compared from to
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,13 +26,8 @@ from pytest_touchstone.compare.metric import compare_metric, compare_totals
 from pytest_touchstone.compare.pair import compare_composite_in
 from pytest_touchstone.compare.study.points import Measure, Point, Study
 from pytest_touchstone.core.errors import GateError
-from pytest_touchstone.statistics.best_of_many import (
-    noise_of_composite,
-    nothing_chosen,
-    select,
-)
+from pytest_touchstone.statistics.best_of_many import nothing_chosen, select
 from pytest_touchstone.statistics.comparison import Comparison, undefined
-from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
 from pytest_touchstone.statistics.contrasts import (
     JointNoise,
     NoiseDraws,
@@ -277,23 +272,37 @@ def _composite_noise(
     study: Study, points: Sequence[Point], measure: Measure
 ) -> tuple[tuple[float, ...], JointNoise] | None:
     """The composites of the points from their items, and their noise; None where the items of a part are not known."""
-    by_benchmark: dict[str, list[tuple[float, Aligned]]] = {}
-    for weight, name, metric in measure.composite.parts if measure.composite else ():
-        scores = _aligned(study, points, name, metric)
-        if scores is None:
+    found = strata(study, points, measure.composite.parts if measure.composite else ())
+    noise = noise_of_strata(found) if found else None
+    return (means_of_strata(found), noise) if found and noise else None
+
+
+def strata(
+    study: Study, points: Sequence[Point], parts: Iterable[tuple[float, str, str]]
+) -> list[Aligned] | None:
+    """Of each benchmark the items that all points have, with the weighted sums of their scores; ``parts`` are weights,
+    benchmarks and metrics. None where they are not known, or where metrics of a benchmark are of different items."""
+    found: dict[str, Aligned] = {}
+    for weight, name, metric in parts:
+        own = _aligned(study, points, name, metric)
+        before = found.get(name)
+        if own is None or (before is not None and before.names != own.names):
             return None
-        by_benchmark.setdefault(name, []).append((weight, scores))
-    if any(len({tuple(own.names) for _, own in same}) > 1 for same in by_benchmark.values()):
+        scores = weight * own.scores
+        found[name] = own._replace(scores=scores if before is None else before.scores + scores)
+    return list(found.values())
+
+
+def means_of_strata(found: Sequence[Aligned]) -> tuple[float, ...]:
+    """The sums of the benchmarks' means, of each point."""
+    return tuple(map(math.fsum, zip(*(_means(one.scores) for one in found), strict=True)))
+
+
+def noise_of_strata(found: Sequence[Aligned]) -> JointNoise | None:
+    """The noise of these sums: benchmarks are independent of each other."""
+    parts = [noise_of(one.scores[:-1], one.scores[-1], one.clusters) for one in found]
+    known = [one for one in parts if one is not None]
+    if not known or len(known) < len(parts):
         return None
-    benchmarks = [
-        SharedItems(
-            [WeightedPart(w, own.scores[:-1].tolist(), own.scores[-1].tolist()) for w, own in same],
-            same[0][1].clusters,
-        )
-        for same in by_benchmark.values()
-    ]
-    noise = noise_of_composite(benchmarks, len(points) - 1)
-    if noise is None:
-        return None
-    sums = [[w * mean for mean in _means(own.scores)] for same in by_benchmark.values() for w, own in same]
-    return tuple(math.fsum(column) for column in zip(*sums, strict=True)), noise
+    covariance = sum(one.covariance for one in known[1:]) + known[0].covariance
+    return JointNoise(covariance, min(one.units for one in known))

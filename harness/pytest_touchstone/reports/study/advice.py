@@ -100,7 +100,7 @@ def _chosen(one: Chosen, names: int = 3) -> Iterable[tuple[str, str]]:
     if one.earliest is not None:
         yield "earlier", f"{one.earliest.name} had less training and cannot be told from it"
     if one.expected is not None:
-        yield "expect", f"on further items of this kind {_range(one)}: the best of {one.of} is partly luck"
+        yield "expect", f"on further items {_range(one)}: the best of {one.of} is partly luck"
 
 
 def _range(one: Chosen) -> str:

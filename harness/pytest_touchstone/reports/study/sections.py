@@ -10,6 +10,7 @@ from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.reports.study.advice import advice_section, noise_section
 from pytest_touchstone.reports.study.curves import curves, overfitting, stability, starts
+from pytest_touchstone.reports.study.forecast import forecast_section
 from pytest_touchstone.reports.study.forgetting import forgotten
 from pytest_touchstone.reports.study.overview import checkpoints, contradictions, overview
 from pytest_touchstone.reports.study.section import Maker, Section
@@ -29,10 +30,10 @@ SECTIONS: Final[tuple[Maker, ...]] = (
 )
 
 
-def sections_of(study: Study) -> list[Section]:
-    """Return the sections that the study has something for."""
-    found = [section for make in SECTIONS if (section := make(study)) is not None]
-    return [*found, *finding_sections(study)]
+def sections_of(study: Study, forecast_at: float | None = None) -> list[Section]:
+    """Return the sections that the study has something for; the place is one to forecast."""
+    found = [make(study) for make in SECTIONS] + [forecast_section(study, forecast_at)]
+    return [*(section for section in found if section is not None), *finding_sections(study)]
 
 
 def study_facts(study: Study, sections: Sequence[Section]) -> dict[str, Any]:

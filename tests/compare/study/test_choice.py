@@ -1,0 +1,80 @@
+"""What it costs to have chosen the best of several checkpoints."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytest_touchstone.compare.standings import ALL
+from pytest_touchstone.compare.study.choice import ChoiceCost, costs_of
+from pytest_touchstone.compare.study.points import Study
+from tests.support.compared import ran
+from tests.support.known import known
+from tests.support.studies import answers, of_items, of_totals, placed, study_of_candidates
+
+
+def cost(study: Study, benchmark: str = "b") -> ChoiceCost:
+    return next(one for one in costs_of(study) if one.standing.benchmark == benchmark)
+
+
+def test_of_equal_checkpoints_the_lead_is_luck_and_the_interval_holds_the_truth() -> None:
+    costs = [cost(of_items({"a": answers([0.6] * 11, 400, seed)})) for seed in range(20)]
+    assert np.mean([one.measured - 0.6 for one in costs]) > 0.02
+    assert np.mean([one.expected for one in costs]) == pytest.approx(0.6, abs=0.01)
+    assert sum(one.low <= 0.6 <= one.high for one in costs) >= 18
+    assert all(one.low < one.expected < one.measured < one.high for one in costs)
+
+
+def test_a_checkpoint_far_ahead_owes_nothing_to_luck() -> None:
+    one = cost(of_items({"a": answers([0.4, 0.5, 0.8], 1000, 1)}))
+    assert one.standing.checkpoint == "a/3"
+    assert one.luck == pytest.approx(0.0, abs=1e-3)
+
+
+def test_over_all_items_benchmarks_count_by_their_items_and_luck_is_smaller() -> None:
+    runs = [
+        {"a": few["b"], "b": many["b"]}
+        for few, many in zip(answers([0.6] * 8, 100, 1), answers([0.5] * 8, 900, 2), strict=True)
+    ]
+    study = of_items({"s": runs})
+    whole = cost(study, ALL)
+    scores = [np.concatenate([one["a"], one["b"]]).mean() for one in runs]
+    assert whole.measured == pytest.approx(max(scores))
+    assert whole.standing.checkpoint == f"s/{1 + int(np.argmax(scores))}"
+    assert whole.luck < cost(study, "a").luck
+
+
+def test_of_what_is_better_when_lower_luck_has_made_it_too_low() -> None:
+    generator = np.random.default_rng(4)
+    bits = generator.normal(0.9, 0.2, (8, 200))
+    how = {"bpb": {"by": "mean", "of": "bpb", "higher_is_better": False, "unit": "bits"}}
+    study = study_of_candidates(
+        [
+            placed(ran(f"s/{place}", {"b": {"bpb": row.tolist()}}, aggregate=how), "s", float(place), place)
+            for place, row in enumerate(bits)
+        ]
+    )
+    one = cost(study)
+    assert one.measured == pytest.approx(bits.mean(axis=1).min())
+    assert one.low < one.measured < one.expected < one.high
+    assert one.measure.told_in.name == "bits"
+
+
+def test_nothing_is_said_of_totals_or_of_one_checkpoint() -> None:
+    assert costs_of(of_totals({"a": [0.5, 0.6, 0.55]})) == []
+    assert costs_of(of_items({"a": answers([0.5], 100, 1)})) == []
+
+
+def test_neighbours_are_those_of_the_same_training() -> None:
+    """Three trainings of one checkpoint each have none."""
+    slow = 0.6 - 0.4 * (np.linspace(0, 1, 11) - 0.6) ** 2
+    found = [
+        (of_items({"a": runs}), of_items({f"s{place}": [one] for place, one in enumerate(runs)}))
+        for seed in range(12)
+        for runs in [answers(slow.tolist(), 200, seed)]
+    ]
+    assert any(cost(one).neighbours for one, _ in found)
+    assert not any(cost(apart).neighbours for _, apart in found)
+    named = next(one for line, _ in found if (one := cost(line)).neighbours)
+    assert named.by_neighbours != named.standing.checkpoint
+    assert known(named.neighbours).higher > known(named.neighbours).lower
