@@ -24,7 +24,6 @@ from pytest_touchstone.reports.items import rendered
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import (
     SUMMARY,
-    Summary,
     base_name,
     finite,
     load_summary,
@@ -155,22 +154,25 @@ def export_run(options: argparse.Namespace) -> Output:
     names = names if options.checkpoint is None else [options.checkpoint]
     _check_publication(options, names)
     folder: Path = options.folder or source / options.to
-    replay = Replay(source, data=options.data, root=options.root)
+    items = Items(source, summary.declarations, Replay(source, data=options.data, root=options.root))
+
+    def scored(checkpoint: str) -> Iterator[Item]:
+        return (one for one in items if one.checkpoint == checkpoint and one.status == "scored")
+
     written: list[str] = []
     lines, lacking = [], 0
     for checkpoint in names:
         own = folder / sanitized(checkpoint) if options.to == "hub" and len(names) > 1 else folder
-        with_samples = not options.no_samples and options.to != "hub"
-        items = _scored(summary, source, checkpoint, replay)
-        samples = list(map(_sample, items)) if with_samples else []
+        samples = (
+            list(map(_sample, scored(checkpoint))) if not options.no_samples and options.to != "hub" else []
+        )
         lacking += sum(not sample.row for sample in samples)
+        records = (item.record for item in scored(checkpoint)) if options.to not in EXPORTS else ()
         export = Export(
             summary=summary,
             checkpoint=checkpoint,
             samples=samples,
-            asked={}
-            if options.to in EXPORTS
-            else how_asked(one.record for one in _scored(summary, source, checkpoint, replay)),
+            asked=how_asked(records),
             model_id=options.model_id,
             source=options.source,
         )
@@ -216,13 +218,6 @@ def _write(path: Path, content: Any) -> None:
         (write_atomic if isinstance(content, str) else write_json)(path, content)
     except OSError as error:
         raise HarnessError(f"cannot write {path}: {error.strerror}; give another folder with -o") from error
-
-
-def _scored(summary: Summary, source: Path, checkpoint: str, replay: Replay) -> Iterator[Item]:
-    """Yield the scored items of a checkpoint."""
-    for item in Items(source, summary.declarations, replay):
-        if item.checkpoint == checkpoint and item.status == "scored":
-            yield item
 
 
 def _sample(item: Item) -> ExportedSample:

@@ -49,18 +49,18 @@ def hub_files(export: Export, folder: Path) -> HubFiles:
         one for one in export.results if one.group is None and one.metrics[one.primary].value is not None
     ]
     valid = [one for one in whole if one.invalid is None]
-    listed_ones = [one for one in valid if export.on_hub(one)]
-    files: Files = {}
-    for result in listed_ones:
+    on_hub = [one for one in valid if export.on_hub(one)]
+    card, replaced = _card(export, valid, folder / CARD)
+    files: Files = {CARD: card}
+    for result in on_hub:
         name = f"{FOLDER}/{file_name(result.benchmark)}.yaml"
         ours = _entries(export, result)
         kept = [one for one in _yaml_list(folder / name) if _task(one) not in map(_task, ours)]
         files[name] = yaml.safe_dump([*kept, *ours], sort_keys=False, allow_unicode=True)
-    files[CARD], replaced = _card(export, valid, folder / CARD)
-    notes = []
+    notes = [f"{count(len(on_hub), 'result')} in {FOLDER}/ beside it"]
     if dropped := [one.name for one in whole if one.invalid is not None]:
         notes.append(f"not valid, left out: {listed(dropped)}")
-    if own := [one.name for one in valid if one not in listed_ones]:
+    if own := [one.name for one in valid if one not in on_hub]:
         notes.append(f"of no dataset on the Hub that is known, in the card alone: {listed(own)}")
     if part := [one.name for one in valid if one.mark]:
         notes.append(f"over a part of the items, as their notes say: {listed(part)}")
