@@ -20,8 +20,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from reprlib import repr as brief
 from typing import Any, Final
 
+from pytest_touchstone.checkpoints.config_files import number
 from pytest_touchstone.compare.candidate import (
     BenchmarkScores,
     CheckpointResults,
@@ -116,9 +118,10 @@ class _Result:
     generation_config: _Generation | None = None
 
     @property
-    def details(self) -> Mapping[str, Any]:
-        """What is told beside the score."""
-        return self.score_details.details or {}
+    def details(self) -> Mapping[str, str]:
+        """The texts that are told beside the score."""
+        told = self.score_details.details or {}
+        return {name: one for name, one in told.items() if isinstance(one, str)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,14 +266,14 @@ def _add(own: _Benchmark, metric: str, one: _Result, where: str, size: int | Non
     if limits is not None and limits.confidence_level not in (None, LEVEL):
         limits = None
     low, high = (None, None) if limits is None else (limits.lower, limits.upper)
-    for what, number in (
+    for what, told in (
         ("score", score.score),
         ("standard error", error),
         ("interval", low),
         ("interval", high),
     ):
-        if number is not None and not math.isfinite(number):
-            raise DataError(f"{where}: the {what} is {number}; give a finite number")
+        if told is not None and not math.isfinite(told):
+            raise DataError(f"{where}: the {what} is {told}; give a finite number")
     own.told[metric] = one
     divisor = _divisor(metric, one, n)
     if divisor is None:
@@ -343,7 +346,7 @@ def _saved(benchmark: str, own: _Benchmark, source: ResultSource, log: _Log) -> 
     primary = next((name for name in own.metrics if own.told[name].details.get("primary") == "true"), None)
     primary = primary or primary_of(benchmark, own.metrics)
     first = own.told[primary]
-    of = str(first.details.get("of", ""))
+    of = first.details.get("of", "")
     model = log.model_info
     return published_entry(
         benchmark,
@@ -356,7 +359,7 @@ def _saved(benchmark: str, own: _Benchmark, source: ResultSource, log: _Log) -> 
         aggregate=own.aggregate,
         invalid=first.details.get("invalid") if log.ours else None,
         of=int(of) if of.isdecimal() and len(of) < 16 else None,
-        mark=str(first.details.get("mark", "")) if log.ours else None,
+        mark=first.details.get("mark", "") if log.ours else None,
     )
 
 
@@ -440,7 +443,7 @@ def _read_items(beside: Path, found: Mapping[str, _Benchmark], log: _Log) -> dic
         data = line.data
         if data.get("evaluation_id") != log.evaluation_id:
             raise DataError(
-                f"{line.path}, row {line.number}: evaluation_id is not that of the results, {log.evaluation_id!r}"
+                f"{line.path}, row {line.number}: evaluation_id is not that of the results, {brief(log.evaluation_id)}"
             )
         key = data.get("evaluation_result_id") or data.get("evaluation_name")
         if not isinstance(key, str) or not (
@@ -467,7 +470,9 @@ def _example(line: RawRow, benchmark: str) -> str:
     """The id of a sample's item; raises ``DataError`` where it has none."""
     found = line.data.get("sample_id")
     if not isinstance(found, str):
-        raise DataError(f"{line.path}, row {line.number}: sample_id is {found!r}; samples have a text there")
+        raise DataError(
+            f"{line.path}, row {line.number}: sample_id is {brief(found)}; samples have a text there"
+        )
     return found if str(line.data.get("evaluation_id")).startswith(f"{OURS}/") else f"{benchmark}/{found}"
 
 
@@ -477,18 +482,15 @@ def _scores(line: RawRow, metrics: Sequence[str]) -> dict[str, float]:
     several = _plain(metadata, "lm_eval_metrics")
     if isinstance(several, Mapping):
         kind = metadata.get("filter", "none")
-        named = {metric_name(f"{name},{kind}"): value for name, value in several.items()}
-        return {
-            name: float(one)
-            for name, one in named.items()
-            if isinstance(one, (int, float)) and math.isfinite(one)
-        }
-    score = table_of(line.data.get("evaluation")).get("score")
-    if not isinstance(score, (int, float)) or not math.isfinite(score):
+        named = {metric_name(f"{name},{kind}"): number(value) for name, value in several.items()}
+        return {name: one for name, one in named.items() if one is not None}
+    told = table_of(line.data.get("evaluation")).get("score")
+    score = number(float(told) if isinstance(told, bool) else told)
+    if score is None:
         raise DataError(
-            f"{line.path}, row {line.number}: the score is {score!r}; samples have a finite number there"
+            f"{line.path}, row {line.number}: the score is {brief(told)}; samples have a finite number there"
         )
-    return dict.fromkeys(metrics, float(score))
+    return dict.fromkeys(metrics, score)
 
 
 def _checked(

@@ -65,9 +65,7 @@ def hub_files(export: Export, folder: Path) -> HubFiles:
     if part := [one.name for one in valid if one.mark]:
         notes.append(f"over a part of the items, as their notes say: {listed(part)}")
     if replaced:
-        notes.append(
-            f"{folder / CARD}: {count(replaced, 'result')} of the same tasks replaced, all else kept"
-        )
+        notes.append(f"{CARD}: {count(replaced, 'result')} of the same tasks replaced, all else kept")
     return HubFiles(files, notes)
 
 
