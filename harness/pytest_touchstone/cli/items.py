@@ -37,18 +37,6 @@ FORMS: Final = {
 }
 """The forms that a run is exported to, each in words."""
 
-_NEXT: Final = {
-    "every-eval-ever": [
-        "to publish: give --model-id ORG/NAME, and write who evaluated into source_metadata "
-        "(source_organization_name, evaluator_relationship)"
-    ],
-    "hub": [
-        "to publish: see that every task_id is one of the dataset's eval.yaml, then hf upload ORG/NAME FOLDER .; "
-        "nothing was sent"
-    ],
-}
-"""What to do with the files."""
-
 KINDS: Final[dict[str, tuple[str, Callable[[Item], bool]]]] = {
     "wrong": ("only those with a primary score below 1", lambda item: item.right is False),
     "right": ("only those with a primary score of 1", lambda item: item.right is True),
@@ -188,7 +176,22 @@ def export_run(options: argparse.Namespace) -> Output:
             f"{count(lacking, 'item')} without the row, and with the end of long prompts alone: data or benchmark "
             "changed or moved; --data and --root say where they are"
         )
-    return Output({"files": written, "without_row": lacking}, "\n".join([*lines, *_NEXT.get(options.to, ())]))
+    return Output({"files": written, "without_row": lacking}, "\n".join([*lines, *_to_publish(options)]))
+
+
+def _to_publish(options: argparse.Namespace) -> Iterator[str]:
+    """Yield what to do with the files."""
+    if options.to == "every-eval-ever":
+        named = "" if options.model_id else "give --model-id ORG/NAME, and "
+        yield (
+            f"to publish: {named}write who evaluated into source_metadata (source_organization_name, "
+            "evaluator_relationship)"
+        )
+    if options.to == "hub":
+        yield (
+            "to publish: see that every task_id is one of the dataset's eval.yaml, then hf upload ORG/NAME FOLDER .; "
+            "nothing was sent"
+        )
 
 
 def _check_publication(options: argparse.Namespace, names: Sequence[str]) -> None:

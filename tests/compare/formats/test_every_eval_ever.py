@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytest_touchstone.compare.answers import Shown, shown_answers
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.every_eval_ever_export import every_eval_ever_files
 from pytest_touchstone.compare.formats.export import Export, ExportedSample, how_asked
@@ -97,6 +98,13 @@ def test_totals_alone_have_no_samples_and_the_same_values(tmp_path: Path) -> Non
     entry = only(path).entries["winogrande"]
     assert entry.saved.metrics == summary.results[0].metrics
     assert entry.items.examples == []
+
+
+def test_an_item_is_shown_with_its_question_the_choice_and_the_right_one(tmp_path: Path) -> None:
+    summary, samples = finished(["winogrande"])
+    entry = only(exported(tmp_path, summary, samples)).entries["winogrande"]
+    shown = shown_answers(entry, "acc", ["winogrande/3"])
+    assert shown == {"winogrande/3": Shown("Question: ?\nAnswer:", "no", "yes")}
 
 
 def test_a_folder_of_the_collection_is_found(tmp_path: Path) -> None:
