@@ -57,6 +57,7 @@ OURS: Final = "pytest-touchstone"
 CANONICAL: Final = {"acc": "accuracy"}
 """Our names of metrics that have another one there."""
 
+_OURS_OF: Final = {theirs: ours for ours, theirs in CANONICAL.items()}
 _UUID: Final = f"{'[0-9a-f]' * 8}-????-4???-????-????????????.json"
 _PASS_AT: Final = re.compile(r"pass_?(?:at_?|@)(\d+|k)")
 _FILTERED: Final = re.compile(r"([\w@]+) \(filter: ([\w-]+)\)")
@@ -205,7 +206,7 @@ def _candidate(path: Path, source: ResultSource, log: _Log, sizes: Mapping[str, 
         if one.details.get("part_of") in names:
             continue
         benchmark, metric = _named(one, ours=log.ours)
-        where = f"{path}, evaluation_results[{place}] ({benchmark} {metric})"
+        where = f"{path}, evaluation_results[{place}]"
         own = found.setdefault(benchmark, _Benchmark())
         if metric in own.told:
             notes.setdefault("there again, left out", []).append(f"{benchmark} {metric}")
@@ -244,8 +245,7 @@ def _named(one: _Result, *, ours: bool) -> tuple[str, str]:
     )
     if at := _PASS_AT.fullmatch(metric):
         metric = f"pass@{(config.metric_parameters or {}).get('k', 1) if at[1] == 'k' else at[1]}"
-    ours_by_theirs = {theirs: ours_ for ours_, theirs in CANONICAL.items()}
-    return _benchmark(name), ours_by_theirs.get(metric, metric) or "score"
+    return _benchmark(name), _OURS_OF.get(metric, metric) or "score"
 
 
 def _benchmark(name: str) -> str:
@@ -279,7 +279,7 @@ def _add(own: _Benchmark, metric: str, one: _Result, where: str, size: int | Non
     if divisor is None:
         return "left out, as neither a share nor on a scale that is told"
     value, error, low, high = (
-        None if one_ is None else one_ / divisor for one_ in (score.score, error, low, high)
+        None if told is None else told / divisor for told in (score.score, error, low, high)
     )
     assert value is not None
     found = published(metric, value, stderr=error, n=n)
