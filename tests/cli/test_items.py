@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.cli import main
+from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.reports.formatting import cell_width
 from pytest_touchstone.reports.items import rendered, shortened
 from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question, Said
 from pytest_touchstone.results.journal import Journal, read_journal
+from tests.support.every_eval_ever_schema import problems
 from tests.support.places import ROOT
 
 RUN = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
@@ -206,3 +208,54 @@ def test_rows_that_cannot_be_had_are_counted_and_a_folder_that_cannot_be_written
     (tmp_path / "file").touch()
     assert main(["export", str(RUN), "--no-samples", "-o", str(tmp_path / "file")]) == 4
     assert "; give another folder with -o" in capsys.readouterr().err
+
+
+def test_a_run_goes_to_every_eval_ever_and_back_with_its_checkpoints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = exported(tmp_path, "--to", "every-eval-ever", "--root", str(ROOT))
+    assert "to publish: give --model-id ORG/NAME" in capsys.readouterr().out
+    assert [*problems(tmp_path)] == []
+    back = [one for path in files if path.suffix == ".json" for one in read_file(path, {}).candidates]
+    for ours in read_run(RUN):
+        (theirs,) = (one for one in back if one.name == ours.name)
+        assert theirs.notes == ()
+        for name, entry in ours.entries.items():
+            known = {key: one for key, one in entry.saved.metrics.items() if one.value is not None}
+            assert theirs.entries[name].saved.metrics == known
+            assert theirs.entries[name].items.scores == entry.items.scores
+
+
+def test_one_of_several_checkpoints_goes_to_its_repository(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = exported(tmp_path / "one", "--to", "hub", "--checkpoint", "fake-causal", "--model-id", "org/a")
+    assert [path.name for path in files] == [
+        "README.md"
+    ]  # a run of a version that named no datasets of the Hub
+    assert "nothing was sent" in capsys.readouterr().out
+    several = exported(tmp_path / "two", "--to", "hub")
+    assert [path.parent.name for path in several] == ["fake-causal", "fake-masked"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--model-id", "org/a"), "--model-id org/a: the run has 2 checkpoints; say which with --checkpoint"),
+        (
+            ("--checkpoint", "fake-causal", "--model-id", "../a"),
+            "invalid --model-id '../a': expected ORG/NAME",
+        ),
+        (("--source", "file:///x"), "invalid --source 'file:///x'"),
+        (
+            ("--checkpoint", "fake-casual"),
+            "--checkpoint fake-casual: not in this run; did you mean 'fake-causal'?",
+        ),
+    ],
+)
+def test_a_mistake_of_an_export_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+) -> None:
+    assert main(["export", str(RUN), "-o", str(tmp_path / "x"), "--to", "hub", *options]) == 4
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()

@@ -42,6 +42,7 @@ KEYS = st.sampled_from(
             "seq_len",
             "step",
         ),
+        *("evaluation_results", "model_info", "evaluation_name", "score_details", "metric_config"),
         *("checkpoint_info", "coref_samples", "real1_stderr", "series", "not_valid", "chat_template"),
     ]
 )
@@ -52,8 +53,38 @@ VALUES = st.recursive(
     max_leaves=20,
 )
 TASKS = st.dictionaries(KEYS, st.dictionaries(KEYS, VALUES, max_size=4), max_size=4)
-FILES = VALUES | st.builds(
-    lambda results, more: {**more, "results": results}, TASKS, st.dictionaries(KEYS, VALUES)
+EVALUATION = st.fixed_dictionaries(
+    {
+        "evaluation_name": st.sampled_from(["mmlu", "MMLU", "x/strict"]) | VALUES,
+        "metric_config": st.fixed_dictionaries(
+            {"lower_is_better": st.booleans() | VALUES},
+            optional={
+                "metric_id": st.sampled_from(["accuracy", "pass_at_k"]) | VALUES,
+                "metric_unit": st.sampled_from(["percent", "points"]) | VALUES,
+                "max_score": NUMBERS,
+                "additional_details": VALUES,
+            },
+        ),
+        "score_details": st.fixed_dictionaries(
+            {"score": NUMBERS}, optional={"uncertainty": VALUES, "details": VALUES}
+        ),
+    }
+)
+EVALUATIONS = st.builds(
+    lambda results, model, more: {
+        **more,
+        "evaluation_id": "x",
+        "model_info": model,
+        "evaluation_results": results,
+    },
+    st.lists(EVALUATION | VALUES, max_size=4),
+    st.fixed_dictionaries({"name": st.text(max_size=5), "id": st.text(max_size=5)}) | VALUES,
+    st.dictionaries(KEYS, VALUES, max_size=3),
+)
+FILES = (
+    VALUES
+    | EVALUATIONS
+    | st.builds(lambda results, more: {**more, "results": results}, TASKS, st.dictionaries(KEYS, VALUES))
 )
 
 
@@ -107,3 +138,32 @@ def test_a_file_that_nests_too_deep_is_refused(tmp_path: Path) -> None:
     path.write_text("[" * 100_000, encoding="utf-8")
     with pytest.raises(DataError, match="not valid JSON"):
         read_file(path, {})
+
+
+LINES = st.fixed_dictionaries(
+    {
+        "sample_id": st.sampled_from(["1", "2"]) | VALUES,
+        "evaluation": st.fixed_dictionaries({"score": NUMBERS}) | VALUES,
+    },
+    optional={
+        "evaluation_id": st.just("x"),
+        "evaluation_name": st.just("mmlu") | VALUES,
+        "evaluation_result_id": VALUES,
+        "metadata": st.dictionaries(
+            st.sampled_from(["group", "row", "filter", "lm_eval_metrics"]), VALUES | st.just('{"acc": 1}')
+        ),
+        "sample_hash": VALUES,
+    },
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(EVALUATIONS, st.lists(LINES | VALUES, max_size=4))
+def test_any_samples_are_read_or_refused(tmp_path: Path, content: Any, lines: list[Any]) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({**content, "evaluation_id": "x"}), encoding="utf-8")
+    samples = "".join(json.dumps(one) + "\n" for one in lines)
+    (tmp_path / "x_samples.jsonl").write_text(samples, encoding="utf-8")
+    for one in tried(path):
+        for entry in one.entries.values():
+            assert {len(column) for column in entry.items.scores.values()} <= {len(entry.items.examples)}

@@ -223,3 +223,9 @@ if TYPE_CHECKING:  # what mypy alone refuses
     benchmark(
         "x", version=1, data="a/b", asks=[Loglikelihood], primary="acc", shots=Shots(3), tags=("short",)
     )
+
+
+def test_a_dataset_on_the_hub_is_named_by_path_configuration_and_split() -> None:
+    assert Dataset("a/b", "main", split="train").on_hub == {"path": "a/b", "config": "main", "split": "train"}
+    assert Dataset("a/b", ("x", "y")).on_hub == {"path": "a/b", "split": "test"}
+    assert Dataset(local="b/test").on_hub == Dataset("a/b", rows=[{}]).on_hub == {}

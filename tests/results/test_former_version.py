@@ -60,6 +60,7 @@ def test_the_summary_is_the_same_when_written_again_and_can_be_shown() -> None:
     assert [one.pop("settings") for one in again["declarations"]] == [{}] * 4
     assert [one.pop("file") for one in again["declarations"]] == [""] * 4
     assert [one.pop("temperature") for one in again["declarations"]] == [None] * 4
+    assert [one.pop("hub") for one in again["declarations"]] == [{}] * 4
     assert {(one.pop("unanswered"), one.pop("answered")) for one in again["results"]} == {(0, None)}
     assert {one.pop("xfailed") for one in (*again["results"], again["totals"])} == {0}
     assert {**again, "directory": ""} == {

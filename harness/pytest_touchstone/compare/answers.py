@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.formats.lm_eval import samples_of
+from pytest_touchstone.compare.formats.every_eval_ever import samples_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.metrics.multiple_choice import AnsweredChoices
 from pytest_touchstone.results.item_view import CANDIDATES, Said, asked_of, data_rows, is_right
@@ -45,9 +45,9 @@ def shown_answers(entry: BenchmarkScores, metric: str, examples: Iterable[str]) 
         return _of_run(entry, entry.answers, metric, wanted)
     benchmark = entry.saved.benchmark
     return {
-        f"{benchmark}/{number}": _of_known_form(_sample, data, metric)
-        for number, data in samples_of(entry.answers)
-        if f"{benchmark}/{number}" in wanted
+        example: _of_known_form(_sample, data, metric)
+        for example, data in samples_of(entry.answers, benchmark)
+        if example in wanted
     }
 
 

@@ -12,16 +12,14 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
-from pytest_touchstone.compare.formats.lm_eval import samples_of
+from pytest_touchstone.compare.formats.every_eval_ever import samples_of
 from pytest_touchstone.compare.formats.run import answers_of
 from pytest_touchstone.core.text import count
+from pytest_touchstone.results.item_view import prompt_hash
 from pytest_touchstone.results.journal import each_record, journal_size, latest
-
-_PROMPTS: Final = {"Loglikelihood": "context", "Generate": "prompt", "RollingLoglikelihood": "text"}
-"""The field of a request that is its prompt, by kind."""
 
 _TEXTS: Final = ("context", "continuation", "prompt", "turns", "text")
 """The fields of a request that a checkpoint reads, each in full or as its hash."""
@@ -132,7 +130,7 @@ def _known_by(samples: BenchmarkScores, run: BenchmarkScores) -> BenchmarkScores
         or not run.answers.is_dir()
     ):
         return samples
-    theirs = {f"{samples.saved.benchmark}/{number}": data for number, data in samples_of(samples.answers)}
+    theirs = dict(samples_of(samples.answers, samples.saved.benchmark))
     rows = dict(zip(run.items.examples, run.items.rows, strict=True))
     same = {
         example: rows[example]
@@ -155,15 +153,4 @@ def _prompts_of_run(run: BenchmarkScores) -> Iterator[tuple[str, str]]:
     )
     for record in latest(mine).values():
         if record.exchanges:
-            yield record.example, _prompt(record.exchanges[0])
-
-
-def _prompt(exchange: Mapping[str, Any]) -> str:
-    """Return the hash of a request's prompt, empty where it has none."""
-    name, request = _PROMPTS.get(exchange["kind"], ""), exchange["request"]
-    if (known := request.get(f"{name}_sha256")) is not None:
-        return str(known)
-    return hashlib.sha256(str(request[name]).encode()).hexdigest() if name in request else ""
-
-
-# The comparison by one metric
+            yield record.example, prompt_hash(record.exchanges[0])

@@ -96,6 +96,14 @@ class Dataset:
         return f"{self.path.rpartition('/')[2]}/{self.split}"
 
     @property
+    def on_hub(self) -> dict[str, str]:
+        """Its ``path``, ``split`` and single ``config`` on the Hub; empty where it is not there."""
+        if self.path is None or self.rows is not None:
+            return {}
+        config = {"config": self.config} if isinstance(self.config, str) else {}
+        return {"path": self.path, **config, "split": self.split}
+
+    @property
     def shots(self) -> Dataset | None:
         """The dataset of few-shot examples, None where they come from the rows themselves."""
         if not isinstance(self.fewshot, str):

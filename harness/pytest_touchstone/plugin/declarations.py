@@ -107,6 +107,7 @@ def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterabl
         settings=loaded.asking.settings,
         file=str(item.path),
         temperature=temperature_of(spec) if soft else None,
+        hub=spec.data.on_hub,
     )
 
 

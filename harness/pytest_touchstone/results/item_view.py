@@ -91,12 +91,33 @@ ENDED: Final = {
     "length": "cut off at the limit",
 }
 
+PROMPTS: Final = {
+    "Loglikelihood": "context",
+    "Generate": "prompt",
+    "RollingLoglikelihood": "text",
+    "FillMask": "text",
+    "PseudoLoglikelihood": "text",
+}
+"""The field of a request that is its prompt, by kind."""
+
 CUT: Final = "of a long question the run has kept the end"
 
 Exchange: TypeAlias = Mapping[str, Any]
 
 Rights: TypeAlias = Callable[[int, list[str]], Sequence[int] | None]
 """The right ones of that many choices; None where that is not known, with a note on the reason."""
+
+
+def prompt_hash(exchange: Exchange) -> str:
+    """Return the SHA-256 of a request's prompt, which may be kept in part; empty where it has none."""
+    name, request = PROMPTS.get(exchange["kind"], ""), exchange["request"]
+    if (known := request.get(f"{name}_sha256")) is not None:
+        return str(known)
+    return (
+        hashlib.sha256(str(request[name]).encode("utf-8", "backslashreplace")).hexdigest()
+        if name in request
+        else ""
+    )
 
 
 def asked_of(

@@ -43,6 +43,7 @@ class Declaration:
     rows, where none of them was published. ``scores`` are the names of the scores, if the benchmark's code shows them
     all. ``settings`` are those of the benchmark alone, in place of the run's: the demonstration's. ``file`` is the path
     of its module; empty in results of former versions. ``temperature`` is that of ``p_right``, where there may be one.
+    ``hub`` has the published dataset's ``path``, ``config`` and ``split`` on the Hub, nothing where there is none.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Declaration:
     settings: dict[str, Any] = field(default_factory=dict)
     file: str = ""
     temperature: float | None = None
+    hub: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,20 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytest_touchstone.compare.candidate import CheckpointResults
-from pytest_touchstone.compare.formats.lm_eval_export import EXPORTS, ExportedSample, filtered
+from pytest_touchstone.compare.formats.export import ExportedSample, filtered
+from pytest_touchstone.compare.formats.lm_eval_export import EXPORTS
 from pytest_touchstone.compare.formats.task_metrics import metric_name
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.core.files import write_atomic, write_json
 from pytest_touchstone.results.aggregate import summarize
-from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question
+from pytest_touchstone.results.item_view import Question
 from pytest_touchstone.results.summary import Summary
-from tests.support.summaries import DECLARATIONS, collect, declaration, record, score
+from tests.support.exports import finished, sample_of
+from tests.support.summaries import collect, declaration, record
 
 SAMPLE_FIELDS = {
     *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
@@ -40,51 +41,6 @@ RESULTS_FIELDS = {
     *("date", "task_hashes", "model_source", "model_name", "model_name_sanitized", "chat_template"),
 }
 """What its results have."""
-
-
-def choice_exchange(continuation: str, logprob: float) -> dict[str, Any]:
-    request = {"context": "Question: ?\nAnswer:", "continuation": continuation}
-    answer = {"logprob": logprob, "is_greedy": logprob > -2, "tokens": 1}
-    return {"kind": "Loglikelihood", "request": request, "answer": answer}
-
-
-def sample_of(one: Any, exchanges: list[dict[str, Any]], asked: Question) -> ExportedSample:
-    told = replace(one, exchanges=exchanges, row="hash")
-    view = ItemView(
-        example=one.example,
-        benchmark=one.benchmark,
-        checkpoint=one.checkpoint,
-        group=one.group,
-        status="scored",
-        scores=one.scores,
-        right=None,
-        message=None,
-        asked=(asked,),
-        extracted={"strict": None, "flexible": "7"},
-        gold="8",
-    )
-    return ExportedSample(told, [each["request"] for each in exchanges], {"question": "?"}, view)
-
-
-def finished(benchmarks: list[str]) -> tuple[Summary, list[ExportedSample]]:
-    """A run with its samples, each with two choices of which the second is right."""
-    items = collect(benchmarks, ["runs/a"], 12)
-    records = score(items)
-    manifest = {"began": 1767323045.25, "settings": {"limit": None, "seed": 1234}}
-    summary = summarize(
-        records,
-        DECLARATIONS,
-        items,
-        run_id="r",
-        directory="r",
-        manifest=manifest,
-        checkpoints=[{"name": "runs/a"}],
-    )
-    exchanges = [choice_exchange(" no", -1.5), choice_exchange(" yes", -2.5)]
-    asked = Question(
-        "choices", "?", (AnswerChoice("no", -1.5, True, False), AnswerChoice("yes", -2.5, False, True))
-    )
-    return summary, [sample_of(one, exchanges, asked) for one in records]
 
 
 def written(folder: Path, form: str, summary: Summary, samples: list[ExportedSample]) -> list[Path]:

@@ -16,7 +16,7 @@ Their id is TASK/doc_id, their row's hash is ``doc_hash``.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -115,12 +115,6 @@ def _wholes(content: Mapping[str, Any]) -> set[str]:
     return found | averages(results)
 
 
-def samples_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The lines of a file of samples, with the example's id."""
-    for line in read_lines(path):
-        yield _example(line), line.data
-
-
 @dataclass(frozen=True, slots=True)
 class _Read:
     """A results file that is being read, and the metrics of its tasks as far as they are."""
@@ -184,7 +178,7 @@ def _items(path: Path, benchmark: str, names: Container[str], found: TaskMetrics
     rows: dict[str, str] = {}
     scores: dict[str, dict[str, float]] = {}
     for line in read_lines(path):
-        number = _example(line)
+        number = example_of(line)
         rows[number] = str(line.data.get("doc_hash", ""))
         kept = scores.setdefault(number, {})
         listed_names = line.data.get("metrics")
@@ -210,7 +204,8 @@ def _items(path: Path, benchmark: str, names: Container[str], found: TaskMetrics
     )
 
 
-def _example(line: RawRow) -> str:
+def example_of(line: RawRow) -> str:
+    """The number or name of a sample's document; raises ``DataError`` where it has none."""
     found = line.data.get("doc_id")
     if isinstance(found, bool) or not isinstance(found, (int, str)):
         raise DataError(f"{line.path}, row {line.number}: doc_id is {found!r}; samples have a number there")

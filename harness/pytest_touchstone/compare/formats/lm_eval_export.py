@@ -12,65 +12,29 @@ version, its commit, its hash of a model) is left out; ``exported_by`` says who 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final
 
+from pytest_touchstone.compare.formats.export import (
+    READ_BY,
+    ExportedSample,
+    Files,
+    began,
+    filtered,
+    row_of,
+    sanitized,
+    text_hash,
+)
 from pytest_touchstone.compare.formats.lm_eval import OURS
 from pytest_touchstone.compare.formats.task_json import task_name
-from pytest_touchstone.compare.formats.task_metrics import FILTERS
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.files import file_name
-from pytest_touchstone.results.item_view import ItemView
-from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Result, Summary, base_name, finite
 
-SHOWN: Final = 5
-"""Words for a mask that a sample has."""
-
-_READ: Final = {"strict-match": "strict", "flexible-extract": "flexible"}
-"""The rule that reads an answer out of a text, by the filter that scores it."""
-
 _OUTPUTS: Final = {"Loglikelihood": "loglikelihood", "RollingLoglikelihood": "loglikelihood_rolling"}
-
-Files = dict[str, Any]
-"""Contents by path: a text, or plain data for JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedSample:
-    """A scored item: its record, its requests in full, its row (empty where not known), and the view of it."""
-
-    record: Record
-    requests: Sequence[Mapping[str, Any]]
-    row: Mapping[str, Any]
-    view: ItemView
-
-    @property
-    def answers(self) -> list[Mapping[str, Any]]:
-        """The answers of the checkpoint, without verdicts on programs."""
-        return [one["answer"] for one in self.record.exchanges if one["kind"] != "RunProgram"]
-
-    @property
-    def kinds(self) -> list[str]:
-        """The kinds of its requests to the checkpoint."""
-        return [one["kind"] for one in self.record.exchanges if one["kind"] != "RunProgram"]
-
-    @property
-    def target(self) -> str:
-        """The answer that is due: the number of the right choice, the word of a mask, or a text."""
-        for asked in self.view.asked:
-            rights = [number for number, one in enumerate(asked.choices) if one.right]
-            if asked.kind == "choices" and rights:
-                return str(rights[0])
-        target = next((one["target"] for one in self.requests if one.get("target")), None)
-        if target is None and self.kinds == ["Loglikelihood"]:
-            target = self.requests[0]["continuation"]
-        return str(self.view.gold or "") if target is None else str(target)
 
 
 @dataclass(slots=True)
@@ -125,7 +89,7 @@ def _named(task: str) -> str:
 def new_files(summary: Summary, checkpoint: str, samples: Iterable[ExportedSample]) -> Files:
     """Return the files of one checkpoint in today's form."""
     tasks = tasks_of(summary, checkpoint, samples)
-    stamp = _began(summary).isoformat().replace(":", "-")
+    stamp = began(summary).isoformat().replace(":", "-")
     folder = sanitized(checkpoint)
     files: Files = {f"{folder}/results_{stamp}.json": finite(_results(summary, checkpoint, tasks))}
     for task in tasks:
@@ -135,13 +99,8 @@ def new_files(summary: Summary, checkpoint: str, samples: Iterable[ExportedSampl
     return files
 
 
-def sanitized(name: str) -> str:
-    """Return a model's name as a folder has it."""
-    return re.sub(r'["<>:/|\\?*\[\]]+', "__", name)
-
-
 def _results(summary: Summary, checkpoint: str, tasks: Sequence[ExportedTask]) -> dict[str, Any]:
-    info = next((one for one in summary.checkpoints if one.get("name") == checkpoint), {})
+    info = row_of(summary, checkpoint)
     settings = summary.manifest.get("settings", {})
     values = {task.name: _values(task) for task in tasks}
     groups = {task.name: values[task.name] for task in tasks if task.parts}
@@ -171,10 +130,10 @@ def _results(summary: Summary, checkpoint: str, tasks: Sequence[ExportedTask]) -
             "random_seed": settings.get("seed"),
             "fewshot_seed": settings.get("seed"),
         },
-        "date": _began(summary).timestamp(),
+        "date": began(summary).timestamp(),
         "exported_by": f"pytest-touchstone, run {summary.run_id}",
         "task_hashes": {
-            task.name: _hash("".join(map(_hashes, task.samples))) for task in tasks if task.samples
+            task.name: text_hash("".join(map(_hashes, task.samples))) for task in tasks if task.samples
         },
         "model_source": info.get("engine", "touchstone"),
         "model_name": checkpoint,
@@ -196,14 +155,6 @@ def _values(task: ExportedTask) -> dict[str, Any]:
             values[f"{base},{kind}"] = metric.value
             values[f"{base}_stderr,{kind}"] = "N/A" if metric.stderr is None else metric.stderr
     return values
-
-
-def filtered(metric: str) -> tuple[str, str]:
-    """Return the metric and the filter behind one of our names: ``exact_match`` and ``strict-match``."""
-    for kind, ending in FILTERS.items():
-        if ending and metric.endswith(ending) and metric != ending:
-            return metric.removesuffix(ending), kind
-    return metric, "none"
 
 
 def _config(task: ExportedTask) -> dict[str, Any]:
@@ -252,13 +203,13 @@ def _line(task: ExportedTask, sample: ExportedSample, kind: str, names: Sequence
             f"gen_args_{number}": {f"arg_{place}": one for place, one in enumerate(given)}
             for number, given in enumerate(arguments)
         },
-        "resps": [_responses(answer) for answer in sample.answers],
+        "resps": sample.responses,
         "filtered_resps": _filtered_responses(sample, kind),
         "filter": kind,
         "metrics": [*scores],
         "doc_hash": sample.record.row,
-        "prompt_hash": _hash(_prompt(sample)),
-        "target_hash": _hash(sample.target),
+        "prompt_hash": text_hash(sample.prompt),
+        "target_hash": text_hash(sample.target),
         "example": sample.record.example,
         **scores,
     }
@@ -274,38 +225,15 @@ def _arguments(request: Mapping[str, Any]) -> list[Any]:
     return [request["text"]]
 
 
-def _responses(answer: Mapping[str, Any]) -> list[Any]:
-    """Return an answer as text in nested lists, one for each repeat."""
-    if "samples" in answer:
-        return [one["text"] for one in answer["samples"]]
-    if "is_greedy" in answer:
-        return [[str(answer["logprob"]), str(answer["is_greedy"])]]
-    if "candidates" in answer:
-        return [one["text"] for one in answer["candidates"][:SHOWN]]
-    return [str(answer.get("logprob", answer.get("reason", "")))]
-
-
 def _filtered_responses(sample: ExportedSample, kind: str) -> list[Any]:
-    read = sample.view.extracted.get(_READ.get(kind, ""))
-    if read is not None or kind in _READ:
+    read = sample.view.extracted.get(READ_BY.get(kind, ""))
+    if read is not None or kind in READ_BY:
         return ["[invalid]" if read is None else read]
-    return [responses[0] if responses else "" for responses in map(_responses, sample.answers)]
-
-
-def _prompt(sample: ExportedSample) -> str:
-    return str(_arguments(sample.requests[0])[0]) if sample.requests else ""
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+    return [responses[0] if responses else "" for responses in sample.responses]
 
 
 def _hashes(sample: ExportedSample) -> str:
-    return sample.record.row + _hash(_prompt(sample)) + _hash(sample.target)
-
-
-def _began(summary: Summary) -> datetime:
-    return datetime.fromtimestamp(float(summary.manifest.get("began") or 0.0))
+    return sample.record.row + text_hash(sample.prompt) + text_hash(sample.target)
 
 
 # Before 0.4
@@ -315,7 +243,7 @@ def old_files(summary: Summary, checkpoint: str, samples: Iterable[ExportedSampl
     """Return the files of one checkpoint in the form before 0.4, whose files have one number of shots each."""
     tasks = [task for task in tasks_of(summary, checkpoint, samples) if not task.parts]
     shots = list(dict.fromkeys(task.result.shots for task in tasks))
-    info = next((one for one in summary.checkpoints if one.get("name") == checkpoint), {})
+    info = row_of(summary, checkpoint)
     settings = summary.manifest.get("settings", {})
     folder = sanitized(checkpoint)
     files: Files = {}
@@ -367,8 +295,7 @@ def _written_out(task: ExportedTask, sample: ExportedSample) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for number, request in enumerate(sample.requests):
         row[f"prompt_{number}"] = "".join(one for one in _arguments(request) if isinstance(one, str))
-    for number, answer in enumerate(sample.answers):
-        said = _responses(answer)
+    for number, (answer, said) in enumerate(zip(sample.answers, sample.responses, strict=True)):
         row[f"logit_{number}"] = (
             float(answer["logprob"]) if "logprob" in answer else (said[0] if said else "")
         )
