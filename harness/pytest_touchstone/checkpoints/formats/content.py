@@ -44,7 +44,7 @@ class Tensor(NamedTuple):
     begin: int
     end: int
     strides: tuple[int, ...] | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TensorPart, ...] = ()
 
     @property
     def numbers(self) -> int:
@@ -59,7 +59,7 @@ class Tensor(NamedTuple):
     @property
     def ranges(self) -> Iterator[tuple[str, int, int]]:
         """The bytes of files that it consists of, in the order of its numbers."""
-        if not self.parts:
+        if len(self.parts) < 2:
             yield self.place
             return
         cells = {part.offsets: part.tensor for part in self.parts}
@@ -82,7 +82,7 @@ class Tensor(NamedTuple):
         return self._replace(shape=(columns, rows), strides=(right, down, offset))
 
 
-class Part(NamedTuple):
+class TensorPart(NamedTuple):
     """A part of a tensor: the place of its first number in the whole, and its own bytes."""
 
     offsets: tuple[int, ...]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from pytest_touchstone.checkpoints.config_files import check_inside, readable, shard_path
-from pytest_touchstone.checkpoints.formats.content import Part, Tensor, Tensors, size_of
+from pytest_touchstone.checkpoints.formats.content import TensorPart, Tensor, Tensors, size_of
 from pytest_touchstone.checkpoints.formats.pickled_objects import PickledObject, read_objects
 from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 from pytest_touchstone.core.errors import CheckpointError
@@ -218,7 +218,7 @@ def _tensor(path: Path, key: str, entry: PickledObject, chunks: list[_Chunk]) ->
             f"{path}: the tensor {key[:80]!r} is no plain table of numbers; save the model unquantized"
         )
     _check_grid(path, key, shape, chunks)
-    parts = [Part(one.offsets, _item(one, key, dtype)) for one in chunks]
+    parts = [TensorPart(one.offsets, _item(one, key, dtype)) for one in chunks]
     if not parts:
         return Tensor(dtype, shape, path, 0, 0)
     if len(parts) == 1:

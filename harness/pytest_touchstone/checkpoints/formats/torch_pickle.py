@@ -104,8 +104,10 @@ class _Part(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        if start + offset < 0 and whence == os.SEEK_END:
+            raise OSError(errno.EINVAL, "before its beginning")  # which zipfile expects of a short file
         if start + offset < 0:
-            raise OSError(errno.EINVAL, "before its beginning")  # zipfile looks for the end of a short file
+            raise zipfile.BadZipFile
         self._at = start + offset
         return self._at
 
