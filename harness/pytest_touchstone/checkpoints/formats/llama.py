@@ -58,7 +58,7 @@ FILES: Final = (".pt", ".pth")
 
 SIDE: Final = re.compile(
     r"(optimizer|optim|scheduler|scaler|rng_state|random_states|training_args|model_optim_rng"
-    r"|(\w+_)?zero_pp_rank_|mp_rank_)",
+    r"|(\w+_)?zero_pp_rank_|mp_rank_|common\.pt$)",
     re.ASCII,
 )
 """Names of files that a trainer leaves beside the weights."""
