@@ -13,28 +13,29 @@ from typing import Any
 
 def save_distributed(state: dict[str, Any], folder: Path) -> Path:
     """Writes what a training on one rank writes; returns the folder."""
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # there is no process group, which is as meant
-        dcp.save(state, checkpoint_id=folder, no_dist=True)
+        save(state, checkpoint_id=folder, no_dist=True)
     return folder
 
 
 def save_on_two_ranks(state: dict[str, Any], folder: Path) -> Path:
     """Writes what a training on two ranks writes: tensors sharded by rows, by columns or not at all, in turn."""
-    import torch.multiprocessing as mp
+    from torch.multiprocessing.spawn import spawn
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    mp.spawn(_rank, args=(port, state, str(folder)), nprocs=2)
+    spawn(_rank, args=(port, state, str(folder)), nprocs=2)
     return folder
 
 
 def _rank(rank: int, port: int, state: dict[str, Any], folder: str) -> None:
     import torch.distributed as dist
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
@@ -47,8 +48,8 @@ def _rank(rank: int, port: int, state: dict[str, Any], folder: str) -> None:
         by = [Shard(0), Shard(min(1, tensor.dim() - 1)), Replicate()][number % 3]
         shared[name] = distribute_tensor(tensor, mesh, [by])
     moments = {"state": {name: {"exp_avg": tensor} for name, tensor in shared.items()}}
-    writer = dcp.FileSystemWriter(folder)
-    dcp.save({"model": shared, "optimizer": moments, "step": 7}, storage_writer=writer)
+    writer = FileSystemWriter(folder)
+    save({"model": shared, "optimizer": moments, "step": 7}, storage_writer=writer)
     dist.destroy_process_group()
 
 

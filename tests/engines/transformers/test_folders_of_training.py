@@ -12,7 +12,7 @@ import pytest
 from pytest_touchstone.checkpoints import fingerprint
 from pytest_touchstone.core.requests import Generate, Loglikelihood, RollingLoglikelihood
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers import TransformersFactory
+from pytest_touchstone.engines.transformers import TransformersFactory, loading
 from tests.support.distributed_files import save_distributed, save_on_two_ranks
 from tests.support.nanogpt_files import ARGS, plain_logits, random_state, save_characters, save_nanogpt
 from tests.support.resolved import only
@@ -74,6 +74,7 @@ def test_what_two_ranks_wrote_scores_as_safetensors_do(whole: Path, tmp_path: Pa
 
 
 def test_another_number_type_is_converted(whole: Path, tmp_path: Path) -> None:
+    import torch
     from safetensors.torch import save_file
 
     half = {name: tensor.bfloat16() for name, tensor in tensors(whole).items()}
@@ -81,6 +82,9 @@ def test_another_number_type_is_converted(whole: Path, tmp_path: Path) -> None:
     save_file(half, tmp_path / "half" / "model.safetensors", {"format": "pt"})
     save_distributed({"model": half}, tmp_path / "step-1")
     assert answers(tmp_path / "step-1", base_model=str(whole)) == answers(tmp_path / "half")
+    # On an accelerator weights have the type in which they are stored.
+    info = only(tmp_path / "step-1", base_model=str(whole))
+    assert loading._loaded(info, "auto", torch.device("cpu")).model.dtype == torch.bfloat16
 
 
 OLMO = {

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from pytest_touchstone.checkpoints.config_files import check_inside, readable, shard_path
-from pytest_touchstone.checkpoints.formats.content import TensorPart, Tensor, Tensors, size_of
+from pytest_touchstone.checkpoints.formats.content import Tensor, TensorPart, Tensors, size_of
 from pytest_touchstone.checkpoints.formats.pickled_objects import PickledObject, read_objects
 from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 from pytest_touchstone.core.errors import CheckpointError
