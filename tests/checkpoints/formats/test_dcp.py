@@ -9,6 +9,7 @@ import os
 import pickle
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,10 @@ def cyclic(metadata: Any) -> None:
     of_a(metadata).chunks[0].sizes = metadata
 
 
+def numbers_for_places(metadata: Any) -> None:
+    metadata.storage_data = dict.fromkeys(metadata.storage_data, 7)
+
+
 def nothing(metadata: Any) -> None:
     metadata.state_dict_metadata = {}
 
@@ -143,6 +148,8 @@ HOSTILE = {
     "elsewhere": (moved(relative_path="../other.distcp"), "which is not in its folder"),
     "absolute": (moved(relative_path="/etc/passwd"), "which is not in its folder"),
     "no text": (moved(relative_path=7), "missing"),
+    "two lines": (moved(relative_path="a\nb"), "which is not in its folder"),
+    "no places": (numbers_for_places, "no place for"),
     "missing": (moved(relative_path="__9_0.distcp"), "__9_0.distcp: missing"),
     "far": (moved(offset=10**15), "cut off"),
     "long": (moved(length=10**15), "cut off"),
@@ -203,6 +210,24 @@ def test_tuples_within_one_another_as_a_key_take_no_time(saved: Path) -> None:
     content = pickle.dumps(key, 4).removesuffix(b".")
     (saved / ".metadata").write_bytes(b"\x80\x04}" + content.removeprefix(b"\x80\x04")[9:] + b"K\x01s.")
     refusal(saved)
+
+
+@given(data=st.data())
+def test_metadata_with_any_changed_bytes_are_read_or_refused(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    import torch
+
+    place = tmp_path_factory.getbasetemp() / "changed"
+    if not place.exists():
+        save_distributed({"model": {"a": torch.zeros(2, 3)}, "optim": {"a": torch.zeros(2)}}, place)
+        (place / ".metadata").rename(place / "whole")
+    content = bytearray((place / "whole").read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    (place / ".metadata").write_bytes(content)
+    with suppress(CheckpointError):
+        assert read_distributed(place).keys()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.5])

@@ -126,7 +126,7 @@ def test_another_model_in_such_a_file_is_refused_by_its_tensors(path: Path) -> N
     state = random_state(SMALL)
     state["transformer.h.0.attn.rotary"] = torch.ones(3)
     save_nanogpt(path, state, SMALL)
-    assert "transformer.h.0.attn.rotary has no place" in refusal(path)
+    assert "'transformer.h.0.attn.rotary' has no place" in refusal(path)
     del state["transformer.h.0.attn.rotary"], state["transformer.h.1.ln_2.bias"]
     save_nanogpt(path, state, SMALL)
     assert "transformer.h.1.ln_2.bias is missing" in refusal(path)

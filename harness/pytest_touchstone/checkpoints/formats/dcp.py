@@ -102,7 +102,7 @@ def read_distributed(folder: Path) -> Tensors:
         _table(path, content, name) for name in ("state_dict_metadata", "storage_data", "planner_data")
     )
     names = _names(path, entries, paths)
-    items: dict[str, dict[tuple[int, ...], PickledObject]] = defaultdict(dict)
+    items: dict[str, dict[tuple[int, ...], Any]] = defaultdict(dict)
     for key, item in places.items():
         if isinstance(key, PickledObject) and isinstance(key["fqn"], str) and key["fqn"] in names:
             items[key["fqn"]][_numbers(path, key["offset"] or ())] = item
@@ -164,7 +164,7 @@ def _numbers(path: Path, said: Any) -> tuple[int, ...]:
 
 
 def _chunks(
-    path: Path, key: str, entry: PickledObject, items: Mapping[tuple[int, ...], PickledObject]
+    path: Path, key: str, entry: PickledObject, items: Mapping[tuple[int, ...], Any]
 ) -> Iterator[_Chunk]:
     """The chunks of a tensor, each with its item within a file; those without a number are left out."""
     listed = entry["chunks"]
@@ -178,7 +178,7 @@ def _chunks(
             for name in ("offsets", "sizes")
         )
         item = items.get(offsets)
-        if item is None or len(offsets) != len(sizes):
+        if not isinstance(item, PickledObject) or len(offsets) != len(sizes):
             raise CheckpointError(f"{path}: has no place for a chunk of the tensor {key[:80]!r}; {_AGAIN}")
         if 0 in sizes:
             continue

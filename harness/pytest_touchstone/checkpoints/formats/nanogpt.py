@@ -123,7 +123,7 @@ def described(path: Path, asked: CheckpointRequest, content: Mapping[str, Any]) 
         architecture="nanoGPT",
         seq_len=asked.limited(path, sizes.block_size),
         serves=SERVES["causal"],
-        global_step=step if type(step) is int else step_in(path.stem),
+        global_step=step if type(step) is int and 0 <= step < 1 << 63 else step_in(path.stem),
         val_loss=number(content.get("best_val_loss")),
         training=plain({"config": config}),
         parameters=count_parameters(tensors),
@@ -183,10 +183,10 @@ def _check(path: Path, tensors: Tensors, shapes: Mapping[str, tuple[int, ...]]) 
         if name != "lm_head.weight" and (name not in biases or tensors.keys() & biases)
     }
     wrong = [f"{name} is missing" for name in sorted(wanted - tensors.keys())]
-    wrong += [f"{name} has no place" for name in sorted(tensors.keys() - shapes.keys())]
+    wrong += [f"{name[:80]!r} has no place" for name in sorted(tensors.keys() - shapes.keys())]
     for name, tensor in tensors.items():
-        shape = shapes.get(name, tensor.shape)
-        if tensor.shape != (shape[::-1] if _TURNED.search(name) else shape):
+        shape = shapes.get(name, ())
+        if name in shapes and tensor.shape != (shape[::-1] if _TURNED.search(name) else shape):
             wrong.append(f"{name} is {list(tensor.shape)}")
     if wrong:
         raise CheckpointError(
@@ -222,7 +222,8 @@ def characters_of(folder: Path) -> dict[str, int]:
         not isinstance(table, dict)
         or not table
         or not all(isinstance(one, str) and len(one) == 1 for one in table)
-        or sorted(map(str, table.values())) != sorted(map(str, range(len(table))))
+        or not all(type(number) is int for number in table.values())
+        or sorted(table.values()) != list(range(len(table)))
     ):
         raise CheckpointError(f"{path}: no vocabulary of characters (stoi); copy it from the training's data")
     return table
