@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.checkpoints import fingerprint, format_of, resolve
 from tests.support.places import ROOT
 from tests.support.pt_files import SIZES, llama_pt, state_dict
 from tests.support.resolved import only
-from tests.support.tiny import trainer_state
+from tests.support.tiny import tiny_causal, trainer_state
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.module.", "transformer.", "adapter.transformer."])
@@ -107,3 +107,62 @@ def test_a_pickle_that_names_one_thing_many_times_is_cut_short(place: Path) -> N
         bomb = [bomb] * 9
     info = only(llama_pt(place / "x.pt", train_metrics={"bomb": bomb}))
     assert len(json.dumps(info.training)) < 500_000
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two steps of transformers' Trainer leave of a model and of an adapter, with the state of all it has."""
+    folder = tmp_path_factory.mktemp("trained")
+    tiny_causal(folder / "base")
+    found = subprocess.run(
+        [sys.executable, "-c", TRAINING, str(folder)], check=False, cwd=ROOT, capture_output=True
+    )
+    assert found.returncode == 0, found.stderr.decode()
+    return folder
+
+
+TRAINING = """
+import sys
+from pathlib import Path
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+base = Path(sys.argv[1]) / "base"
+rows = [{"input_ids": [1, 2, 3, 4], "labels": [1, 2, 3, 4]}] * 4
+for name in ("whole", "lora"):
+    model = AutoModelForCausalLM.from_pretrained(base)
+    model = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"])) if name == "lora" else model
+    settings = TrainingArguments(
+        str(base.parent / name), max_steps=2, save_steps=1, per_device_train_batch_size=2, use_cpu=True, report_to=[]
+    )
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    Trainer(model, settings, train_dataset=rows, processing_class=tokenizer).train()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["whole", "lora"])
+def test_a_trainers_states_are_neither_read_nor_part_of_the_fingerprint(kind: str, trained: Path) -> None:
+    infos = resolve(str(trained / kind), seq_len=None)
+    assert [(info.name, info.global_step) for info in infos] == [("checkpoint-1", 1), ("checkpoint-2", 2)]
+    states = ("optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin")
+    for info in infos:
+        before = fingerprint(info)
+        assert all((info.path / name).is_file() for name in states)
+        assert not {path.name for path in format_of(info).files(info)} & set(states)
+        for name in states:
+            (info.path / name).write_bytes(b"not a pickle")
+        again = only(info.path)
+        assert (fingerprint(again), again.parameters) == (before, info.parameters)
+
+
+@pytest.mark.slow
+def test_a_trainers_weights_may_be_a_pickle(trained: Path, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    before = only(trained / "whole" / "checkpoint-2")
+    folder = Path(shutil.copytree(before.path, tmp_path / "checkpoint-2"))
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    after = only(folder)
+    assert (fingerprint(after), after.parameters) == (fingerprint(before), before.parameters)

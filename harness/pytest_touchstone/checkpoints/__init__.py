@@ -10,6 +10,7 @@ from __future__ import annotations
 from pytest_touchstone.checkpoints.fingerprint import fingerprint
 from pytest_touchstone.checkpoints.formats.base import (
     ENGINES,
+    BareFormat,
     CheckpointRequest,
     Format,
     LoadableFormat,
@@ -22,6 +23,7 @@ from pytest_touchstone.checkpoints.resolve import default_checkpoints, resolve
 __all__ = [
     "ENGINES",
     "SERVES",
+    "BareFormat",
     "CheckpointInfo",
     "CheckpointRequest",
     "Format",

@@ -41,9 +41,9 @@ def check_inside(folder: Path) -> None:
 
 def shard_path(index: Path, shard: str) -> Path:
     """The file of a shard that an index names; one elsewhere, or not there, is a ``CheckpointError``."""
-    if Path(shard).name != shard or shard in ("", ".", ".."):
+    if Path(shard).name != shard or shard in ("", ".", "..") or not shard.isprintable():
         raise CheckpointError(
-            f"{index}: names the shard {shard!r}, which is not in its folder; save the checkpoint again"
+            f"{index}: names the shard {shard[:200]!r}, which is not in its folder; save the checkpoint again"
         )
     path = index.parent / shard
     if not path.is_file():

@@ -11,9 +11,11 @@ from types import MappingProxyType
 from typing import Final
 
 from pytest_touchstone.checkpoints.formats.base import GROUP, CheckpointRequest, Format
+from pytest_touchstone.checkpoints.formats.distributed import Distributed
 from pytest_touchstone.checkpoints.formats.gguf import Gguf
 from pytest_touchstone.checkpoints.formats.llama import Llama
 from pytest_touchstone.checkpoints.formats.lora import Lora
+from pytest_touchstone.checkpoints.formats.nanogpt import NanoGpt
 from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind
 from pytest_touchstone.core.errors import CheckpointError
@@ -67,7 +69,8 @@ class Fake:
 
 def formats() -> tuple[Format, ...]:
     """Every format; a path belongs to the first one that detects it."""
-    return (Lora(), Llama(), Gguf(), Transformers(), Fake(), *plugins(GROUP, CheckpointError))
+    ours = (Lora(), Distributed(), Llama(), NanoGpt(), Gguf(), Transformers(), Fake())
+    return (*ours, *plugins(GROUP, CheckpointError))
 
 
 def format_of(info: CheckpointInfo) -> Format:

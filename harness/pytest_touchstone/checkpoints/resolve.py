@@ -4,6 +4,7 @@ runs/a/checkpoint-655             a folder that save_pretrained or a Trainer wro
 runs/lora/checkpoint-6000         a LoRA adapter of the PEFT library, with the base that it names
 checkpoint_best.pt                a model of Llama's reference code, with one prediction head or several
 models/llama                      the same as a folder with params.json
+step-1000                         a distributed checkpoint (FSDP, torchtitan, OLMo-core)
 model.gguf                        a GGUF file
 runs/a                            no checkpoint itself, but it holds some: all of them
 'runs/a/**'                       all of them and a model in runs/a itself

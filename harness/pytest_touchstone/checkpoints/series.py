@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.checkpoints.builtin import step_of
 from pytest_touchstone.checkpoints.config_files import step_in
+from pytest_touchstone.checkpoints.formats.distributed import is_inner
 from pytest_touchstone.checkpoints.formats.llama import SIDE
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.registry import formats
@@ -78,8 +79,11 @@ def expand(pattern: str) -> Matches:
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Return whether a format knows the folder or file, whole or not; a trainer's other files are none."""
-    return any(one.detect(path) for one in formats()) and not (path.is_file() and SIDE.match(path.name))
+    """Return whether a format knows the folder or file, whole or not; a trainer's other files are none, nor is a part
+    of a checkpoint."""
+    if (path.is_file() and SIDE.match(path.name)) or is_inner(path):
+        return False
+    return any(one.detect(path) for one in formats())
 
 
 def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointInfo]]:

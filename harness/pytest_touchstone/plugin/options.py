@@ -317,7 +317,7 @@ def check_base(base: str | None, infos: Sequence[CheckpointInfo], *, some_failed
     takes = any(info.base is not None or info.format not in WITHOUT_BASE for info in infos)
     if base is not None and infos and not takes and not some_failed:
         raise CheckpointError(
-            f"--eval-base-model {base}: no checkpoint of this run is a LoRA adapter or a .pt file, which take one; "
+            f"--eval-base-model {base}: no checkpoint of this run is a LoRA adapter, a .pt file or distributed; "
             "leave it out, or check --checkpoint"
         )
 

@@ -14,13 +14,14 @@ import pytest
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.transformers import loading
+from tests.support.distributed_files import save_on_two_ranks
 from tests.support.places import ROOT
 from tests.support.tiny import tiny_causal
 
 MOST = 1.2
 """Of the weights as they are in memory."""
 
-KINDS = ("float32", "half", "sharded", "bin")
+KINDS = ("float32", "half", "sharded", "bin", "distributed")
 
 
 def written(source: Path, folder: Path, kind: str, shard: str) -> Path:
@@ -33,6 +34,8 @@ def written(source: Path, folder: Path, kind: str, shard: str) -> Path:
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors"))
     if kind == "bin":
         torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    elif kind == "distributed":
+        save_on_two_ranks(model.state_dict(), folder / "pytorch_model_fsdp_0")
     else:
         model.save_pretrained(folder, max_shard_size=shard if kind == "sharded" else "5GB")
     return folder

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
+from pytest_touchstone.checkpoints.formats.content import Tensors
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
 
@@ -103,6 +104,17 @@ class TargetOwner(Protocol):
         """Describe ``path``, the target without options; ``CheckpointInfo.serves`` says what it can answer.
 
         Raises ``CheckpointError`` saying what can be given instead."""
+
+
+@runtime_checkable
+class BareFormat(Protocol):
+    """A format of bare tensors, which the engine ``transformers`` puts into a model of that library.
+
+    The model's config is ``CheckpointInfo.params``, if there are any, else that in the folder of its tokenizer.
+    """
+
+    def tensors(self, info: CheckpointInfo, /) -> Tensors:
+        """The tensors by the names that the model has for them. Raises ``CheckpointError``."""
 
 
 @runtime_checkable

@@ -6,9 +6,13 @@ import filecmp
 import hashlib
 import json
 import os
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from io import FileIO
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -29,7 +33,10 @@ _NAMES: Final = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "
 
 class Tensor(NamedTuple):
     """A tensor in a file: bytes ``begin`` to ``end`` of ``file``, in the order of its numbers unless ``strides``
-    (in numbers) say otherwise."""
+    (in numbers, and the offset of the first one) say otherwise. Without bytes it is all zeros.
+
+    A tensor in several ``parts``, perhaps of several files, has the place of the first. They are the cells of a grid.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -37,11 +44,49 @@ class Tensor(NamedTuple):
     begin: int
     end: int
     strides: tuple[int, ...] | None = None
+    parts: tuple[TensorPart, ...] = ()
 
     @property
     def numbers(self) -> int:
         """The count of its numbers."""
         return prod(self.shape)
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Its place, which is that of no other tensor but one tied to it."""
+        return str(self.file), self.begin, self.end
+
+    @property
+    def ranges(self) -> Iterator[tuple[str, int, int]]:
+        """The bytes of files that it consists of, in the order of its numbers."""
+        if len(self.parts) < 2:
+            yield self.place
+            return
+        cells = {part.offsets: part.tensor for part in self.parts}
+        cuts = [sorted({offsets[side] for offsets in cells}) for side in range(len(self.shape))]
+        last = max((side for side, starts in enumerate(cuts) if len(starts) > 1), default=0)
+        for row in product(*map(range, self.shape[:last])):
+            above = tuple(starts[bisect(starts, at) - 1] for starts, at in zip(cuts, row, strict=False))
+            for at in cuts[last]:
+                cell = cells[(*above, at, *(0 for _ in self.shape[last + 1 :]))]
+                number, rows = 0, 1
+                for here, start, side in zip(row, above, cell.shape, strict=False):
+                    number, rows = number * side + here - start, rows * side
+                run = (cell.end - cell.begin) // rows
+                yield str(cell.file), cell.begin + number * run, cell.begin + (number + 1) * run
+
+    def transposed(self) -> Tensor:
+        """The matrix with its sides exchanged, which it is not asked for in parts."""
+        rows, columns = self.shape
+        down, right, offset = self.strides or (columns, 1, 0)
+        return self._replace(shape=(columns, rows), strides=(right, down, offset))
+
+
+class TensorPart(NamedTuple):
+    """A part of a tensor: the place of its first number in the whole, and its own bytes."""
+
+    offsets: tuple[int, ...]
+    tensor: Tensor
 
 
 Tensors: TypeAlias = dict[str, Tensor]
@@ -62,7 +107,7 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
 
 def count_parameters(tensors: Mapping[str, Tensor]) -> int | None:
     """Numbers of all tensors, each part of a file counted once; None where no tensor is known."""
-    parts = {(tensor.file, tensor.begin, tensor.end): tensor.numbers for tensor in tensors.values()}
+    parts = {tensor.place: tensor.numbers for tensor in tensors.values()}
     return sum(parts.values()) if parts else None
 
 
@@ -88,6 +133,9 @@ TOKENIZER: Final = (
 
 _PIECE: Final = 1 << 22
 """The number of bytes read at once."""
+
+_MOST_OPEN: Final = 64
+"""The number of files that a thread has open; a system allows about a thousand."""
 
 
 def matching(folder: Path | None, patterns: Iterable[str]) -> list[Path]:
@@ -133,28 +181,45 @@ def file_lines(paths: Iterable[Path], name: str | None = None) -> Iterator[str]:
 
 def tensor_lines(tensors: Tensors) -> Iterator[str]:
     """A line per tensor, sorted by name; several threads read and hash, each byte of a file once."""
-    places = sorted({(str(one.file), one.begin, one.end) for one in tensors.values()})
+    places = sorted({one.place: one for one in tensors.values()}.items())
     threads = min(
         8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     with ThreadPoolExecutor(threads) as pool:
-        hashes = dict(zip(places, pool.map(lambda place: hash_bytes(*place), places), strict=True))
+        made = pool.map(lambda known: hash_ranges(known[1].ranges), places)
+        hashes = dict(zip(dict(places), made, strict=True))
     for name, one in sorted(tensors.items()):
-        place = (str(one.file), one.begin, one.end)
-        yield f"{name}\0{one.dtype}\0{list(one.shape)}\0{list(one.strides or ())}\0{hashes[place]}\n"
+        yield f"{name}\0{one.dtype}\0{list(one.shape)}\0{list(one.strides or ())}\0{hashes[one.place]}\n"
 
 
 def hash_bytes(file: str, begin: int, end: int) -> str:
     """SHA-256 of a part of a file. Raises ``CheckpointError`` where it cannot be read."""
+    return hash_ranges([(file, begin, end)])
+
+
+def hash_ranges(ranges: Iterable[tuple[str, int, int]]) -> str:
+    """SHA-256 of parts of files, one after the other. Raises ``CheckpointError`` where one cannot be read."""
     digest = hashlib.sha256()
-    with readable(file), Path(file).open("rb", buffering=0) as opened:
-        opened.seek(begin)
-        buffer = memoryview(bytearray(min(_PIECE, max(1, end - begin))))
-        left = end - begin
-        while left:
-            count = opened.readinto(buffer[: min(left, len(buffer))])
-            if not count:
-                raise CheckpointError(f"{file}: became shorter while it was read; copy the checkpoint again")
-            digest.update(buffer[:count])
-            left -= count
+    buffer = memoryview(b"")
+    opened: dict[str, FileIO] = {}
+    with ExitStack() as files:
+        for file, begin, end in ranges:
+            with readable(file):
+                if file not in opened:
+                    if len(opened) == _MOST_OPEN:
+                        files.close()
+                        opened.clear()
+                    opened[file] = files.enter_context(Path(file).open("rb", buffering=0))
+                opened[file].seek(begin)
+                left = end - begin
+                if len(buffer) < min(_PIECE, left):
+                    buffer = memoryview(bytearray(min(_PIECE, left)))
+                while left:
+                    read = opened[file].readinto(buffer[: min(left, len(buffer))])
+                    if not read:
+                        raise CheckpointError(
+                            f"{file}: became shorter while it was read; copy the checkpoint again"
+                        )
+                    digest.update(buffer[:read])
+                    left -= read
     return digest.hexdigest()

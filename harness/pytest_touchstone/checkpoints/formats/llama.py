@@ -3,6 +3,7 @@
 checkpoint_best.pt      a dictionary with ``model_state_dict`` and ``config``, as training scripts save it: beside them
                         ``epoch``, ``val_metrics``, ``train_metrics``, and the optimizer's state, which is not read
 FOLDER                  ``params.json`` and one ``.pt`` or ``.pth`` file, a plain state dict
+step-1000               a distributed checkpoint with these names, as torchtitan writes it (``formats.distributed``)
 
 The sizes come from ``config`` (its table ``model``), from ``params.json`` in the folder that it names as the model's
 ``path``, or from one beside the file; layers, heads and vocabulary are counted in the weights. The tokenizer is looked
@@ -12,7 +13,7 @@ for in the same places, or where ``--eval-base-model`` says.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,9 @@ from pytest_touchstone.checkpoints.formats.content import (
     table_line,
     tensor_lines,
 )
+from pytest_touchstone.checkpoints.formats.dcp import files_of, read_distributed
+from pytest_touchstone.checkpoints.formats.nanogpt import described as nanogpt
+from pytest_touchstone.checkpoints.formats.nanogpt import is_nanogpt
 from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 from pytest_touchstone.checkpoints.formats.transformers import has_tokenizer
 from pytest_touchstone.checkpoints.formats.weights import foreign, state_dict
@@ -54,7 +58,7 @@ FILES: Final = (".pt", ".pth")
 
 SIDE: Final = re.compile(
     r"(optimizer|optim|scheduler|scaler|rng_state|random_states|training_args|model_optim_rng"
-    r"|(\w+_)?zero_pp_rank_|mp_rank_)",
+    r"|(\w+_)?zero_pp_rank_|mp_rank_|common\.pt$)",
     re.ASCII,
 )
 """Names of files that a trainer leaves beside the weights."""
@@ -83,7 +87,7 @@ class Llama:
     def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
         """Describe the checkpoint; of tensors only names and shapes are read. Raises ``CheckpointError``."""
         if not path.is_dir():
-            return _described(path, asked)
+            return _read(path, asked)
         check_inside(path)
         files = sorted(one for one in path.iterdir() if one.suffix in FILES)
         if len(files) != 1:
@@ -94,23 +98,38 @@ class Llama:
                     or "give a folder with one, parts of a model are not put together"
                 )
             )
-        return replace(_described(files[0], asked), name=path.resolve().name)
+        return replace(_read(files[0], asked), name=path.resolve().name)
 
     def files(self, info: CheckpointInfo) -> list[Path]:
         """The weights and the tokenizer."""
-        return [info.path, *matching(info.tokenizer, TOKENIZER)]
+        weights = files_of(info.path) if info.path.is_dir() else [info.path]
+        return [*weights, *matching(info.tokenizer, TOKENIZER)]
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
         """Sizes, tokenizer and tensors."""
         yield table_line("params", info.params)
         yield from file_lines(matching(info.tokenizer, TOKENIZER))
-        yield from tensor_lines(tensors_of(info.path, read_pickled(info.path)))
+        folder = info.path.is_dir()
+        yield from tensor_lines(
+            read_distributed(info.path) if folder else tensors_of(info.path, read_pickled(info.path))
+        )
 
 
-def _described(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
+def _read(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
+    """The checkpoint in a file, which may also be nanoGPT's."""
     content = read_pickled(path)
-    tensors = tensors_of(path, content)
-    held = content if "config" in content else {}
+    if is_nanogpt(content):
+        return nanogpt(path, asked, content)
+    return described(path, asked, tensors_of(path, content), content if "config" in content else {})
+
+
+def described(
+    path: Path, asked: CheckpointRequest, tensors: Tensors, held: Mapping[str, Any]
+) -> CheckpointInfo:
+    """The checkpoint of these tensors in a file or folder; ``held`` is what else the training saved there.
+
+    Raises ``CheckpointError`` where the tensors, sizes or tokenizer are not all there.
+    """
     config, metrics = _part(held, "config"), _part(held, "val_metrics")
     names = {PREFIXES.sub("", name) for name in tensors}
     base = None if asked.base_model is None else Path(asked.base_model).expanduser()
@@ -119,7 +138,7 @@ def _described(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
     step = next((held[key] for key in ("global_step", "step") if isinstance(held.get(key), int)), None)
     heads = params["n_future_tokens"]
     return CheckpointInfo(
-        name=path.stem,
+        name=path.resolve().name if path.is_dir() else path.stem,
         source=asked.source,
         path=path,
         kind="causal",
@@ -148,7 +167,7 @@ def _config_dtype(config: dict[str, Any]) -> str | None:
     return None if said is None else str(said)
 
 
-def _part(held: dict[str, Any], name: str) -> dict[str, Any]:
+def _part(held: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = held.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -171,7 +190,7 @@ def _places(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[P
     """Folders where sizes and tokenizer may be: as given, beside the weights, where the training had its model."""
     if base is not None:
         yield base if base.is_dir() else base.parent
-    yield path.parent
+    yield from [path, *path.resolve().parents[:2]] if path.is_dir() else [path.parent]
     for table in (config.get("model"), config):
         named = table.get("path") if isinstance(table, dict) else None
         if isinstance(named, str) and named and len(named) < 4096 and "\0" not in named:

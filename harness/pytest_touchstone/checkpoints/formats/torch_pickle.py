@@ -8,12 +8,15 @@ becomes a ``Tensor`` with the place of its bytes in the file.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import pickle
 import struct
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -56,7 +59,7 @@ _BROKEN: Final = (
 )
 
 
-class _RefusedError(Exception):
+class RefusedError(Exception):
     """The pickle names something that is no plain data."""
 
 
@@ -72,13 +75,56 @@ class _Named(NamedTuple):
     shown: str
 
 
-def read_pickled(path: Path) -> Any:
-    """The content of the file, tensors as ``Tensor``. Raises ``CheckpointError`` for a file that is cut off, that is
-    not torch's, or that names anything which is not plain data."""
+def read_pickled(path: Path, begin: int = 0, end: int | None = None) -> Any:
+    """The content of the file, or of a part of it that is such a file itself, tensors as ``Tensor``.
+
+    Raises ``CheckpointError`` for a file that is cut off, that is not torch's, or that names anything which is not
+    plain data.
+    """
+    with plain_pickle(path), path.open("rb") as file:
+        part = io.BufferedReader(_Part(file, begin, path.stat().st_size if end is None else end))
+        with zipfile.ZipFile(part) as archive:
+            pickled, places = _records(path, archive, part)
+        storages = {key: range(begin + place.start, begin + place.stop) for key, place in places.items()}
+        return PickleReader(path, pickled, storages).load()
+
+
+class _Part(io.RawIOBase):
+    """A part of a file as a file."""
+
+    def __init__(self, file: io.BufferedReader, begin: int, end: int) -> None:
+        super().__init__()
+        self._file, self._begin, self._size, self._at = file, begin, end - begin, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        if start + offset < 0 and whence == os.SEEK_END:
+            raise OSError(errno.EINVAL, "before its beginning")  # which zipfile expects of a short file
+        if start + offset < 0:
+            raise zipfile.BadZipFile
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._file.seek(self._begin + self._at)
+        count = self._file.readinto(memoryview(buffer)[: max(0, self._size - self._at)])
+        self._at += count
+        return count
+
+
+@contextmanager
+def plain_pickle(path: Path) -> Iterator[None]:
+    """Raise ``CheckpointError`` for a pickle that is broken, or wants what is no plain data, within the block."""
     try:
-        with readable(path), zipfile.ZipFile(path) as archive, path.open("rb") as file:
-            return _Reader(path, *_records(path, archive, file)).load()
-    except _RefusedError as error:
+        with readable(path):
+            yield
+    except RefusedError as error:
         raise CheckpointError(
             f"{path}: its pickle wants {error}, which may run code, and is not loaded; "
             "save the tensors alone (model.state_dict()), with plain numbers and text beside them"
@@ -112,7 +158,9 @@ def _no_archive(path: Path) -> str:
     return "no file of torch.save (not a zip archive); save the checkpoint again with torch.save"
 
 
-def _records(path: Path, archive: zipfile.ZipFile, file: io.BufferedReader) -> tuple[bytes, dict[str, range]]:
+def _records(
+    path: Path, archive: zipfile.ZipFile, file: io.BufferedReader[Any]
+) -> tuple[bytes, dict[str, range]]:
     """The pickle, and for each storage's key the bytes of the file that hold it."""
     infos = archive.infolist()
     pickles = [info for info in infos if info.filename.endswith("/data.pkl")]
@@ -128,7 +176,7 @@ def _records(path: Path, archive: zipfile.ZipFile, file: io.BufferedReader) -> t
         raise CheckpointError(
             f"{path}: a pickle of {found.file_size} bytes is no checkpoint's; save tensors and plain values alone"
         )
-    size = path.stat().st_size
+    size = file.seek(0, os.SEEK_END)
     storages = {}
     for info in infos:
         if info.filename == f"{root}byteorder" and archive.read(info).strip() != b"little":
@@ -141,7 +189,7 @@ def _records(path: Path, archive: zipfile.ZipFile, file: io.BufferedReader) -> t
     return archive.read(found), storages
 
 
-def _data_offset(file: io.BufferedReader, header: int) -> int:
+def _data_offset(file: io.BufferedReader[Any], header: int) -> int:
     """The place where a record's bytes begin: after its local header of 30 bytes, its name and its padding."""
     file.seek(header)
     local = file.read(30)
@@ -151,14 +199,17 @@ def _data_offset(file: io.BufferedReader, header: int) -> int:
     return int(header + 30 + name + extra)
 
 
-class _Reader(pickle._Unpickler):
+def opcodes(names: Iterable[str]) -> dict[int, Callable[..., None]]:
+    """What Python's own reader does at these opcodes."""
+    return {getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]] for name in names}
+
+
+class PickleReader(pickle._Unpickler):
     """A pickle machine without the dangerous half: every name is a placeholder, every call one of its own."""
 
     stack: list[Any]
     pop_mark: Callable[[], list[Any]]
-    dispatch: ClassVar[dict[int, Callable[..., None]]] = {
-        getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]] for name in _OPCODES
-    }
+    dispatch: ClassVar[dict[int, Callable[..., None]]] = opcodes(_OPCODES)
 
     def __init__(self, path: Path, content: bytes, storages: dict[str, range]) -> None:
         super().__init__(io.BytesIO(content), encoding="utf-8")
@@ -184,7 +235,7 @@ class _Reader(pickle._Unpickler):
         if known is not None and module in ("torch", "torch.storage"):
             return _Named(known, full)
         if full not in self._calls:
-            raise _RefusedError(full)
+            raise RefusedError(full)
         return self._calls[full]
 
     def persistent_load(self, pid: Any) -> _Storage:
@@ -199,14 +250,14 @@ class _Reader(pickle._Unpickler):
         arguments = self.stack.pop()
         call = self.stack[-1]
         if not any(call is known for known in self._calls.values()) or not isinstance(arguments, tuple):
-            raise _RefusedError(getattr(call, "shown", None) or f"a call of {type(call).__name__}")
+            raise RefusedError(getattr(call, "shown", None) or f"a call of {type(call).__name__}")
         self.stack[-1] = call(*arguments)
 
     def load_build(self) -> None:
         """Forgets the attributes of a state dict, and takes no others."""
         self.stack.pop()
         if not isinstance(self.stack[-1], OrderedDict):
-            raise _RefusedError(f"attributes on {type(self.stack[-1]).__name__}")
+            raise RefusedError(f"attributes on {type(self.stack[-1]).__name__}")
 
     def load_appends(self) -> None:
         """Appends to a list and to nothing else."""
@@ -221,12 +272,12 @@ class _Reader(pickle._Unpickler):
     def load_setitems(self) -> None:
         """Sets items of a dictionary and of nothing else."""
         items = self.pop_mark()
-        self._last(dict).update(zip(items[::2], items[1::2], strict=True))
+        self._last(dict).update(zip(map(_flat, items[::2]), items[1::2], strict=True))
 
     def load_setitem(self) -> None:
         """The same for one item."""
         value, key = self.stack.pop(), self.stack.pop()
-        self._last(dict)[key] = value
+        self._last(dict)[_flat(key)] = value
 
     def _last(self, kind: type) -> Any:
         if not isinstance(self.stack[-1], kind):
@@ -264,6 +315,13 @@ class _Reader(pickle._Unpickler):
             return Tensor(dtype, shape, self._path, begin, begin + size)
         # Transposed and the like: its numbers may lie anywhere in its storage.
         return Tensor(dtype, shape, self._path, record.start, record.stop, (*strides, offset))
+
+
+def _flat(key: Any) -> Any:
+    """A key of a dictionary. A few bytes can put tuples into one another so often that its hash takes for ever."""
+    if isinstance(key, tuple) and any(isinstance(one, tuple) for one in key):
+        raise pickle.UnpicklingError("tuples within a key")
+    return key
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

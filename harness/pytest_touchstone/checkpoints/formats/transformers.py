@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -26,6 +26,7 @@ from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.checkpoints.formats.content import (
     TOKENIZER,
     Shapes,
+    Tensors,
     count_parameters,
     file_lines,
     main_dtype,
@@ -33,6 +34,7 @@ from pytest_touchstone.checkpoints.formats.content import (
     shapes_of,
     tensor_lines,
 )
+from pytest_touchstone.checkpoints.formats.dcp import is_distributed
 from pytest_touchstone.checkpoints.formats.weights import (
     INDEX,
     PICKLED,
@@ -40,6 +42,7 @@ from pytest_touchstone.checkpoints.formats.weights import (
     check_gathered,
     check_types,
     foreign,
+    has_weights,
     weight_files,
     weights_of,
 )
@@ -253,7 +256,7 @@ TOKENIZER_FILES: Final = (
     *("spiece.model", "spm.model", "sentencepiece.bpe.model"),
 )
 
-_PATTERNS: Final = ("config.json", "generation_config.json", *TOKENIZER)
+PATTERNS: Final = ("config.json", "generation_config.json", *TOKENIZER)
 """Files that count for the fingerprint beside the weights."""
 
 
@@ -263,9 +266,12 @@ class Transformers:
     name = "folder"
 
     def detect(self, path: Path) -> bool:
-        """Return whether a config is there, or weights, which Llama's reference code may have too."""
+        """Return whether a config is there, or weights, which Llama's reference code may have too.
+
+        A config alone may be that of the distributed checkpoints in the folder.
+        """
         if (path / "config.json").is_file():
-            return True
+            return has_weights(path) or not any(is_distributed(one) for one in path.iterdir() if one.is_dir())
         patterns = ("*.safetensors", "pytorch_model*.bin")
         return not (path / "params.json").is_file() and any(next(path.glob(one), None) for one in patterns)
 
@@ -275,41 +281,7 @@ class Transformers:
         Raises ``CheckpointError`` naming the missing or broken file.
         """
         check_inside(path)
-        config = _config(path)
-        if not asked.trust_remote_code:
-            check_no_code(path / "config.json", config)
-        kind, architecture = kind_of(path / "config.json", config)
-        by = sees_later_tokens(config)
-        tensors = weights_of(path)
-        shapes = shapes_of(tensors)
-        check_tokenizer(path)
-        check_gathered(path, tensors)
-        if getattr(config, "quantization_config", None) is None:
-            check_types(path, tensors)
-        check_vocabulary(path, config, shapes)
-        check_sizes(path / "config.json", config, shapes)
-        tokens = _tokenizer_length(path, config, asked.trust_remote_code)
-        length = length_of(path, kind, config, shapes, tokens)
-        if (path / "generation_config.json").is_file():
-            read_json(path / "generation_config.json", GenerationConfig)
-        return CheckpointInfo(
-            name=path.resolve().name,
-            source=asked.source,
-            path=path,
-            kind=kind,
-            format=self.name,
-            model_type=config.model_type,
-            architecture=architecture,
-            seq_len=asked.limited(path, length.seq_len),
-            serves=SERVES[kind],
-            overrides=length.overrides,
-            parameters=count_parameters(tensors),
-            dtype=main_dtype(tensors),
-            trust_remote_code=asked.trust_remote_code,
-            takes_adapters=True,
-            extra={} if by is None else {LACKS: f"{by} in its config.json, so its tokens see later ones"},
-            **asdict(progress_of(path)),
-        )
+        return described(path, asked, path, _config(path), lambda: weights_of(path))
 
     def files(self, info: CheckpointInfo) -> list[Path]:
         """Weights with their index, config, tokenizer; code where it is run."""
@@ -323,8 +295,51 @@ class Transformers:
         yield from tensor_lines(tensors) if tensors else file_lines(weight_files(info.path), "weights")
 
 
+def described(
+    path: Path, asked: CheckpointRequest, home: Path, config: ModelConfig, read: Callable[[], Tensors]
+) -> CheckpointInfo:
+    """A checkpoint whose config and tokenizer are in the folder ``home``, and whose tensors ``read`` returns.
+
+    Raises ``CheckpointError`` naming the file that is missing or broken, or what does not agree.
+    """
+    if not asked.trust_remote_code:
+        check_no_code(home / "config.json", config)
+    kind, architecture = kind_of(home / "config.json", config)
+    by = sees_later_tokens(config)
+    tensors = read()
+    shapes = shapes_of(tensors)
+    check_tokenizer(home)
+    check_gathered(path, tensors)
+    if getattr(config, "quantization_config", None) is None:
+        check_types(path, tensors)
+    check_vocabulary(path, config, shapes)
+    check_sizes(home / "config.json", config, shapes)
+    tokens = _tokenizer_length(home, config, asked.trust_remote_code)
+    length = length_of(path, kind, config, shapes, tokens)
+    if (home / "generation_config.json").is_file():
+        read_json(home / "generation_config.json", GenerationConfig)
+    return CheckpointInfo(
+        name=path.resolve().name,
+        source=asked.source,
+        path=path,
+        kind=kind,
+        format=Transformers.name,
+        model_type=config.model_type,
+        architecture=architecture,
+        seq_len=asked.limited(path, length.seq_len),
+        serves=SERVES[kind],
+        overrides=length.overrides,
+        parameters=count_parameters(tensors),
+        dtype=main_dtype(tensors),
+        trust_remote_code=asked.trust_remote_code,
+        takes_adapters=True,
+        extra={} if by is None else {LACKS: f"{by} in its config.json, so its tokens see later ones"},
+        **asdict(progress_of(path)),
+    )
+
+
 def _patterns(info: CheckpointInfo) -> tuple[str, ...]:
-    return (*_PATTERNS, "*.py") if info.trust_remote_code else _PATTERNS
+    return (*PATTERNS, "*.py") if info.trust_remote_code else PATTERNS
 
 
 def has_tokenizer(folder: Path) -> bool:

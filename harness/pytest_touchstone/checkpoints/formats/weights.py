@@ -110,15 +110,39 @@ def _cut_off(path: Path, size: int, needed: int) -> CheckpointError:
 # Folders of other programs
 
 
+_MEGATRON: Final = (
+    "its weights are NeMo's or Megatron's; convert them with Megatron Bridge: python "
+    "examples/conversion/convert_checkpoints.py export --hf-model BASE --megatron-path FOLDER --hf-path OUTPUT"
+)
+
 _FORMS: Final = (
     (
-        ("zero_to_fp32.py", "global_step*", "zero_pp_rank_*", "bf16_zero_pp_rank_*", "mp_rank_*"),
+        (
+            *("*.nemo", "model_weights", "mp_rank_*/model_optim_rng.pt", "*/mp_rank_*/model_optim_rng.pt"),
+            "iter_0*",
+        ),
+        _MEGATRON,
+    ),
+    (("common.pt", "latest_checkpointed_iteration.txt", "*/common.pt"), _MEGATRON),
+    (
+        ("zero_to_fp32.py", "global_step*", "*zero_pp_rank_*", "mp_rank_*"),
         "its weights are in DeepSpeed's own files; merge them: python zero_to_fp32.py . . --safe_serialization "
         "in the folder that DeepSpeed wrote",
     ),
     (
-        ("pytorch_model_fsdp_*", "__*_*.distcp", "*/__*_*.distcp"),
-        "its weights are in FSDP's shards (.distcp); merge them: accelerate merge-weights SHARDS_FOLDER OUTPUT_FOLDER",
+        ("pytorch_model_fsdp*.bin",),
+        "its weights are in FSDP's own files; save them with the state dict type SHARDED_STATE_DICT, or the model with "
+        "save_pretrained",
+    ),
+    (
+        ("__*_*.distcp", "pytorch_model_fsdp_*"),
+        "its weights are in shards (.distcp), without the .metadata that name them, which is written last; copy the "
+        "checkpoint again, or use an earlier one",
+    ),
+    (
+        ("_CHECKPOINT_METADATA", "manifest.ocdbt", "*/manifest.ocdbt", "*/_METADATA"),
+        "its weights are Orbax's (JAX); convert them to a folder for transformers, as MaxText's "
+        "checkpoint_conversion/to_huggingface.py does with its own",
     ),
     (
         ("consolidated*.safetensors", "consolidated*.pth"),
@@ -127,13 +151,9 @@ _FORMS: Final = (
     ),
     (("*.gguf",), "give the .gguf file itself"),
     (
-        ("tf_model*.h5", "flax_model*.msgpack", "model.ckpt*"),
+        ("tf_model*.h5", "flax_model*.msgpack", "*ckpt*.index", "model.ckpt*", "saved_model.pb"),
         "its weights are TensorFlow's or Flax's; convert them with a version 4 of transformers: "
         "from_pretrained(..., from_tf=True or from_flax=True), then save_pretrained",
-    ),
-    (
-        ("*.nemo", "model_weights", "*/model_optim_rng.pt", "*/mp_rank_*"),
-        "its weights are NeMo's or Megatron's; convert them to a folder for transformers",
     ),
     (
         ("*.onnx", "onnx/*.onnx", "*.mlmodel", "openvino_model.bin"),
@@ -188,7 +208,11 @@ def weights_of(folder: Path) -> Tensors:
 
     Raises ``CheckpointError`` naming the file that is missing or broken.
     """
-    tensors = _stored(folder)
+    return without_wrappers(_stored(folder))
+
+
+def without_wrappers(tensors: Tensors) -> Tensors:
+    """The tensors without what wrappers put into their names."""
     patterns = _wrappers(list(tensors))
     return {_plain(name, patterns): tensor for name, tensor in tensors.items()} if patterns else tensors
 
@@ -264,6 +288,11 @@ def _read_sharded(index: Path, read: Callable[[Path], Tensors]) -> Tensors:
                 f"{index}: names the tensor {name!r}, which its shard does not hold; save it again"
             )
     return tensors
+
+
+def has_weights(folder: Path) -> bool:
+    """Return whether there are such files."""
+    return any((folder / name).is_file() for name in (WEIGHTS, INDEX, PICKLED, PICKLED_INDEX))
 
 
 def weight_files(folder: Path) -> list[Path]:

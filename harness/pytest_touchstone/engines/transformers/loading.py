@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints import BareFormat, CheckpointInfo, format_of
+from pytest_touchstone.checkpoints.formats.nanogpt import CHARACTERS, NanoGpt, characters_of
+from pytest_touchstone.checkpoints.formats.transformers import has_tokenizer
 from pytest_touchstone.checkpoints.formats.weights import (
     PICKLED,
     PICKLED_INDEX,
@@ -47,7 +49,8 @@ from pytest_touchstone.engines.transformers.gguf import (
     gguf_tokenizer,
 )
 from pytest_touchstone.engines.transformers.library_warnings import heard
-from pytest_touchstone.engines.transformers.tokenizer_files import tokenizer_of
+from pytest_touchstone.engines.transformers.stored_tensors import stored
+from pytest_touchstone.engines.transformers.tokenizer_files import character_tokenizer, tokenizer_of
 
 if TYPE_CHECKING:
     import torch
@@ -185,6 +188,8 @@ def read_tokenizer(info: CheckpointInfo) -> tuple[Any, tuple[str, ...]]:
         with quiet(), one_line_errors(f"{info.path}: its tokenizer cannot be loaded", "convert it again"):
             return no_length_limit(gguf_tokenizer(info.path)), ()
     folder, how = _source(info)
+    if (folder / CHARACTERS).is_file() and info.format == NanoGpt.name and not has_tokenizer(folder):
+        return no_length_limit(character_tokenizer(characters_of(folder))), ()
     if info.base is not None and not _is_gguf(info.base):
         how["config"] = _config(info.base)  # an adapter's folder has none, and it decides how files are read
     return _read(folder, info.path, how)
@@ -283,7 +288,13 @@ def _source(info: CheckpointInfo) -> tuple[Path, dict[str, Any]]:
     how = {"local_files_only": True, "trust_remote_code": info.trust_remote_code}
     if _is_gguf(info):
         return info.path.parent, {**how, "gguf_file": info.path.name}
-    return info.path, how
+    return (info.path if _bare(info) is None else info.tokenizer or info.path), how
+
+
+def _bare(info: CheckpointInfo) -> BareFormat | None:
+    """Return the format of a checkpoint that has tensors alone; None for any other, which transformers reads itself."""
+    form = format_of(info)
+    return form if isinstance(form, BareFormat) else None
 
 
 def _config(info: CheckpointInfo) -> Any:
@@ -296,15 +307,19 @@ def _config(info: CheckpointInfo) -> Any:
     if _is_gguf(info):
         with one_line_errors(f"{info.path}: no config of {info.architecture}", "convert it again"):
             return gguf_config(info.path)
-    where = info.path / "config.json"
+    folder, how = _source(info)
+    where = folder / "config.json"
     with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
-        folder, how = _source(info)
+        if info.params:
+            return AutoConfig.for_model(**info.params)
         return AutoConfig.from_pretrained(folder, **how, **info.overrides, return_dict=True)
 
 
 def _model(
     info: CheckpointInfo, config: Any, dtype: Any, device_map: str | None
 ) -> tuple[Any, dict[str, Any]]:
+    if (bare := _bare(info)) is not None:
+        return _filled(info, config, dtype, device_map, bare)
     folder, options = _source(info)
     if not _is_gguf(info):
         pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
@@ -323,9 +338,35 @@ def _model(
     return model, report
 
 
+def _filled(
+    info: CheckpointInfo, config: Any, dtype: Any, device_map: str | None, form: BareFormat
+) -> tuple[Any, dict[str, Any]]:
+    """Return a model made by its config, with the tensors of a checkpoint that has nothing else."""
+    import torch
+    from transformers import GenerationConfig
+
+    if dtype == "auto":
+        dtype = getattr(torch, info.dtype or "float32", torch.float32)
+    with torch.device("meta"):
+        kind = type(_auto_class(info).from_config(copy.deepcopy(config)))
+    options = {
+        "state_dict": stored(form.tensors(info)),
+        "dtype": dtype,
+        "output_loading_info": True,
+        **MISMATCHES,
+    }
+    if device_map is not None:
+        options["device_map"] = device_map
+    model, report = kind.from_pretrained(None, config=config, **options)
+    folder, _ = _source(info)
+    if (folder / "generation_config.json").is_file():
+        model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
+    return model, report
+
+
 def _notes(info: CheckpointInfo) -> tuple[str, ...]:
     """Return what of the checkpoint is not taken as it stands."""
-    if _is_gguf(info) or not wrappers_of(info.path):
+    if _is_gguf(info) or _bare(info) is not None or not wrappers_of(info.path):
         return ()
     return (
         f"{info.path}: what a wrapper (torch.compile, FSDP ...) put into the names of tensors is left out",

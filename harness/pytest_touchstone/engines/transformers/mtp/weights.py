@@ -19,18 +19,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from pytest_touchstone.checkpoints.formats.dcp import read_distributed
 from pytest_touchstone.checkpoints.formats.llama import PREFIXES, STATES
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.compat import refused_global
 from pytest_touchstone.engines.transformers.mtp.model import MtpConfig
+from pytest_touchstone.engines.transformers.stored_tensors import StoredTensor, stored
 
 if TYPE_CHECKING:
     import torch
 
+HeldTensor: TypeAlias = "torch.Tensor | StoredTensor"
+"""A tensor that ``torch.load`` mapped, or one in the files of a distributed checkpoint."""
 
 _LORA: Final = re.compile(r"^(.+\.attention\.w[qkvo])\.lora_([AB])(?:\.default)?(?:\.weight)?$")
 
@@ -53,9 +57,9 @@ class MtpWeights:
     """
 
     path: Path
-    tensors: dict[str, torch.Tensor]
+    tensors: dict[str, HeldTensor]
     vocabulary: int
-    low_rank: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    low_rank: dict[str, tuple[HeldTensor, HeldTensor]] = field(default_factory=dict)
     scale: float = 1.0
     notes: tuple[str, ...] = ()
 
@@ -64,27 +68,27 @@ class MtpWeights:
         import torch
 
         if (pair := self.low_rank.get(f"{name.removesuffix('.weight')}")) is None:
-            put(self.tensors[name], into)
+            put(self.tensors[name][...], into)
             return
         whole, down, up = (
-            torch.empty_like(part, dtype=torch.float32, device=into.device)
+            torch.empty(part.shape, dtype=torch.float32, device=into.device)
             for part in (self.tensors[name], *pair)
         )
         for part, copy in zip((self.tensors[name], *pair), (whole, down, up), strict=True):
-            put(part, copy)
+            put(part[...], copy)
         into.copy_(whole.addmm_(up, down, alpha=self.scale))
 
 
 def weights_of(
-    path: Path, found: Mapping[str, torch.Tensor], config: MtpConfig, trained: Mapping[str, Any]
+    path: Path, found: Mapping[str, HeldTensor], config: MtpConfig, trained: Mapping[str, Any]
 ) -> MtpWeights:
     """Return the tensors of a file as the model wants them.
 
     ``trained`` is the ``config`` that the file carries; rank and alpha of LoRA are read from it. Raises
     ``CheckpointError`` naming the tensor that does not fit.
     """
-    tensors: dict[str, torch.Tensor] = {}
-    parts: dict[str, dict[str, torch.Tensor]] = {}
+    tensors: dict[str, HeldTensor] = {}
+    parts: dict[str, dict[str, HeldTensor]] = {}
     left_out: list[str] = []
     for given, tensor in found.items():
         name = PREFIXES.sub("", given)
@@ -95,7 +99,7 @@ def weights_of(
         else:
             _put(path, tensors, _WRAPPED.sub(r"\1.weight", name), tensor, given)
     if (saved := tensors.pop(_FREQUENCIES, None)) is not None:
-        _check_frequencies(path, saved, config)
+        _check_frequencies(path, saved[...], config)
     vocabulary = _vocabulary(path, tensors, config)
     expected = config.shapes(vocabulary)
     _check(path, tensors, expected)
@@ -106,7 +110,7 @@ def weights_of(
     return MtpWeights(path, tensors, vocabulary, low_rank, scale, tuple(notes))
 
 
-def _put(path: Path, into: dict[str, torch.Tensor], name: str, tensor: torch.Tensor, given: str) -> None:
+def _put(path: Path, into: dict[str, HeldTensor], name: str, tensor: HeldTensor, given: str) -> None:
     if name in into:
         raise CheckpointError(
             f"{path}: tensor {given!r} is there twice under different prefixes; save one model only"
@@ -114,7 +118,7 @@ def _put(path: Path, into: dict[str, torch.Tensor], name: str, tensor: torch.Ten
     into[name] = tensor
 
 
-def _vocabulary(path: Path, tensors: Mapping[str, torch.Tensor], config: MtpConfig) -> int:
+def _vocabulary(path: Path, tensors: Mapping[str, HeldTensor], config: MtpConfig) -> int:
     if config.vocab_size is not None:
         return config.vocab_size
     rows = tensors.get("tok_embeddings.weight")
@@ -125,7 +129,7 @@ def _vocabulary(path: Path, tensors: Mapping[str, torch.Tensor], config: MtpConf
     return int(rows.shape[0])
 
 
-def _check(path: Path, tensors: Mapping[str, torch.Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
+def _check(path: Path, tensors: Mapping[str, HeldTensor], expected: Mapping[str, tuple[int, ...]]) -> None:
     wrong = [
         f"{name} {list(tensors[name].shape)} in the file, {list(shape)} by the config"
         for name, shape in expected.items()
@@ -160,10 +164,10 @@ def _check_frequencies(path: Path, saved: torch.Tensor, config: MtpConfig) -> No
 
 def _low_rank(
     path: Path,
-    parts: Mapping[str, Mapping[str, torch.Tensor]],
+    parts: Mapping[str, Mapping[str, HeldTensor]],
     expected: Mapping[str, tuple[int, ...]],
     trained: Mapping[str, Any],
-) -> tuple[float, dict[str, tuple[torch.Tensor, torch.Tensor]]]:
+) -> tuple[float, dict[str, tuple[HeldTensor, HeldTensor]]]:
     """Return alpha / rank, and the two parts of each weight."""
     rank, alpha = _settings(path, trained)
     found = {}
@@ -218,15 +222,17 @@ def _first(tables: list[Any], *names: str) -> Any:
 class PtFile(NamedTuple):
     """The tensors under the names that the file has for them, and its ``config``, perhaps empty."""
 
-    tensors: dict[str, torch.Tensor]
+    tensors: Mapping[str, HeldTensor]
     config: dict[str, Any]
 
 
 def read_pt(path: Path) -> PtFile:
-    """Return the content of the file.
+    """Return the content of the file, or the tensors of a distributed checkpoint.
 
     Raises ``CheckpointError`` where it is broken, needs more than tensors and plain values, or holds no model.
     """
+    if path.is_dir():
+        return PtFile(stored(read_distributed(path)), {})
     content = _load(path)
     if not isinstance(content, Mapping):
         raise CheckpointError(

@@ -1,0 +1,264 @@
+"""Checkpoints of ``torch.distributed.checkpoint``, read by one process, without torch: the model's tensors alone.
+
+A folder with ``.metadata`` and ``__RANK_NUMBER.distcp``, each file a row of items. The metadata are a pickle of
+``Metadata``: for each key of the state dict its type, shape and chunks (``state_dict_metadata``), the file and bytes
+of each chunk (``storage_data``), and the path that was made a key (``planner_data``). An item is what ``torch.save``
+writes for the chunk. FSDP and DTensors shard a tensor into the cells of a grid.
+
+The model's are the keys below ``model`` (accelerate, OLMo-core), or those at the top (torchtitan). The optimizer's and
+all others are not read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeGuard
+
+from pytest_touchstone.checkpoints.config_files import check_inside, readable, shard_path
+from pytest_touchstone.checkpoints.formats.content import Tensor, TensorPart, Tensors, size_of
+from pytest_touchstone.checkpoints.formats.pickled_objects import PickledObject, read_objects
+from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
+from pytest_touchstone.core.errors import CheckpointError
+
+INDEX: Final = ".metadata"
+
+MEGATRON: Final = "common.pt"
+
+INNER: Final = ("pytorch_model_fsdp_0", "model_and_optim", "model")
+"""Folders in a checkpoint's that hold the model: of accelerate and the Trainer, of OLMo-core, of NeMo's AutoModel."""
+
+MODELS: Final = ("model", "model_state_dict", "state_dict", "module")
+"""The keys of a state dict under which training programs have the model's."""
+
+_TORCH: Final = "torch.distributed.checkpoint"
+_OLD: Final = "torch.distributed._shard.sharded_tensor.metadata"
+_CLASSES: Final = frozenset(
+    {
+        *(f"{_TORCH}.metadata.{name}" for name in ("Metadata", "MetadataIndex", "StorageMeta")),
+        *(f"{_TORCH}.metadata.{name}StorageMetadata" for name in ("Tensor", "Bytes", "Chunk")),
+        *(f"{module}.TensorProperties" for module in (f"{_TORCH}.metadata", _OLD)),
+        *(f"{module}.filesystem._StorageInfo" for module in (_TORCH, "olmo_core.distributed.checkpoint")),
+    }
+)
+_CALLS: Final = {
+    f"{_TORCH}.metadata._MEM_FORMAT_ENCODING": lambda _number: None,
+    f"{_OLD}.MEM_FORMAT_ENCODING": lambda _number: None,
+    "torch.serialization._get_layout": lambda name: name,
+    **{
+        f"{module}.{kind}Path": lambda *_parts: None
+        for module in ("pathlib", "pathlib._local")
+        for kind in ("Posix", "Windows")
+    },
+}
+
+_AGAIN: Final = "copy the checkpoint again, or use an earlier one"
+
+
+class _Chunk(NamedTuple):
+    """A chunk of a tensor, and the bytes of a file that are its item."""
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    file: Path
+    begin: int
+    end: int
+
+
+def is_distributed(folder: Path) -> bool:
+    """Return whether a folder is such a checkpoint, or holds the model's."""
+    return place_of(folder) is not None
+
+
+def place_of(folder: Path) -> Path | None:
+    """The folder with the metadata: the one given, or that of the model in it; None where there is neither.
+
+    Megatron's, which has ``common.pt`` beside them, has other names for tensors, and some of them in one.
+    """
+    places = (folder, *(folder / name for name in INNER))
+    return next((one for one in places if (one / INDEX).is_file() and not (one / MEGATRON).is_file()), None)
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The metadata, and all files of items."""
+    place = place_of(folder) or folder
+    return [place / INDEX, *sorted(place.glob("*.distcp"))]
+
+
+def read_distributed(folder: Path) -> Tensors:
+    """The model's tensors by the names that the model has for them.
+
+    Raises ``CheckpointError`` for a file that is missing, cut off or elsewhere, and for chunks that do not make their
+    tensor. What is claimed is compared with the files before anything is allocated.
+    """
+    place = place_of(folder) or folder
+    check_inside(place)
+    path = place / INDEX
+    content = read_objects(path, _CLASSES, _CALLS)
+    entries, places, paths = (
+        _table(path, content, name) for name in ("state_dict_metadata", "storage_data", "planner_data")
+    )
+    names = _names(path, entries, paths)
+    items: dict[str, dict[tuple[int, ...], Any]] = defaultdict(dict)
+    for key, item in places.items():
+        if isinstance(key, PickledObject) and isinstance(key["fqn"], str) and key["fqn"] in names:
+            items[key["fqn"]][_numbers(path, key["offset"] or ())] = item
+    chunks = {key: list(_chunks(path, key, entries[key], items[key])) for key in names}
+    _check_apart(path, chunks)
+    return {name: _tensor(path, key, entries[key], chunks[key]) for key, name in names.items()}
+
+
+def _table(path: Path, content: Any, name: str) -> dict[Any, Any]:
+    found = content[name] if isinstance(content, PickledObject) else None
+    if found is None and name == "planner_data":
+        return {}
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path}: no metadata of a distributed checkpoint (no {name}); {_AGAIN}")
+    return found
+
+
+def _names(path: Path, entries: Mapping[Any, Any], paths: Mapping[Any, Any]) -> dict[str, str]:
+    """The keys of the model's tensors, with the names that the model has for them."""
+    groups: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
+    for key, entry in entries.items():
+        if (
+            isinstance(key, str)
+            and isinstance(entry, PickledObject)
+            and entry.kind.endswith(".TensorStorageMetadata")
+        ):
+            said = paths.get(key)
+            parts = tuple(map(str, said)) if _is_path(said) else (key,)
+            depth = next((at for at, part in enumerate(parts[:-1], 1) if part in MODELS), 0)
+            if depth or len(parts) == 1:
+                groups[parts[:depth]][key] = ".".join(parts[depth:])
+    if not groups:
+        raise CheckpointError(
+            f"{path}: no tensors of a model in it, under 'model' or at the top; give the model's folder, or save "
+            "{'model': model.state_dict()}"
+        )
+    nested = [group for group in groups if group and not any("optim" in part for part in group)]
+    names = groups[min(nested, key=lambda group: (len(group), MODELS.index(group[-1]))) if nested else ()]
+    if len(set(names.values())) != len(names):
+        raise CheckpointError(f"{path}: two tensors of one name; save the checkpoint again")
+    return names
+
+
+def _is_path(said: Any) -> TypeGuard[tuple[str | int, ...]]:
+    return (
+        isinstance(said, tuple) and 0 < len(said) <= 64 and all(isinstance(one, (str, int)) for one in said)
+    )
+
+
+def _numbers(path: Path, said: Any) -> tuple[int, ...]:
+    """A shape or place: whole numbers from 0 up."""
+    if (
+        not isinstance(said, tuple)
+        or len(said) > 64
+        or not all(type(one) is int and one >= 0 for one in said)
+    ):
+        raise CheckpointError(f"{path}: a tensor of an impossible shape or place; save the checkpoint again")
+    return said
+
+
+def _chunks(
+    path: Path, key: str, entry: PickledObject, items: Mapping[tuple[int, ...], Any]
+) -> Iterator[_Chunk]:
+    """The chunks of a tensor, each with its item within a file; those without a number are left out."""
+    listed = entry["chunks"]
+    if not isinstance(listed, list) or len(listed) != len(items):
+        raise CheckpointError(
+            f"{path}: names other chunks of the tensor {key[:80]!r} than it has places for; {_AGAIN}"
+        )
+    for chunk in listed:
+        offsets, sizes = (
+            _numbers(path, chunk[name] if isinstance(chunk, PickledObject) else None)
+            for name in ("offsets", "sizes")
+        )
+        item = items.get(offsets)
+        if not isinstance(item, PickledObject) or len(offsets) != len(sizes):
+            raise CheckpointError(f"{path}: has no place for a chunk of the tensor {key[:80]!r}; {_AGAIN}")
+        if 0 in sizes:
+            continue
+        if item["transform_descriptors"]:
+            raise CheckpointError(
+                f"{path}: compressed or encrypted items; save the checkpoint without extensions"
+            )
+        file = shard_path(path, str(item["relative_path"]))
+        begin, length = _numbers(path, (item["offset"], item["length"]))
+        with readable(file):
+            size = file.stat().st_size
+        if begin + length > size:
+            raise CheckpointError(f"{file}: cut off, {size} bytes of {begin + length} are there; {_AGAIN}")
+        yield _Chunk(offsets, sizes, file, begin, begin + length)
+
+
+def _check_apart(path: Path, chunks: Mapping[str, list[_Chunk]]) -> None:
+    """Raises ``CheckpointError`` where two items share bytes: few of them could be said to be a large model."""
+    places = sorted(
+        (str(one.file), one.begin, one.end, key) for key, found in chunks.items() for one in found
+    )
+    for (file, _, end, _), (next_file, begin, _, key) in pairwise(places):
+        if file == next_file and begin < end:
+            raise CheckpointError(
+                f"{path}: the tensor {key[:80]!r} begins within another one's bytes; save the checkpoint again"
+            )
+
+
+def _tensor(path: Path, key: str, entry: PickledObject, chunks: list[_Chunk]) -> Tensor:
+    """The tensor of these chunks, each read from its own header."""
+    shape = _numbers(path, entry["size"])
+    said = entry["properties"].state if isinstance(entry["properties"], PickledObject) else None
+    dtype, layout = said[:2] if isinstance(said, tuple) and len(said) > 1 else (None, None)
+    dtype = getattr(dtype, "dtype", None)
+    if layout != "torch.strided" or not isinstance(dtype, str) or size_of(dtype, shape) is None:
+        raise CheckpointError(
+            f"{path}: the tensor {key[:80]!r} is no plain table of numbers; save the model unquantized"
+        )
+    _check_grid(path, key, shape, chunks)
+    parts = [TensorPart(one.offsets, _item(one, key, dtype)) for one in chunks]
+    if not parts:
+        return Tensor(dtype, shape, path, 0, 0)
+    if len(parts) == 1:
+        return parts[0].tensor
+    if any(part.tensor.strides is not None for part in parts):
+        raise CheckpointError(
+            f"{path}: chunks of {key[:80]!r} are transposed; save the checkpoint from contiguous tensors"
+        )
+    return Tensor(dtype, shape, *parts[0].tensor[2:5], parts=tuple(parts))
+
+
+def _item(chunk: _Chunk, key: str, dtype: str) -> Tensor:
+    found = read_pickled(chunk.file, chunk.begin, chunk.end)
+    if not isinstance(found, Tensor) or (found.dtype, found.shape) != (dtype, chunk.sizes):
+        raise CheckpointError(
+            f"{chunk.file}: the item at byte {chunk.begin} is not the chunk {list(chunk.sizes)} of {key[:80]!r} that "
+            f"the metadata name; {_AGAIN}"
+        )
+    return found
+
+
+def _check_grid(path: Path, key: str, shape: tuple[int, ...], chunks: list[_Chunk]) -> None:
+    """Raises ``CheckpointError`` unless the chunks are the cells of a grid that is the whole tensor."""
+    fits = all(len(one.offsets) == len(shape) for one in chunks)
+    cuts = [
+        sorted({one.offsets[side] for one in chunks if fits} | {length}) for side, length in enumerate(shape)
+    ]
+    ends = [dict(pairwise(places)) for places in cuts]
+    cells = {
+        one.offsets
+        for one in chunks
+        if fits
+        and all(
+            after.get(at) == at + size for after, at, size in zip(ends, one.offsets, one.sizes, strict=True)
+        )
+    }
+    whole = all(places[0] == 0 for places in cuts) and len(cells) == len(chunks) == prod(
+        len(after) for after in ends
+    )
+    if not (not chunks if 0 in shape else whole):
+        raise CheckpointError(
+            f"{path}: the chunks of the tensor {key[:80]!r} do not make its shape {list(shape)}; {_AGAIN}"
+        )

@@ -1,0 +1,150 @@
+"""Distributed checkpoints as folders of training: of FSDP (Transformers, accelerate), torchtitan, OLMo-core and others.
+
+checkpoint-500/     pytorch_model_fsdp_0/.metadata    beside optimizer_0/, scheduler.pt, trainer_state.json
+step-1000/          .metadata                         with the optimizer in the same files
+step1000/           model_and_optim/.metadata
+
+Such a folder has no config and no tokenizer, unless someone put them there. They are those of ``--eval-base-model``,
+else of the folder or the two above it. Tensors with the names of Llama's reference code make a model of
+``formats.llama``, all others one of transformers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pydantic_core import from_json
+
+from pytest_touchstone.checkpoints.config_files import ModelConfig, read_json, readable
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
+from pytest_touchstone.checkpoints.formats.content import Tensors, file_lines, matching, tensor_lines
+from pytest_touchstone.checkpoints.formats.dcp import INNER, files_of, is_distributed, read_distributed
+from pytest_touchstone.checkpoints.formats.llama import SIDE
+from pytest_touchstone.checkpoints.formats.llama import described as llama
+from pytest_touchstone.checkpoints.formats.transformers import PATTERNS, described
+from pytest_touchstone.checkpoints.formats.weights import has_weights, without_wrappers
+from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.core.errors import CheckpointError
+
+_OLMO: Final = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
+        (r"^embeddings\.", "model.embed_tokens."),
+        (r"^lm_head\.norm\.", "model.norm."),
+        (r"^lm_head\.w_out\.", "lm_head."),
+        (r"^blocks\.", "model.layers."),
+        (r"\.attention\.w_([qkv])\.", r".self_attn.\1_proj."),
+        (r"\.attention\.w_out\.", ".self_attn.o_proj."),
+        (r"\.attention\.", ".self_attn."),
+        (r"\.feed_forward\.w1\.", ".mlp.gate_proj."),
+        (r"\.feed_forward\.w2\.", ".mlp.down_proj."),
+        (r"\.feed_forward\.w3\.", ".mlp.up_proj."),
+    )
+)
+"""OLMo-core's names, and those of transformers for the same tensors."""
+
+_OLMO_NORMS: Final = {
+    True: (
+        (".attention_norm.", ".post_attention_layernorm."),
+        (".feed_forward_norm.", ".post_feedforward_layernorm."),
+    ),
+    False: ((".attention_norm.", ".input_layernorm."), (".feed_forward_norm.", ".post_attention_layernorm.")),
+}
+"""The same of norms: OLMo's since its second version come after what others' come before."""
+
+
+class Distributed:
+    """A folder that ``torch.distributed.checkpoint`` wrote, or that holds one of the model."""
+
+    name = "distributed"
+
+    def detect(self, path: Path) -> bool:
+        """Return whether it is one, and no whole weights are there, which are preferred."""
+        return path.is_dir() and not SIDE.match(path.name) and is_distributed(path) and not has_weights(path)
+
+    def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
+        """Describe the checkpoint; of tensors only types, shapes and places are read. Raises ``CheckpointError``."""
+        if is_inner(path):
+            path = path.parent
+        tensors = _tensors(path)
+        if "tok_embeddings.weight" in tensors:
+            return llama(path, asked, tensors, {})
+        home = _home(path, asked)
+        config = read_json(home / "config.json", ModelConfig)
+        if getattr(config, "quantization_config", None) is not None:
+            raise CheckpointError(
+                f"{home / 'config.json'}: names a quantization, which the weights of a training have not; name the "
+                "folder of its model from before that with --eval-base-model"
+            )
+        info = described(path, asked, home, config, lambda: _renamed(tensors, config.model_type))
+        return replace(info, format=self.name, tokenizer=home, takes_adapters=False)
+
+    def files(self, info: CheckpointInfo) -> list[Path]:
+        """The weights with their metadata, config and tokenizer."""
+        return [*files_of(info.path), *matching(info.tokenizer, PATTERNS)]
+
+    def content(self, info: CheckpointInfo) -> Iterator[str]:
+        """What a folder of transformers with the same tensors has."""
+        yield from file_lines(matching(info.tokenizer, PATTERNS))
+        yield from tensor_lines(self.tensors(info))
+
+    def tensors(self, info: CheckpointInfo) -> Tensors:
+        """The tensors by transformers' names."""
+        return _renamed(_tensors(info.path), info.model_type)
+
+
+def is_inner(folder: Path) -> bool:
+    """Return whether a folder holds the weights of the checkpoint around it."""
+    return folder.name in INNER and is_distributed(folder) and is_distributed(folder.parent)
+
+
+def _tensors(path: Path) -> Tensors:
+    return without_wrappers(read_distributed(path))
+
+
+def _renamed(tensors: Tensors, model_type: str) -> Tensors:
+    """The tensors under transformers' names, where they have those of OLMo-core."""
+    if "embeddings.weight" not in tensors or "blocks.0.attention.w_q.weight" not in tensors:
+        return tensors
+    norms = _OLMO_NORMS[model_type in ("olmo2", "olmo3")]
+    return {_of_olmo(name, norms): tensor for name, tensor in tensors.items()}
+
+
+def _of_olmo(name: str, norms: Iterable[tuple[str, str]]) -> str:
+    for pattern, new in _OLMO:
+        name = pattern.sub(new, name)
+    for old, new in norms:
+        name = name.replace(old, new)
+    return name
+
+
+def _home(path: Path, asked: CheckpointRequest) -> Path:
+    """The folder with config and tokenizer."""
+    if asked.base_model is not None:
+        given = Path(asked.base_model).expanduser()
+        return given if _has_config(given) else asked.resolve_base(asked.base_model)[0].path
+    for place in (path, *path.resolve().parents[:2]):
+        if _has_config(place):
+            return place
+    raise CheckpointError(
+        f"{path}: a distributed checkpoint without config.json and tokenizer, and none are in the folders above it; "
+        "name the folder of the model that was trained with --eval-base-model"
+    )
+
+
+def _has_config(folder: Path) -> bool:
+    """Return whether a config for transformers is there; OLMo-core has one of its own by that name."""
+    path = folder / "config.json"
+    if not path.is_file():
+        return False
+    with readable(path):
+        text = path.read_bytes()
+    try:
+        content = from_json(text)
+    except ValueError:
+        return True  # which is told where it is read
+    return not isinstance(content, dict) or "model_type" in content
