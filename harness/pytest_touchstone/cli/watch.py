@@ -442,12 +442,14 @@ def device_use(device: str) -> tuple[str, bool]:
 
 @dataclass
 class Watch:
-    """A watch at work. ``findings`` are those of its runs, by folder; ``settled`` the runs that are not begun again."""
+    """A watch at work. ``findings`` are those of its runs, by folder, ``checkpoints`` their checkpoints, by run;
+    ``settled`` are the runs that are not begun again, ``failed`` has the failures of the others."""
 
     plan: Plan
     lock: int
     where: str
     findings: dict[Path, Finding] = field(default_factory=dict)
+    checkpoints: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
     failed: dict[str, int] = field(default_factory=dict)
     given_up: int = 0
@@ -555,11 +557,12 @@ class Watch:
         summary = _scored(folder)
         if summary is None:
             return False
-        finding = finding_of(summary, self.plan.name)
+        self.checkpoints[folder.name] = summary.checkpoints[0]
+        finding = finding_of(summary, self.checkpoints)
         told = place_in(folder, TOLD)
         if not told.exists():
             if finding.worse:
-                for line in warn(finding, summary, self.plan.on_worse, self.plan.stop_file):
+                for line in warn(finding, self.plan.on_worse, self.plan.stop_file):
                     tell(line)
             tell(finding.text)
             write_json(told, {"schema": SCHEMA, "kind": "watch", "worse": finding.worse})

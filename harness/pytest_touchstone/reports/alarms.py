@@ -17,7 +17,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,43 +33,59 @@ POST_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The line of a checkpoint, and whether it is ``worse``, or could not be judged (``invalid``).
+    """The line of a checkpoint, and whether the training got ``worse``, or nothing can be said (``invalid``).
 
-    ``line`` is the gate's that is the most pressing. ``gated``: the exit code depends on it."""
+    ``gated``: the exit code depends on it. ``facts`` are what is told of a worse checkpoint, by name.
+    """
 
     text: str
     worse: bool = False
     invalid: bool = False
     gated: bool = False
-    line: GateLine | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
-def finding_of(summary: Summary, name: str) -> Finding:
-    """Return what a run says of its checkpoint. A loss against a later checkpoint of the same watch (``name``) is none:
-    the newest is scored first, and the training has got better since."""
+def finding_of(summary: Summary, others: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """Return what a run says of its checkpoint. ``others`` are those of the runs of its training, with path and step.
+
+    The newest is scored first, and an older one compared with it: where that is below a later one the training has got
+    better since, and where it is better than the best later one, that one is worse.
+    """
     checkpoint, gate = summary.checkpoints[0], summary.gate or {}
     step = checkpoint.get("step")
 
-    def later(line: GateLine) -> bool:
-        one = line.against
-        if one is None or one.step is None or step is None:
-            return False
-        return one.run_id.startswith(f"{name}-") and bool(one.step > step)
+    def later(line: GateLine) -> Mapping[str, Any] | None:
+        """Return the checkpoint that a line compares with, if it is a later one."""
+        other = None if line.against is None else others.get(line.against.run_id)
+        if other is None or other.get("step") is None or step is None:
+            return None
+        return other if other["step"] > step else None
 
     def worse(line: GateLine) -> bool:
-        floors = any(reason.startswith("floor ") for reason in line.fails)
-        return floors or ((bool(line.fails) or line.kind == "worse") and not later(line))
+        if later(line):
+            return line.kind == "better" or any(one.startswith("floor ") for one in line.fails)
+        return bool(line.fails) or line.kind == "worse"
 
     lines = sorted(ordered(tuple(lines_from_json(gate))), key=lambda line: not worse(line))
     first = lines[0] if lines else None
     parts = [str(checkpoint["name"]), _score(summary, first, len(lines))]
-    parts += [] if first is None else [_verdict(first, later=later(first))]
+    facts = {}
+    if first is not None:
+        parts.append(_verdict(first, later=later(first) is not None))
+        about = (later(first) or checkpoint) if first.kind == "better" else checkpoint
+        facts = {
+            "checkpoint": str(about["path"]),
+            "benchmark": first.benchmark,
+            "metric": first.metric,
+            "verdict": "worse" if first.kind == "better" else first.kind,
+            "run": summary.run_id,
+        }
     return Finding(
         text="  ".join(filter(None, parts)),
         worse=any(map(worse, lines)),
         invalid=bool(summary.faults) or any(line.invalid for line in lines),
         gated=gate.get("mode") is not None,
-        line=first,
+        facts=facts,
     )
 
 
@@ -95,8 +111,8 @@ def _verdict(line: GateLine, *, later: bool) -> str:
         "accepted": f"an accepted drop from {other}",
         "first": "the first",
     }
-    if later and line.kind in ("worse", "failed"):
-        return f"below {other}, which is later"
+    if later and line.kind in ("worse", "better"):
+        return f"below the later {other}" if line.kind == "worse" else f"better than {other}: WORSE since"
     reason = next(iter(line.invalid), line.why).partition("; ")[0]
     return words.get(line.kind, f"{line.kind}: {reason}")
 
@@ -104,16 +120,8 @@ def _verdict(line: GateLine, *, later: bool) -> str:
 # Who is told of a worse one
 
 
-def warn(finding: Finding, summary: Summary, targets: Sequence[str], stop_file: Path | None) -> Iterator[str]:
+def warn(finding: Finding, targets: Sequence[str], stop_file: Path | None) -> Iterator[str]:
     """Write the stop file and tell commands and addresses of a worse checkpoint; give a line for each that failed."""
-    line, checkpoint = finding.line, summary.checkpoints[0]
-    facts = {
-        "checkpoint": str(checkpoint["path"]),
-        "benchmark": "" if line is None else line.benchmark,
-        "metric": "" if line is None else line.metric,
-        "verdict": "" if line is None else line.kind,
-        "run": summary.run_id,
-    }
     if stop_file is not None:
         try:
             write_atomic(stop_file, f"{one_line(finding.text)}\n")
@@ -121,7 +129,9 @@ def warn(finding: Finding, summary: Summary, targets: Sequence[str], stop_file: 
             yield f"cannot write --stop-file {shown_path(stop_file)}: {error.strerror}"
     for target in targets:
         by_web = re.match(r"https?://", target)
-        why = _post(target, facts | {"text": finding.text}) if by_web else _call(target, facts)
+        why = (
+            _post(target, {**finding.facts, "text": finding.text}) if by_web else _call(target, finding.facts)
+        )
         if why:
             yield f"--on-worse {'URL' if by_web else 'CMD'}: {why}"
 
