@@ -466,10 +466,10 @@ class Watch:
 
     def begin(self) -> None:
         """Take up what earlier watches have done, and see whether the options are right. Raises ``HarnessError``."""
-        runs = sorted(self.plan.output.glob(f"{glob.escape(self.plan.name)}-*/{SUMMARY}"), key=_written)
-        for path in runs:
+        known = f"{glob.escape(self.plan.name)}-*"
+        for path in sorted(self.plan.output.glob(f"{known}/{SUMMARY}"), key=_written):
             self._take(path.parent)
-        if not self.findings:
+        if not any(self.plan.output.glob(f"{known}/")):  # else they were right once
             trial = ("--checkpoint=fake:causal", "--checkpoint=fake:masked", "--eval-dry-run")
             with tempfile.TemporaryFile() as log:
                 command = self.plan.command(*self.plan.trial, *trial)

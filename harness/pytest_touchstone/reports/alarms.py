@@ -112,7 +112,7 @@ def _verdict(line: GateLine, *, later: bool) -> str:
         "first": "the first",
     }
     if later and line.kind in ("worse", "better"):
-        return f"below the later {other}" if line.kind == "worse" else f"better than {other}: WORSE since"
+        return f"below later {other}" if line.kind == "worse" else f"WORSE since: {other}"
     reason = next(iter(line.invalid), line.why).partition("; ")[0]
     return words.get(line.kind, f"{line.kind}: {reason}")
 
