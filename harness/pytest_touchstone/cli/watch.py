@@ -469,16 +469,21 @@ class Watch:
         known = f"{glob.escape(self.plan.name)}-*"
         for path in sorted(self.plan.output.glob(f"{known}/{SUMMARY}"), key=_written):
             self._take(path.parent)
-        if not any(self.plan.output.glob(f"{known}/")):  # else they were right once
-            trial = ("--checkpoint=fake:causal", "--checkpoint=fake:masked", "--eval-dry-run")
-            with tempfile.TemporaryFile() as log:
-                command = self.plan.command(*self.plan.trial, *trial)
-                done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
-                if done.returncode in (ExitCode.MISTAKE, ExitCode.NOTHING):
-                    raise HarnessError(_error(log))
+        self.arrivals.look(time.monotonic())
+        if not self.arrivals.there() and not any(self.plan.output.glob(f"{known}/")):
+            self._try()  # else runs say whether the options are right, or have said so
         before = f", {count(len(self.findings), 'checkpoint')} scored before" if self.findings else ""
         tell(f"watching {self.plan.pattern}{before}; Ctrl-C ends, and nothing is lost")
         tell(f"page     {self.where}")
+
+    def _try(self) -> None:
+        """Raise ``HarnessError`` where the options are wrong for any checkpoint."""
+        trial = ("--checkpoint=fake:causal", "--checkpoint=fake:masked", "--eval-dry-run")
+        with tempfile.TemporaryFile() as log:
+            command = self.plan.command(*self.plan.trial, *trial)
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
+            if done.returncode in (ExitCode.MISTAKE, ExitCode.NOTHING):
+                raise HarnessError(_error(log))
 
     def go_on(self) -> int:
         """Score what comes until the end; return the exit code."""
@@ -608,15 +613,19 @@ class Watch:
                 self._tell_failure(arrival, process.returncode, _error(log))
 
     def _tell_failure(self, arrival: Arrival, code: int, why: str) -> None:
-        """Tell of a run without results. It is begun once more, unless a second one would end alike."""
+        """Tell of a run without results. It is begun once more, unless a second one would end alike. Raises
+        ``HarnessError`` where all would."""
         name = arrival.path.name
         if not arrival.path.exists():
             tell(f"{name}  is gone, by the training, before it was scored")
             return
+        mistake = code in (ExitCode.MISTAKE, ExitCode.NOTHING)
+        if mistake and not self.findings:
+            self._try()
         run = self._run(arrival)
         self.failed[run] = self.failed.get(run, 0) + 1
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}: {why}"
-        again = self.failed[run] == 1 and code not in (ExitCode.MISTAKE, ExitCode.NOTHING)
+        again = self.failed[run] == 1 and not mistake
         tell(f"{name}  the run failed ({how}); {'tried again' if again else 'given up'}")
         if not again:
             self.settled.add(run)

@@ -107,7 +107,7 @@ def _verdict(line: GateLine, *, later: bool) -> str:
         "failed": f"FAILED: {listed(line.fails, 2)}",
         "better": f"better than {other}",
         "not worse": f"not worse than {other}",
-        "inconclusive": f"unclear against {other}",
+        "inconclusive": f"unclear vs {other}",
         "accepted": f"an accepted drop from {other}",
         "first": "the first",
     }
