@@ -36,10 +36,9 @@ def test_a_watch_that_is_killed_at_any_moment_goes_on(kills: int, tmp_path: Path
         checkpoint(folder / "runs" / "a", step)
     checkpoint(folder / "runs" / "a", 7, whole=False)
     for kill in range(kills):
-        process = start(folder)
-        time.sleep(chance.uniform(0.0, 30.0))
-        process.kill()
-        process.wait()
+        with start(folder) as process:
+            time.sleep(chance.uniform(0.0, 30.0))
+            process.kill()
         if kill % 2:  # else its run goes on alone
             kill_all(folder)
     code, said = watched(folder, "--until", "step=6", "--until", "idle=5s", timeout=1200)

@@ -130,12 +130,11 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
 @contextmanager
 def watching(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """The same; whatever is left of it at the end is killed."""
-    process = start(folder, *options)
-    try:
-        yield process
-    finally:
-        kill_all(folder)
-        process.wait()
+    with start(folder, *options) as process:
+        try:
+            yield process
+        finally:
+            kill_all(folder)
 
 
 def watched(folder: Path, *options: str, timeout: float = 300) -> tuple[int, str]:
