@@ -58,8 +58,10 @@ from pytest_touchstone import Loglikelihood, benchmark
 def test_mine(example, checkpoint):
     time.sleep(SECONDS)
     yield Loglikelihood("a", " b")
-    length, _, weights = (checkpoint.path / "weights.toy").read_bytes().partition(b"\\n")
-    assert len(weights) == int(length), "half of a checkpoint was scored"
+    path = checkpoint.path / "weights.toy"
+    if path.exists():  # else the trainer has removed it
+        length, _, weights = path.read_bytes().partition(b"\\n")
+        assert len(weights) == int(length), "half of a checkpoint was scored"
     step = int(checkpoint.name.rpartition("-")[2])
     return {"acc": float(step not in WORSE or int(example["id"]) % 8 == 0)}
 """

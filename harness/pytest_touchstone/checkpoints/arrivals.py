@@ -108,6 +108,10 @@ class Arrivals:
         """Return what is there and no longer written to, but not whole, each with the reason."""
         return {path: seen.refusal for path, seen in self._seen.items() if seen.refusal}
 
+    def at_rest(self) -> bool:
+        """Return whether nothing is left that may be whole without a further change."""
+        return all(seen.arrival or seen.refusal for seen in self._seen.values())
+
     def there(self) -> int:
         """Return the number of paths, whole or not."""
         return len(self._seen)

@@ -20,6 +20,7 @@ import glob
 import hashlib
 import itertools
 import json
+import math
 import os
 import re
 import shutil
@@ -70,7 +71,8 @@ one before it, else 9 if one could not be judged. Ctrl-C ends; the same command 
 
 POLL: Final = 10.0
 RELOAD: Final = 10
-"""Seconds after which the page loads itself again, and between two states of it."""
+LEAST: Final = 1.0
+"""Seconds after which the page loads itself again, and between two states of it at least."""
 
 WIDTH: Final = 80
 """The columns of a line that goes to a file."""
@@ -144,7 +146,8 @@ def run(options: argparse.Namespace) -> Output:
         except KeyboardInterrupt:
             if watch is None:
                 return Output(None, "stopped before anything was begun", ExitCode.INTERRUPTED)
-            watch.show("The watch was stopped.", reload=None)
+            with suppress(KeyboardInterrupt):
+                watch.show("The watch was stopped.", reload=None)
             code = ExitCode.WORSE if watch.code() == ExitCode.WORSE else ExitCode.INTERRUPTED
             return Output(None, watch.last_line("stopped", "; the same command goes on from here"), code)
 
@@ -456,6 +459,7 @@ class Watch:
     farthest: float = -1.0
     _refused: dict[Path, str] = field(default_factory=dict)
     _study: tuple[int, Any, Sequence[Any]] = (0, None, ())
+    _shown: float = -math.inf
     _unwritten: str = ""
 
     def __post_init__(self) -> None:
@@ -522,8 +526,6 @@ class Watch:
             for one in self.arrivals.look(time.monotonic())
             if steps is None or (one.step is not None and steps.has(one.step))
         ]
-        settled = [one.step for one in whole if self._run(one) in self.settled and one.step is not None]
-        self.farthest = max([self.farthest, *settled])
         for path, why in self.arrivals.refused().items():
             if self._refused.get(path) != why:
                 self._refused[path] = why
@@ -548,8 +550,9 @@ class Watch:
     def _at_end(self) -> bool:
         quiet = time.monotonic() - max(self.active, self.arrivals.last_change)
         self.show(f"Waiting for a checkpoint; {self.arrivals.there()} are there.")
+        at_rest = self.arrivals.at_rest()
         return any(
-            (one.step is not None and self.farthest >= one.step)
+            (one.step is not None and self.farthest >= one.step and at_rest)
             or (one.idle is not None and quiet >= one.idle)
             for one in self.plan.until
         )
@@ -572,8 +575,13 @@ class Watch:
             tell(finding.text)
             write_json(told, {"schema": SCHEMA, "kind": "watch", "worse": finding.worse})
         self.findings[folder] = finding
-        self.settled.add(re.sub(r"(?<=-[0-9a-f]{8})_\d+$", "", folder.name))
+        self._settle(re.sub(r"(?<=-[0-9a-f]{8})_\d+$", "", folder.name), summary.checkpoints[0].get("step"))
         return True
+
+    def _settle(self, run: str, step: float | None) -> None:
+        """Note that a run is not begun again."""
+        self.settled.add(run)
+        self.farthest = self.farthest if step is None else max(self.farthest, step)
 
     def _score(self, arrival: Arrival, others: int) -> None:
         """Score a checkpoint by a run of its own."""
@@ -603,7 +611,8 @@ class Watch:
                     self.show(f"Scoring {arrival.path.name} since {began}{_progress(folder)}{more}.")
             except BaseException:
                 _end(process)
-                self._take(folder)
+                if not arrival.changed():
+                    self._take(folder)
                 raise
             if arrival.changed():
                 kill_group(process)
@@ -615,20 +624,20 @@ class Watch:
     def _tell_failure(self, arrival: Arrival, code: int, why: str) -> None:
         """Tell of a run without results. It is begun once more, unless a second one would end alike. Raises
         ``HarnessError`` where all would."""
-        name = arrival.path.name
+        name, run = arrival.path.name, self._run(arrival)
         if not arrival.path.exists():
-            tell(f"{name}  is gone, by the training, before it was scored")
+            tell(f"{name}  was removed or renamed before it was scored")
+            self._settle(run, arrival.step)
             return
         mistake = code in (ExitCode.MISTAKE, ExitCode.NOTHING)
         if mistake and not self.findings:
             self._try()
-        run = self._run(arrival)
         self.failed[run] = self.failed.get(run, 0) + 1
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}: {why}"
         again = self.failed[run] == 1 and not mistake
         tell(f"{name}  the run failed ({how}); {'tried again' if again else 'given up'}")
         if not again:
-            self.settled.add(run)
+            self._settle(run, arrival.step)
             self.given_up += 1
 
     def show(self, state: str, reload: int | None = RELOAD) -> None:
@@ -637,6 +646,9 @@ class Watch:
         from pytest_touchstone.reports.standings import benchmarks_of, best_line, in_study, nothing_told
         from pytest_touchstone.reports.study.sections import sections_of
 
+        if reload is not None and time.monotonic() - self._shown < LEAST:
+            return
+        self._shown = time.monotonic()
         told = [f"{state} As of {time.strftime('%Y-%m-%d %H:%M:%S')}."]
         try:
             if self._study[0] != len(self.findings):

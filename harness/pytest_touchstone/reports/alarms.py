@@ -166,7 +166,9 @@ def _post(url: str, facts: Mapping[str, str]) -> str:
             request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")
             urllib.request.build_opener(_NoRedirect).open(request, timeout=POST_SECONDS).close()
             said[0] = ""
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except (ValueError, http.client.HTTPException) as error:
+            said[0] = type(error).__name__  # its text may have the address, which may be a secret
+        except OSError as error:
             said[0] = one_line(str(error) or type(error).__name__)[:200]
 
     # A server that sends a byte now and then would hold any time limit of a single read.
