@@ -52,10 +52,11 @@ def test_each_checkpoint_has_a_line_and_the_page_its_curve_and_a_worse_one_is_to
     assert (folder / "told").read_text().count("\n") == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_scored_and_says_how_to_go_on(tmp_path: Path) -> None:
     folder = project(tmp_path, rows=60, seconds=0.3)
     checkpoint(folder / "runs" / "a", 1)
-    with watching(folder) as watch:
+    with watching(folder, "--eval-batch-items", "4") as watch:
         end = time.monotonic() + 120
         while len(asked(folder)) < 3:
             assert time.monotonic() < end
@@ -75,6 +76,7 @@ def test_ctrl_c_keeps_what_is_scored_and_says_how_to_go_on(tmp_path: Path) -> No
     assert kept
 
 
+@pytest.mark.slow
 def test_a_run_that_crashes_is_told_in_a_line_and_tried_again_once(tmp_path: Path) -> None:
     folder = project(tmp_path)
     with (folder / "test_mine.py").open("a") as file:

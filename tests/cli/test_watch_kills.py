@@ -13,9 +13,7 @@ import pytest
 
 from tests.support.watching import asked, checkpoint, kill_all, project, start, watched, watching
 
-ROWS, STEPS = 6, 6
-
-many = pytest.param(50, marks=pytest.mark.slow, id="50")
+ROWS = 6
 
 
 def once(steps: int) -> dict[tuple[str, str], int]:
@@ -29,25 +27,25 @@ def finished(folder: Path) -> list[str]:
     return sorted(path.parent.name.split("-")[3] + path.parent.name.split("-")[4] for path in runs)
 
 
-@pytest.mark.parametrize("kills", [2, many])
-def test_a_watch_that_is_killed_at_any_moment_goes_on(kills: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kills", "steps"), [(2, 2), pytest.param(50, 6, marks=pytest.mark.slow)])
+def test_a_watch_that_is_killed_at_any_moment_goes_on(kills: int, steps: int, tmp_path: Path) -> None:
     folder, chance = project(tmp_path, rows=ROWS, seconds=0.2), random.Random(7)
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         checkpoint(folder / "runs" / "a", step)
-    checkpoint(folder / "runs" / "a", 7, whole=False)
+    checkpoint(folder / "runs" / "a", steps + 1, whole=False)
     for kill in range(kills):
         with start(folder) as process:
-            time.sleep(chance.uniform(0.0, 30.0))
+            time.sleep(chance.uniform(0.0, 5.0 * steps))
             process.kill()
         if kill % 2:  # else its run goes on alone
             kill_all(folder)
-    code, said = watched(folder, "--until", "step=6", "--until", "idle=5s", timeout=1200)
+    code, said = watched(folder, "--until", f"step={steps}", "--until", "idle=5s", timeout=1200)
     assert code == 0, said
-    assert asked(folder) == once(STEPS)
-    assert finished(folder) == [f"checkpoint{step}" for step in range(1, STEPS + 1)]
+    assert asked(folder) == once(steps)
+    assert finished(folder) == [f"checkpoint{step}" for step in range(1, steps + 1)]
 
 
-@pytest.mark.parametrize("kills", [5, many])
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
 def test_a_trainer_that_is_killed_at_any_moment_leaves_nothing_that_is_scored_by_half(
     kills: int, tmp_path: Path
 ) -> None:
