@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_touchstone.checkpoints.resolve import resolve
 from pytest_touchstone.cli import main
-from pytest_touchstone.cli.watch import device_use, served
+from pytest_touchstone.cli.watch import Plan, Watch, device_use, served
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.reports.page.builder import live_page
 from tests.support.watching import asked, checkpoint, project, start, watched, watching
@@ -183,3 +184,28 @@ def test_the_name_of_a_training_is_no_markup_on_the_page(tmp_path: Path) -> None
     assert "<script" not in text
     assert "<img" not in text
     assert '<meta http-equiv="refresh" content="10">' in text
+
+
+def test_a_run_begins_once_the_device_has_been_idle_for_some_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uses = [97, 0, 0, 50, 0, 0, 0]
+    monkeypatch.setattr(
+        "pytest_touchstone.cli.watch.device_use", lambda _: (f"GPU 0 is {uses[0]} % busy", uses.pop(0) <= 10)
+    )
+    page = tmp_path / "page.html"
+    plan = Plan(
+        pattern="runs/*",
+        name="watch-runs",
+        output=tmp_path,
+        page=page,
+        words=(),
+        trial=(),
+        poll=1.0,
+        inspect=lambda path: resolve(str(path), seq_len=None)[0],
+        idle_device="cuda:0",
+    )
+    watch = Watch(plan, 0, where="")
+    assert not watch.may_begin()
+    assert "Waiting until the device is idle: GPU 0 is 97 % busy." in page.read_text()
+    assert [watch.may_begin() for _ in range(6)] == [False, False, False, False, False, True]

@@ -493,7 +493,7 @@ class Watch:
         """Score what comes until the end; return the exit code."""
         while True:
             waiting = self._waiting()
-            if waiting and self._may_begin():
+            if waiting and self.may_begin():
                 self._score(waiting[0], len(waiting) - 1)
                 self.active = time.monotonic()
                 continue
@@ -532,7 +532,7 @@ class Watch:
                 tell(f"{path.name}  is not whole, and waits: {without_home(why)}")
         return [one for one in whole if self._run(one) not in self.settled]
 
-    def _may_begin(self) -> bool:
+    def may_begin(self) -> bool:
         """Return whether the device has been idle for some looks, where that was asked for."""
         if self.plan.idle_device is None:
             return True

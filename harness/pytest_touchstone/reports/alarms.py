@@ -90,8 +90,8 @@ def finding_of(summary: Summary, others: Mapping[str, Mapping[str, Any]]) -> Fin
 
 
 def _score(summary: Summary, line: GateLine | None, lines: int) -> str:
-    """Return benchmark, value and interval: those of a line, else of the first result."""
-    more = f" (of {lines})" if lines > 1 else ""
+    """Return benchmark, value and interval: those of a line (``+1``: of two), else of the first result."""
+    more = f" +{lines - 1}" if lines > 1 else ""
     for one in wholes(summary):
         metric = one.metrics[one.primary] if line is None else one.metrics.get(line.metric)
         if metric is not None and (line is None or line.benchmark == one.benchmark):
