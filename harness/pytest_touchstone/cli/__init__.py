@@ -38,6 +38,7 @@ def _ours(name: str, text: str, module: str = "", prefix: str = "", **more: Any)
 
 COMMANDS: Final = (
     _ours("run", "run the shipped benchmarks, or files of your own, with pytest", rest=True),
+    _ours("watch", "score the checkpoints of a training as they appear, on a live page", rest=True),
     _ours("benchmarks", "list benchmarks with their tags, shots, rows and metrics"),
     _ours("validate", "check a file of --eval-config, and show what it enables", "benchmarks", "validate_"),
     _ours("migrate", "turn command lines, configs and tasks of others into ours"),

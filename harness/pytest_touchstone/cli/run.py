@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Become pytest: signals and the exit code are its own."""
     tasks = [f"{TASKS}{one}" for one in options.tasks]
-    words = _joined(options.rest)
+    words = joined(options.rest)
     own = _names_files(words)
     # -P, so that Python imports nothing from the current folder.
     command = [sys.executable, "-P", "-m", "pytest", *DEFAULT_FILES, *(() if own else APART), *tasks, *words]
@@ -64,7 +64,7 @@ def _names_files(words: Sequence[str]) -> bool:
     return False
 
 
-def _joined(words: Sequence[str]) -> list[str]:
+def joined(words: Sequence[str]) -> list[str]:
     """Return the words with values joined to our options: pytest takes values that are paths for what to run, finds
     its root folder from them, and so neither the project's settings nor its conftest."""
     flags = {

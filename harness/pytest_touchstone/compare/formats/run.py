@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pytest_touchstone.checkpoints.config_files import step_of_row
+from pytest_touchstone.checkpoints.config_files import step_in, step_of_row
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.results.records import Record
@@ -80,10 +80,12 @@ def _composite(row: Mapping[str, Any]) -> Metric:
 
 
 def about(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a checkpoint's row that are shown beside its name."""
+    """The fields of a checkpoint's row that are shown beside its name. Without a step of the trainer's the one in the
+    name of its folder counts (``checkpoint-300``)."""
+    step = step_of_row(info)
     given = {
         "series": info.get("series"),
-        "step": step_of_row(info),
+        "step": step_in(Path(str(info.get("path", ""))).name) if step is None else step,
         "epoch": info.get("epoch"),
         "seq_len": info.get("seq_len"),
     }

@@ -92,9 +92,33 @@ def study_page(study: Study, sections: Sequence[Section]) -> str:
     for summary in summaries:
         refuse_keys(summary.manifest, summary.run_id)
     runs = [payload.read(summary, redaction, compared=False) for summary in summaries]
-    curves = drawn(line_charts(study))
-    text = _rendered("study.html.j2", {"sections": sections, "note": note, "curves": curves}, redaction)
-    return _page(text, runs, [], {"title": "Study of checkpoints", "kind": "study", "notes": ()}, redaction)
+    title = "Study of checkpoints"
+    text = _study(study, sections, title, [note] if note else [], redaction)
+    return _page(text, runs, [], {"title": title, "kind": "study", "notes": ()}, redaction)
+
+
+def live_page(
+    study: Study | None,
+    sections: Sequence[Section],
+    *,
+    title: str,
+    told: Sequence[str] = (),
+    reload: int | None = None,
+) -> str:
+    """Return the page of a study that grows, without items. ``told`` is what a reader must know first; the page loads
+    itself again after ``reload`` seconds."""
+    redaction = Redaction()
+    text = _study(study, sections, title, told, redaction)
+    meta = {"title": title, "notes": redaction.notes()}
+    return assembled(text, redaction.value(meta, "names"), [], reload=reload)
+
+
+def _study(
+    study: Study | None, sections: Sequence[Section], title: str, told: Sequence[str], redaction: Redaction
+) -> str:
+    curves = drawn(line_charts(study)) if study is not None else []
+    data = {"sections": sections, "title": title, "told": told, "curves": curves}
+    return _rendered("study.html.j2", data, redaction)
 
 
 def _study_runs(study: Study) -> tuple[list[Summary], str]:
@@ -132,8 +156,15 @@ def _page(
     return assembled(summary, redaction.value(meta, "names"), blocks)
 
 
-def assembled(summary: str, meta: Mapping[str, Any], blocks: Sequence[payload.DataBlock]) -> str:
-    """Return the page of a summary that is HTML, and of data without keys; without blocks it has no items."""
+def assembled(
+    summary: str,
+    meta: Mapping[str, Any],
+    blocks: Sequence[payload.DataBlock],
+    *,
+    reload: int | None = None,
+) -> str:
+    """Return the page of a summary that is HTML, and of data without keys; without blocks it has no items. It loads
+    itself again after ``reload`` seconds, if any."""
     from markupsafe import Markup
 
     style = "".join(map(_text, STYLES))
@@ -145,6 +176,7 @@ def assembled(summary: str, meta: Mapping[str, Any], blocks: Sequence[payload.Da
             title=meta["title"],
             language=spoken_name(),
             notes=meta["notes"],
+            reload=reload,
             policy=policy(scripts, style),
             style=Markup(style),
             scripts=[Markup(one) for one in scripts],

@@ -1,0 +1,164 @@
+"""Checkpoints as a training leaves them behind: each is given once it is whole.
+
+A trainer writes for minutes, may be killed in the middle, and removes or renames what it wrote. A checkpoint is whole
+where
+
+- no file in it has changed for some seconds, by its size and the time of its last change, and
+- its format can describe it: each shard that an index names is there, and has the length that its header says.
+
+A folder that is named as temporary (``tmp-checkpoint-500``, ``.checkpoint-500``, ``checkpoint-500.tmp``) is not looked
+at: trainers rename it once they are done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.checkpoints.registry import format_of
+from pytest_touchstone.checkpoints.series import expand, step
+from pytest_touchstone.core.errors import CheckpointError
+
+MOST_FILES: Final = 10_000
+"""The files of a folder that are looked at."""
+
+_TEMPORARY: Final = re.compile(r"\.|_*te?mp[-_.]|.*[-_.](te?mp|part|partial|incomplete)$", re.IGNORECASE)
+
+FileState: TypeAlias = tuple[str, int, int]
+"""A file's name within its checkpoint, its bytes, and the time of its last change in nanoseconds. A change of links or
+rights is none, nor is a folder's new name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A whole checkpoint. ``content`` has the files on which its answers depend."""
+
+    path: Path
+    step: float | None
+    content: tuple[FileState, ...]
+
+    @property
+    def stamp(self) -> str:
+        """Eight hexadecimal digits that are others once the checkpoint is elsewhere, or written anew."""
+        return hashlib.sha256(repr((str(self.path), self.content)).encode()).hexdigest()[:8]
+
+    @property
+    def newness(self) -> tuple[float, int]:
+        """A key that orders checkpoints by step, else by the time at which they were written."""
+        written = max((changed for *_, changed in self.content), default=0)
+        return (-1.0 if self.step is None else self.step, written)
+
+    def changed(self) -> bool:
+        """Return whether one of these files is another by now; one that is gone is not."""
+        return any(
+            state is not None and state != known
+            for known in self.content
+            for state in [_state(self.path / known[0], known[0])]
+        )
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The files of a path, since when they are as they are, and what was found in them."""
+
+    files: tuple[FileState, ...]
+    since: float
+    arrival: Arrival | None = None
+    refusal: str = ""
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The checkpoints that a pattern stands for, looked at again and again.
+
+    ``inspect`` describes one from its headers, and raises ``CheckpointError`` where it is not whole; ``settle`` is in
+    seconds. ``last_change`` is the time at which something was seen to be new, written to, or gone.
+    """
+
+    pattern: str
+    settle: float
+    inspect: Callable[[Path], CheckpointInfo]
+    last_change: float
+    _seen: dict[Path, _Seen] = field(default_factory=dict)
+
+    def look(self, now: float) -> list[Arrival]:
+        """Return the whole checkpoints that are there, the newest first."""
+        found = {path: files for path in self._paths() if (files := _files(path))}
+        for path in self._seen.keys() - found.keys():
+            del self._seen[path]
+            self.last_change = now
+        for path, files in found.items():
+            seen = self._seen.get(path)
+            if seen is None or seen.files != files:
+                self._seen[path] = _Seen(files, now)
+                self.last_change = now
+            elif seen.arrival is None and now - seen.since >= self.settle:
+                self._inspect(path, seen)
+        whole = [seen.arrival for seen in self._seen.values() if seen.arrival is not None]
+        return sorted(whole, key=lambda one: one.newness, reverse=True)
+
+    def refused(self) -> dict[Path, str]:
+        """Return what is there and no longer written to, but not whole, each with the reason."""
+        return {path: seen.refusal for path, seen in self._seen.items() if seen.refusal}
+
+    def at_rest(self) -> bool:
+        """Return whether nothing is left that may be whole without a further change."""
+        return all(seen.arrival or seen.refusal for seen in self._seen.values())
+
+    def there(self) -> int:
+        """Return the number of paths, whole or not."""
+        return len(self._seen)
+
+    def _paths(self) -> Iterator[Path]:
+        # What is removed meanwhile is not there: the next look sees the rest.
+        with suppress(CheckpointError, OSError):
+            for path in expand(self.pattern).paths:
+                if not _TEMPORARY.match(path.name):
+                    yield Path(os.path.abspath(path))  # noqa: PTH100 -- links stay
+
+    def _inspect(self, path: Path, seen: _Seen) -> None:
+        try:
+            info = self.inspect(path)
+            content = tuple(sorted(_content(info)))
+        except (CheckpointError, OSError) as error:
+            seen.refusal = str(error)
+            return
+        if _files(path) == seen.files:
+            seen.arrival, seen.refusal = Arrival(path, step(info), content), ""
+
+
+def _content(info: CheckpointInfo) -> Iterator[FileState]:
+    for file in format_of(info).files(info):
+        name = os.path.relpath(file, info.path)
+        if (state := _state(file, name)) is not None:
+            yield state
+
+
+def _state(file: Path, name: str) -> FileState | None:
+    """Return the state of a file; None where it is not there."""
+    with suppress(OSError):
+        said = file.stat()
+        return name, said.st_size, said.st_mtime_ns
+    return None
+
+
+def _files(path: Path) -> tuple[FileState, ...]:
+    """Return the files of a folder, or the file itself; none where it is not there."""
+    if path.is_file():
+        return tuple(filter(None, [_state(path, path.name)]))
+    found = []
+    for folder, _, names in os.walk(path):
+        for name in names:
+            place = Path(folder, name)
+            if (state := _state(place, os.path.relpath(place, path))) is not None:
+                found.append(state)
+            if len(found) >= MOST_FILES:
+                return tuple(sorted(found))
+    return tuple(sorted(found))

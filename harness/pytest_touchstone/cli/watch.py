@@ -1,0 +1,726 @@
+"""``touchstone watch``: scores the checkpoints of a training as they appear, each by a ``touchstone run`` of its own.
+
+    touchstone watch 'runs/a/checkpoint-*' --tasks arc_easy --eval-limit 200 --gate --until idle=2h
+
+All that is known of what was done lies in the runs' folders, ``OUTPUT/watch-SERIES-KEY-CHECKPOINT-STAMP``. The key is
+that of the pattern and the settings that results depend on, the stamp that of the checkpoint's files. So whatever is
+killed, the same command goes on: a run that has summed up is not begun again, and one that has not is continued by a
+new one (``_2``), which takes its scores. ``details/watch.json`` is written once the checkpoint's line is out and all
+who are to know of a worse one were told.
+
+Two locks keep one watch to one key: ``OUTPUT/.NAME.lock`` is the watch's, and ``OUTPUT/.NAME.run.lock`` is inherited by
+its runs, which may outlive it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import glob
+import hashlib
+import itertools
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+from pytest_touchstone.checkpoints.arrivals import Arrival, Arrivals
+from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.checkpoints.resolve import StepFilter, find
+from pytest_touchstone.cli.command import Output, Parser, say, terminal
+from pytest_touchstone.cli.run import joined
+from pytest_touchstone.cli.study import read_study
+from pytest_touchstone.core.errors import CheckpointError, ExitCode, HarnessError
+from pytest_touchstone.core.files import (
+    SCHEMA,
+    file_name,
+    shown_path,
+    unwritable,
+    write_atomic,
+    write_json,
+)
+from pytest_touchstone.core.settings import of_environment, of_project, settings_table
+from pytest_touchstone.core.text import count, one_line, visible, without_home
+from pytest_touchstone.reports.alarms import Finding, finding_of, kill_group, warn
+from pytest_touchstone.reports.formatting import wrapped
+from pytest_touchstone.results.aggregate import ended
+from pytest_touchstone.results.layout import place_in
+from pytest_touchstone.results.live import read_progress, read_workload
+from pytest_touchstone.results.store import ResultStore
+from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
+
+USAGE: Final = "touchstone watch PATTERN [any option of touchstone run]"
+
+EPILOG: Final = """All other options go to each `touchstone run`, such as --tasks arc_easy, --eval-limit 200,
+--eval-memory 4GiB, --eval-steps ::500 and --gate, with which the exit code is 8 if a checkpoint was worse than the best
+one before it, else 9 if one could not be judged. Ctrl-C ends; the same command goes on from there."""
+
+POLL: Final = 10.0
+RELOAD: Final = 10
+LEAST: Final = 1.0
+"""Seconds after which the page loads itself again, and between two states of it at least."""
+
+WIDTH: Final = 80
+"""The columns of a line that goes to a file."""
+
+ENDING: Final = 20.0
+"""Seconds that a run has to end by itself; Slurm kills after 30."""
+
+TAIL: Final = 65_536
+"""The bytes at the end of a run's output among which its error is looked for."""
+
+TOLD: Final = "watch.json"
+OURS: Final = ("checkpoint", "run_id", "shard", "dry_run", "gate_plan")
+"""The settings that a watch gives its runs itself, or that score nothing."""
+
+JUDGED: Final = frozenset(("gate", "gate_mode", "gate_config", "baseline"))
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+IDLE_GPU: Final = 10.0
+IDLE_CPU: Final = 0.5
+IDLE_LOOKS: Final = 3
+"""A GPU with so many per cent of use, or a CPU with this load per core, is idle after so many looks in a row: between
+two steps every device rests for a moment."""
+
+
+class Until(NamedTuple):
+    """An end: a step that is scored, or seconds without anything new."""
+
+    step: int | None = None
+    idle: float | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's own arguments."""
+    parser.usage, parser.epilog = USAGE, EPILOG
+    add = parser.add_argument
+    add(
+        "pattern", metavar="PATTERN", help="a pattern of checkpoints ('runs/a/checkpoint-*'), or their folder"
+    )
+    text = "the benchmarks, as of `touchstone run`"
+    add("--tasks", action="append", default=[], metavar="NAME,...", help=text)
+    text = "end once step N is scored, or after so long without a new checkpoint; both: what comes first"
+    add("--until", action="append", default=[], type=_until, metavar="step=N|idle=2h", help=text)
+    text = "the live page, which loads itself again (default: watch-NAME.html in the results folder)"
+    add("--page", type=Path, metavar="FILE", help=text)
+    text = "serve the page to this machine alone (default: at a free port)"
+    add("--serve", nargs="?", const=0, type=int, metavar="PORT", help=text)
+    text = "--gate, and for each worse checkpoint a shell command (with WATCH_CHECKPOINT, WATCH_BENCHMARK, "
+    text += "WATCH_METRIC, WATCH_VERDICT, WATCH_RUN), or a POST of JSON to an https:// address; may be given again"
+    add("--on-worse", action="append", default=[], metavar="CMD|URL", help=text)
+    text = "--gate, and write this file when a checkpoint is worse, for the trainer to see"
+    add("--stop-file", type=Path, metavar="FILE", help=text)
+    text = "begin a run only while the GPU (by nvidia-smi), or else the CPU, has nothing to do"
+    add("--when-idle", action="store_true", help=text)
+    text = "seconds between two looks, and without a change until a checkpoint is whole (default: 10)"
+    add("--poll", type=float, default=POLL, metavar="SECONDS", help=text)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Watch until the end that was asked for, or Ctrl-C. Raises ``HarnessError`` for a mistake, before anything
+    runs."""
+    plan, watch = plan_of(options), None
+    with ExitStack() as stack:
+        stack.enter_context(_signals())
+        try:
+            lock = stack.enter_context(_locked(plan))
+            address = "" if options.serve is None else stack.enter_context(served(plan.page, options.serve))
+            watch = Watch(plan, lock, where=address or shown_path(plan.page))
+            watch.begin()
+            code = watch.go_on()
+            return Output(None, watch.last_line("ended"), code)
+        except KeyboardInterrupt:
+            if watch is None:
+                return Output(None, "stopped before anything was begun", ExitCode.INTERRUPTED)
+            with suppress(KeyboardInterrupt):
+                watch.show("The watch was stopped.", reload=None)
+            code = ExitCode.WORSE if watch.code() == ExitCode.WORSE else ExitCode.INTERRUPTED
+            return Output(None, watch.last_line("stopped", "; the same command goes on from here"), code)
+
+
+def _until(text: str) -> Until:
+    name, _, value = text.partition("=")
+    if name == "step" and value.isdecimal():
+        return Until(step=int(value))
+    if name == "idle" and (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value)):
+        return Until(idle=float(found[1]) * UNITS[found[2] or "s"])
+    raise argparse.ArgumentTypeError(
+        f"invalid {text!r}: expected step=N or idle=TIME, such as 90s, 30m or 2h"
+    )
+
+
+# What was asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A watch: ``name`` is ``watch-SERIES-KEY``, ``words`` what each run is given, ``trial`` those that say whether the
+    options are right before there is a checkpoint."""
+
+    pattern: str
+    name: str
+    output: Path
+    page: Path
+    words: tuple[str, ...]
+    trial: tuple[str, ...]
+    poll: float
+    inspect: Callable[[Path], CheckpointInfo]
+    steps: StepFilter | None = None
+    until: tuple[Until, ...] = ()
+    on_worse: tuple[str, ...] = ()
+    stop_file: Path | None = None
+    idle_device: str | None = None
+
+    def command(self, *more: str) -> list[str]:
+        """Return the command of a run."""
+        return [sys.executable, "-P", "-m", "pytest_touchstone.cli", "run", *more]
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """Return what the options ask for. Raises ``HarnessError`` for a mistake in them."""
+    if re.match(r"\w[\w+.-]*:", options.pattern):
+        raise HarnessError(f"{options.pattern}: expected checkpoints on disk, such as 'runs/a/checkpoint-*'")
+    if options.poll <= 0:
+        raise HarnessError(f"--poll {options.poll:g}: expected seconds above 0")
+    given = _settings(options.rest)
+    for name in OURS:
+        if name in given:
+            flag = settings_table()[name].flag
+            raise HarnessError(f"{flag}: a watch has its own, or has no use for it; leave it out")
+    known = of_project(Path("pyproject.toml"))[0] | of_environment(os.environ)[0] | given
+    output = Path(known.get("output", "results"))
+    words = [
+        *(f"--eval-tasks={one}" for one in options.tasks),
+        *joined(options.rest),
+        f"--eval-output={output}",
+    ]
+    if options.on_worse or options.stop_file:
+        words.append("--gate")
+    elif not JUDGED & known.keys():
+        words.append("--baseline=best")
+    name = f"watch-{_series(options.pattern)}-{_key(options, known)}"
+    page = options.page or output / f"{name}.html"
+    for flag, path in (
+        ("--eval-output", output / name),
+        ("--page", page),
+        ("--stop-file", options.stop_file),
+    ):
+        if path is not None and (why := "is a folder" if path.is_dir() else unwritable(path.parent)):
+            raise HarnessError(f"{flag} {shown_path(path)}: {why}; choose another")
+    device = str(known.get("device", "auto"))
+    if options.when_idle:
+        device_use(device)
+    return Plan(
+        pattern=options.pattern,
+        name=name,
+        output=output,
+        page=page,
+        words=tuple(words),
+        trial=tuple(word for word in words if not _of_checkpoints(word)),
+        poll=options.poll,
+        inspect=partial(_inspected, known),
+        steps=known.get("steps"),
+        until=tuple(options.until),
+        on_worse=tuple(options.on_worse),
+        stop_file=options.stop_file,
+        idle_device=device if options.when_idle else None,
+    )
+
+
+def _settings(words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of our settings among the options of a run. Raises ``OptionError``."""
+    parser = Parser(prog="touchstone watch", add_help=False, allow_abbrev=False)
+    parser.takes_rest = True
+    rows = {name: row for name, row in settings_table().items() if row.option}
+    for name, row in rows.items():
+        action = {"value": "store", "append": "append", "switch": "store_true"}[row.action]
+        flags = dict.fromkeys((row.flag, row.long_flag))
+        parser.add_argument(*flags, dest=name, action=action, default=argparse.SUPPRESS)
+    found = vars(parser.parse_args(words))
+    del found["rest"]
+
+    def read(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(rows[name].read(one) for one in value)
+        return rows[name].read(value) if isinstance(value, str) else value
+
+    return {name: read(name, value) for name, value in found.items()}
+
+
+def _of_checkpoints(word: str) -> bool:
+    """Return whether a word is an option that only some checkpoints take."""
+    flag = word.partition("=")[0]
+    return any(
+        flag in (row.flag, row.long_flag) and (row.affects == "checkpoints" or row.name == "seq_len")
+        for row in settings_table().values()
+    )
+
+
+def _series(pattern: str) -> str:
+    """Return the name of the folder in which the checkpoints lie, as far as a pattern says it."""
+    parts = Path(os.path.abspath(pattern)).parts  # noqa: PTH100 -- links stay
+    fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), parts))
+    return file_name(fixed[-1])[:40] if len(fixed) > 1 else "all"
+
+
+def _key(options: argparse.Namespace, known: Mapping[str, Any]) -> str:
+    """Return six hexadecimal digits of what is watched, and of the settings that results depend on."""
+    rows = settings_table()
+    flags = {flag for row in rows.values() for flag in (row.flag, row.long_flag)}
+    own = {name: value for name, value in known.items() if rows[name].affects != "speed"}
+    others = [word for word in joined(options.rest) if word.partition("=")[0] not in flags]
+    facts = [os.path.abspath(options.pattern), options.tasks, sorted(own.items()), others]  # noqa: PTH100
+    return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()[:6]
+
+
+def _inspected(known: Mapping[str, Any], path: Path) -> CheckpointInfo:
+    """Describe a checkpoint from its headers. Raises ``CheckpointError``."""
+    found = find(
+        str(path),
+        seq_len=known.get("seq_len"),
+        base_model=known.get("base_model"),
+        trust_remote_code=bool(known.get("trust_remote_code")),
+    ).infos
+    if [one.path for one in found] != [path]:
+        raise CheckpointError(f"{path}: is gone, or no checkpoint itself")
+    return found[0]
+
+
+# Locks and signals
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """SIGTERM, by which clusters stop a job, and the end of the terminal are Ctrl-C, unless they are ignored."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in numbers:
+        signal.signal(one, stop)
+    try:
+        yield
+    finally:
+        for one in numbers:
+            signal.signal(one, signal.SIG_DFL)
+
+
+@contextmanager
+def _locked(plan: Plan) -> Iterator[int]:
+    """Hold both locks, and give the descriptor of the one that runs inherit. Raises ``HarnessError`` where another
+    watch holds its own; a run that has outlived its watch is waited for."""
+    plan.output.mkdir(parents=True, exist_ok=True)
+    with (
+        (plan.output / f".{plan.name}.lock").open("a") as own,
+        (plan.output / f".{plan.name}.run.lock").open("a") as inherited,
+    ):
+        if not _taken(own):
+            raise HarnessError(
+                f"{plan.pattern}: is watched already, with the same options; end that one first"
+            )
+        if not _taken(inherited):
+            tell("a run that an earlier watch began goes on: waiting for its end")
+            while not _taken(inherited):
+                time.sleep(min(plan.poll, 1.0))
+        yield inherited.fileno()
+
+
+def _taken(file: IO[str]) -> bool:
+    """Return whether a lock could be had; without locks, as on some network drives, it could."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        tell(
+            f"{file.name} cannot be locked ({error.strerror}): see that no other watch has the same results folder"
+        )
+    return True
+
+
+# What is said of a checkpoint
+
+
+def tell(text: str) -> None:
+    """Print a text at once, in lines that fit."""
+    width = terminal()[0] if sys.stdout.isatty() else WIDTH
+    for line in wrapped(visible(text), width):
+        say(line)
+    sys.stdout.flush()
+
+
+# The page on this machine
+
+
+@contextmanager
+def served(page: Path, port: int) -> Iterator[str]:
+    """Serve a page at a port of this machine, a free one for 0, and give its address. Raises ``HarnessError``."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10
+        server_version, sys_version = "touchstone", ""
+
+        def do_GET(self) -> None:
+            # Another name for this machine is a page of somebody else that asks a browser here.
+            host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
+            try:
+                body = page.read_bytes() if self.path == "/" and host in ("127.0.0.1", "localhost") else None
+            except OSError:
+                body = None
+            if body is None:
+                self.send_error(404)
+                return
+            self.send_response(200)
+            for name, value in (
+                ("Content-Type", "text/html; charset=utf-8"),
+                ("Content-Length", str(len(body))),
+                ("Cache-Control", "no-store"),
+                ("X-Frame-Options", "DENY"),
+            ):
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing of each request."""
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """Say nothing of a browser that goes away."""
+
+    try:
+        server = Server(("127.0.0.1", port), Handler)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise HarnessError(f"--serve {port}: {why}; choose another port") from None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+# The device
+
+
+def device_use(device: str) -> tuple[str, bool]:
+    """Return how busy the device of a run is, in words, and whether it is idle. Raises ``HarnessError`` where nothing
+    says that."""
+    if device != "cpu" and (program := shutil.which("nvidia-smi")):
+        place = int(device.partition(":")[2] or 0) if re.fullmatch(r"\w+(:\d+)?", device) else 0
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        which = shown[place].strip() if any(shown) and place < len(shown) else str(place)
+        words = [program, f"--id={which}", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+        try:
+            said = subprocess.run(
+                words, capture_output=True, text=True, timeout=30, check=True
+            ).stdout.strip()
+            return f"GPU {which} is {float(said):g} % busy", float(said) <= IDLE_GPU
+        except (OSError, ValueError, subprocess.SubprocessError):
+            raise HarnessError(
+                f"--when-idle: nvidia-smi does not say how busy GPU {which} is; leave it out"
+            ) from None
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    return f"the load is {load:.1f} on {count(cores, 'core')}", load <= IDLE_CPU * cores
+
+
+# The watch itself
+
+
+@dataclass
+class Watch:
+    """A watch at work. ``findings`` are those of its runs, by folder, ``checkpoints`` their checkpoints, by run;
+    ``settled`` are the runs that are not begun again, ``failed`` has the failures of the others."""
+
+    plan: Plan
+    lock: int
+    where: str
+    findings: dict[Path, Finding] = field(default_factory=dict)
+    checkpoints: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
+    failed: dict[str, int] = field(default_factory=dict)
+    given_up: int = 0
+    farthest: float = -1.0
+    _refused: dict[Path, str] = field(default_factory=dict)
+    _study: tuple[int, Any, Sequence[Any]] = (0, None, ())
+    _shown: float = -math.inf
+    _unwritten: str = ""
+
+    def __post_init__(self) -> None:
+        now = time.monotonic()
+        self.arrivals = Arrivals(self.plan.pattern, self.plan.poll, self.plan.inspect, now)
+        self.active = now
+        self.idle_looks = 0
+
+    def begin(self) -> None:
+        """Take up what earlier watches have done, and see whether the options are right. Raises ``HarnessError``."""
+        known = f"{glob.escape(self.plan.name)}-*"
+        for path in sorted(self.plan.output.glob(f"{known}/{SUMMARY}"), key=_written):
+            self._take(path.parent)
+        self.arrivals.look(time.monotonic())
+        if not self.arrivals.there() and not any(self.plan.output.glob(f"{known}/")):
+            self._try()  # else runs say whether the options are right, or have said so
+        before = f", {count(len(self.findings), 'checkpoint')} scored before" if self.findings else ""
+        tell(f"watching {self.plan.pattern}{before}; Ctrl-C ends, and nothing is lost")
+        tell(f"page     {self.where}")
+
+    def _try(self) -> None:
+        """Raise ``HarnessError`` where the options are wrong for any checkpoint."""
+        trial = ("--checkpoint=fake:causal", "--checkpoint=fake:masked", "--eval-dry-run")
+        with tempfile.TemporaryFile() as log:
+            command = self.plan.command(*self.plan.trial, *trial)
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
+            if done.returncode in (ExitCode.MISTAKE, ExitCode.NOTHING):
+                raise HarnessError(_error(log))
+
+    def go_on(self) -> int:
+        """Score what comes until the end; return the exit code."""
+        while True:
+            waiting = self._waiting()
+            if waiting and self.may_begin():
+                self._score(waiting[0], len(waiting) - 1)
+                self.active = time.monotonic()
+                continue
+            if not waiting and self._at_end():
+                self.show("The watch has ended.", reload=None)
+                return self.code()
+            time.sleep(self.plan.poll)
+
+    def code(self) -> int:
+        """Return the exit code of what was found so far."""
+        if any(one.worse and one.gated for one in self.findings.values()):
+            return ExitCode.WORSE
+        if self.given_up or any(one.invalid for one in self.findings.values()):
+            return ExitCode.NOT_VALID
+        return ExitCode.OK
+
+    def last_line(self, how: str, more: str = "") -> str:
+        """Return what was done, in a line."""
+        worse = sum(one.worse for one in self.findings.values())
+        parts = [f"{count(len(self.findings), 'checkpoint')} scored"]
+        parts += [f"{worse} worse"] if worse else []
+        parts += [f"{self.given_up} given up"] if self.given_up else []
+        return f"{how}: {', '.join(parts)}{more}"
+
+    def _waiting(self) -> list[Arrival]:
+        """Return the whole checkpoints that are not scored yet, the newest first."""
+        steps = self.plan.steps
+        whole = [
+            one
+            for one in self.arrivals.look(time.monotonic())
+            if steps is None or (one.step is not None and steps.has(one.step))
+        ]
+        for path, why in self.arrivals.refused().items():
+            if self._refused.get(path) != why:
+                self._refused[path] = why
+                tell(f"{path.name}  is not whole, and waits: {without_home(why)}")
+        return [one for one in whole if self._run(one) not in self.settled]
+
+    def may_begin(self) -> bool:
+        """Return whether the device has been idle for some looks, where that was asked for."""
+        if self.plan.idle_device is None:
+            return True
+        try:
+            said, idle = device_use(self.plan.idle_device)
+        except HarnessError as error:
+            said, idle = str(error), False
+        self.idle_looks = self.idle_looks + 1 if idle else 0
+        if self.idle_looks < IDLE_LOOKS:
+            self.show(f"Waiting until the device is idle: {said}.")
+            return False
+        self.idle_looks = 0
+        return True
+
+    def _at_end(self) -> bool:
+        quiet = time.monotonic() - max(self.active, self.arrivals.last_change)
+        self.show(f"Waiting for a checkpoint; {self.arrivals.there()} are there.")
+        at_rest = self.arrivals.at_rest()
+        return any(
+            (one.step is not None and self.farthest >= one.step and at_rest)
+            or (one.idle is not None and quiet >= one.idle)
+            for one in self.plan.until
+        )
+
+    def _run(self, arrival: Arrival) -> str:
+        return f"{self.plan.name}-{file_name(arrival.path.name)[:60]}-{arrival.stamp}"
+
+    def _take(self, folder: Path) -> bool:
+        """Take a run's findings, tell them where that was not done, and return whether there are any."""
+        summary = _scored(folder)
+        if summary is None:
+            return False
+        self.checkpoints[folder.name] = summary.checkpoints[0]
+        finding = finding_of(summary, self.checkpoints)
+        told = place_in(folder, TOLD)
+        if not told.exists():
+            if finding.worse:
+                for line in warn(finding, self.plan.on_worse, self.plan.stop_file):
+                    tell(line)
+            tell(finding.text)
+            write_json(told, {"schema": SCHEMA, "kind": "watch", "worse": finding.worse})
+        self.findings[folder] = finding
+        self._settle(re.sub(r"(?<=-[0-9a-f]{8})_\d+$", "", folder.name), summary.checkpoints[0].get("step"))
+        return True
+
+    def _settle(self, run: str, step: float | None) -> None:
+        """Note that a run is not begun again."""
+        self.settled.add(run)
+        self.farthest = self.farthest if step is None else max(self.farthest, step)
+
+    def _score(self, arrival: Arrival, others: int) -> None:
+        """Score a checkpoint by a run of its own."""
+        name = self._run(arrival)
+        names = itertools.chain([name], (f"{name}_{place}" for place in itertools.count(2)))
+        folder = next(path for one in names if not (path := self.plan.output / one).exists())
+        began = time.strftime("%H:%M")
+        more = f"; {count(others, 'other waits', 'others wait')}" if others else ""
+        words = (
+            f"--checkpoint={arrival.path}",
+            f"--eval-run-id={folder.name}",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+        )
+        with tempfile.TemporaryFile() as log:
+            process = subprocess.Popen(
+                self.plan.command(*self.plan.words, *words),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=(self.lock,),
+            )
+            try:
+                while not arrival.changed() and not _has_ended(process, min(self.plan.poll, RELOAD)):
+                    self.show(f"Scoring {arrival.path.name} since {began}{_progress(folder)}{more}.")
+            except BaseException:
+                _end(process)
+                if not arrival.changed():
+                    self._take(folder)
+                raise
+            if arrival.changed():
+                kill_group(process)
+                _drop(folder)
+                tell(f"{arrival.path.name}  was written to while it was scored: its run is dropped")
+            elif not self._take(folder):
+                self._tell_failure(arrival, process.returncode, _error(log))
+
+    def _tell_failure(self, arrival: Arrival, code: int, why: str) -> None:
+        """Tell of a run without results. It is begun once more, unless a second one would end alike. Raises
+        ``HarnessError`` where all would."""
+        name, run = arrival.path.name, self._run(arrival)
+        if not arrival.path.exists():
+            tell(f"{name}  was removed or renamed before it was scored")
+            self._settle(run, arrival.step)
+            return
+        mistake = code in (ExitCode.MISTAKE, ExitCode.NOTHING)
+        if mistake and not self.findings:
+            self._try()
+        self.failed[run] = self.failed.get(run, 0) + 1
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}: {why}"
+        again = self.failed[run] == 1 and not mistake
+        tell(f"{name}  the run failed ({how}); {'tried again' if again else 'given up'}")
+        if not again:
+            self._settle(run, arrival.step)
+            self.given_up += 1
+
+    def show(self, state: str, reload: int | None = RELOAD) -> None:
+        """Write the page: what is known so far, and what is done just now."""
+        from pytest_touchstone.reports.page.builder import live_page
+        from pytest_touchstone.reports.standings import benchmarks_of, best_line, in_study, nothing_told
+        from pytest_touchstone.reports.study.sections import sections_of
+
+        if reload is not None and time.monotonic() - self._shown < LEAST:
+            return
+        self._shown = time.monotonic()
+        told = [f"{state} As of {time.strftime('%Y-%m-%d %H:%M:%S')}."]
+        try:
+            if self._study[0] != len(self.findings):
+                study = read_study([str(folder) for folder in self.findings], self.plan.output)
+                self._study = len(self.findings), study, sections_of(study)
+            _, study, sections = self._study
+            if study is not None:
+                told.append(best_line(in_study(study), benchmarks_of(study)) or nothing_told(study))
+        except HarnessError as error:
+            study, sections = None, ()
+            told.append(f"The results cannot be shown: {error}")
+        told += [one.text for one in self.findings.values() if one.worse]
+        title = f"Checkpoints of {self.plan.pattern}"
+        try:
+            write_atomic(self.plan.page, live_page(study, sections, title=title, told=told, reload=reload))
+        except (HarnessError, OSError) as error:
+            if str(error) != self._unwritten:
+                tell(f"no page: {error}")
+            self._unwritten = str(error)
+
+
+def _written(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _scored(folder: Path) -> Summary | None:
+    """Return the summary of a run that has come to its end and scored something."""
+    if not ended(folder):
+        return None
+    try:
+        summary = load_summary(folder)
+    except HarnessError:
+        return None
+    return None if summary.stopped or not any(one.scored for one in wholes(summary)) else summary
+
+
+def _drop(folder: Path) -> None:
+    """Remove a run of which nobody knows what it has scored, with its saved results."""
+    store = ResultStore(folder.parent)
+    for saved in store.find():
+        if saved.run_id == folder.name:
+            store.remove(saved)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _progress(folder: Path) -> str:
+    """Return how many items of a run have ended, in words; empty before that is known."""
+    load = read_workload(folder)
+    if load is None:
+        return ""
+    ended_items = sum(part.ended for state in read_progress(folder) for part in state.parts.values())
+    return f": {ended_items} of {count(sum(part.items for part in load.parts), 'item')}"
+
+
+def _error(log: IO[bytes]) -> str:
+    """Return the line of a run's output that says why it failed."""
+    log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
+    lines = [one_line(line) for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"ERROR: |touchstone: |\w+Error\b", line)]
+    return re.sub("^(ERROR|touchstone): ", "", (errors or lines or ["it said nothing"])[-1])[:500]
+
+
+def _has_ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    return process.returncode is not None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let a run keep what it has and end; kill it after a while, or at another Ctrl-C."""
+    try:
+        process.terminate()
+        _has_ended(process, ENDING)
+    finally:
+        kill_group(process)

@@ -1,0 +1,185 @@
+"""A checkpoint in a line while its training goes on, and who is told where it is worse.
+
+A stop file, a command or a web address is told of each worse checkpoint. A command gets the checkpoint's path, the
+benchmark, the metric, the verdict and the run as variables (``WATCH_CHECKPOINT`` ...), never as part of its text: names
+of folders are what others choose. An address gets the same as JSON.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_touchstone.compare.gate.result import GateLine, lines_from_json, ordered
+from pytest_touchstone.core.files import shown_path, write_atomic
+from pytest_touchstone.core.text import listed, one_line
+from pytest_touchstone.reports.formatting import interval, number
+from pytest_touchstone.results.summary import Summary, wholes
+
+COMMAND_SECONDS: Final = 600.0
+POST_SECONDS: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The line of a checkpoint, and whether the training got ``worse``, or nothing can be said (``invalid``).
+
+    ``gated``: the exit code depends on it. ``facts`` are what is told of a worse checkpoint, by name.
+    """
+
+    text: str
+    worse: bool = False
+    invalid: bool = False
+    gated: bool = False
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def finding_of(summary: Summary, others: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """Return what a run says of its checkpoint. ``others`` are those of the runs of its training, with path and step.
+
+    The newest is scored first, and an older one compared with it: where that is below a later one the training has got
+    better since, and where it is better than the best later one, that one is worse.
+    """
+    checkpoint, gate = summary.checkpoints[0], summary.gate or {}
+    step = checkpoint.get("step")
+
+    def later(line: GateLine) -> Mapping[str, Any] | None:
+        """Return the checkpoint that a line compares with, if it is a later one."""
+        other = None if line.against is None else others.get(line.against.run_id)
+        if other is None or other.get("step") is None or step is None:
+            return None
+        return other if other["step"] > step else None
+
+    def worse(line: GateLine) -> bool:
+        if later(line):
+            return line.kind == "better" or any(one.startswith("floor ") for one in line.fails)
+        return bool(line.fails) or line.kind == "worse"
+
+    lines = sorted(ordered(tuple(lines_from_json(gate))), key=lambda line: not worse(line))
+    first = lines[0] if lines else None
+    parts = [str(checkpoint["name"]), _score(summary, first, len(lines))]
+    facts = {}
+    if first is not None:
+        parts.append(_verdict(first, later=later(first) is not None))
+        about = (later(first) or checkpoint) if first.kind == "better" else checkpoint
+        facts = {
+            "checkpoint": str(about["path"]),
+            "benchmark": first.benchmark,
+            "metric": first.metric,
+            "verdict": "worse" if first.kind == "better" else first.kind,
+            "run": summary.run_id,
+        }
+    return Finding(
+        text="  ".join(filter(None, parts)),
+        worse=any(map(worse, lines)),
+        invalid=bool(summary.faults) or any(line.invalid for line in lines),
+        gated=gate.get("mode") is not None,
+        facts=facts,
+    )
+
+
+def _score(summary: Summary, line: GateLine | None, lines: int) -> str:
+    """Return benchmark, value and interval: those of a line (``+1``: of two), else of the first result."""
+    more = f" +{lines - 1}" if lines > 1 else ""
+    for one in wholes(summary):
+        metric = one.metrics[one.primary] if line is None else one.metrics.get(line.metric)
+        if metric is not None and (line is None or line.benchmark == one.benchmark):
+            return f"{one.benchmark}{more} {number(metric.value)} {interval(metric.low, metric.high)}"
+    return "" if line is None else f"{line.benchmark}{more} {number(line.value)}"
+
+
+def _verdict(line: GateLine, *, later: bool) -> str:
+    """Return a verdict in a few words of plain English."""
+    other = line.against.checkpoint if line.against is not None else "the best"
+    words = {
+        "worse": f"WORSE than {other}",
+        "failed": f"FAILED: {listed(line.fails, 2)}",
+        "better": f"better than {other}",
+        "not worse": f"not worse than {other}",
+        "inconclusive": f"unclear vs {other}",
+        "accepted": f"an accepted drop from {other}",
+        "first": "the first",
+    }
+    if later and line.kind in ("worse", "better"):
+        return f"below later {other}" if line.kind == "worse" else f"WORSE since: {other}"
+    reason = next(iter(line.invalid), line.why).partition("; ")[0]
+    return words.get(line.kind, f"{line.kind}: {reason}")
+
+
+# Who is told of a worse one
+
+
+def warn(finding: Finding, targets: Sequence[str], stop_file: Path | None) -> Iterator[str]:
+    """Write the stop file and tell commands and addresses of a worse checkpoint; give a line for each that failed."""
+    if stop_file is not None:
+        try:
+            write_atomic(stop_file, f"{one_line(finding.text)}\n")
+        except OSError as error:
+            yield f"cannot write --stop-file {shown_path(stop_file)}: {error.strerror}"
+    for target in targets:
+        by_web = re.match(r"https?://", target)
+        why = (
+            _post(target, {**finding.facts, "text": finding.text}) if by_web else _call(target, finding.facts)
+        )
+        if why:
+            yield f"--on-worse {'URL' if by_web else 'CMD'}: {why}"
+
+
+def _call(command: str, facts: Mapping[str, str]) -> str:
+    """Run a command in a shell; return what went wrong, if anything. What it is told is never part of the command."""
+    told = {f"WATCH_{name.upper()}": value for name, value in facts.items()}
+    process = subprocess.Popen(
+        command, shell=True, env=os.environ | told, stdin=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        code = process.wait(COMMAND_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"was still at work after {COMMAND_SECONDS:g} s, and was killed"
+    finally:
+        kill_group(process)
+    return f"ended with exit code {code}" if code else ""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """Follow none: what is told is for that address alone."""
+
+
+def _post(url: str, facts: Mapping[str, str]) -> str:
+    """Send facts as JSON; return what went wrong, if anything, within ``POST_SECONDS``."""
+    said = [f"no reply within {POST_SECONDS:g} s"]
+
+    def send() -> None:
+        try:
+            body = json.dumps(facts).encode()
+            request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")
+            urllib.request.build_opener(_NoRedirect).open(request, timeout=POST_SECONDS).close()
+            said[0] = ""
+        except (ValueError, http.client.HTTPException) as error:
+            said[0] = type(error).__name__  # its text may have the address, which may be a secret
+        except OSError as error:
+            said[0] = one_line(str(error) or type(error).__name__)[:200]
+
+    # A server that sends a byte now and then would hold any time limit of a single read.
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    thread.join(POST_SECONDS)
+    return said[0]
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process with all that it has started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

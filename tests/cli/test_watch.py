@@ -1,0 +1,211 @@
+"""``touchstone watch`` as a person sees it: lines, page, ends, mistakes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from pytest_touchstone.checkpoints.resolve import resolve
+from pytest_touchstone.cli import main
+from pytest_touchstone.cli.watch import Plan, Watch, device_use, served
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.reports.page.builder import live_page
+from tests.support.watching import asked, checkpoint, project, start, watched, watching
+
+RESTLESS = '<meta http-equiv="refresh"'
+
+
+def page_of(folder: Path) -> str:
+    (path,) = folder.glob("results/watch-a-*.html")
+    return path.read_text()
+
+
+def test_each_checkpoint_has_a_line_and_the_page_its_curve_and_a_worse_one_is_told(tmp_path: Path) -> None:
+    folder = project(tmp_path, rows=24, worse=[2])
+    for step in (1, 2):
+        checkpoint(folder / "runs" / "a", step)
+    command = 'echo "$WATCH_VERDICT $WATCH_CHECKPOINT" >> told'
+    options = ("--until", "step=2", "--on-worse", command, "--stop-file", "stop")
+    code, said = watched(folder, *options)
+    assert code == 8, said
+    assert re.search(r"^checkpoint-2  mine 0\.1250 \[0\.\d{4}, 0\.\d{4}\]  the first$", said, re.MULTILINE)
+    assert "checkpoint-1  mine 1.0000 [0.8620, 1.0000]  WORSE since: checkpoint-2\n" in said
+    assert said.endswith("ended: 2 checkpoints scored, 1 worse\n")
+    assert max(map(len, said.splitlines())) <= 80
+    assert (folder / "told").read_text() == f"worse {folder}/runs/a/checkpoint-2\n"
+    assert "WORSE" in (folder / "stop").read_text()
+    page = page_of(folder)
+    assert "<svg" in page
+    assert "checkpoint-1 is the best on mine" in page
+    assert RESTLESS not in page  # nothing changes any more
+    before = asked(folder)
+    code, said = watched(folder, *options)
+    assert (code, said.count("checkpoint-")) == (8, 1), said  # the pattern: no line twice
+    assert "2 checkpoints scored before" in said
+    assert asked(folder) == before
+    assert (folder / "told").read_text().count("\n") == 1
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_scored_and_says_how_to_go_on(tmp_path: Path) -> None:
+    folder = project(tmp_path, rows=60, seconds=0.3)
+    checkpoint(folder / "runs" / "a", 1)
+    with watching(folder, "--eval-batch-items", "4") as watch:
+        end = time.monotonic() + 120
+        while len(asked(folder)) < 3:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert "Scoring checkpoint-1 since " in page_of(folder)
+        assert RESTLESS in page_of(folder)
+        shutil.rmtree(folder / "runs")  # by the trainer; what is loaded is scored on
+        watch.send_signal(signal.SIGINT)
+        said, _ = watch.communicate(timeout=60)
+    assert watch.returncode == 2, said
+    assert said.endswith("stopped: 0 checkpoints scored; the same command goes on from here\n")
+    kept = asked(folder)
+    checkpoint(folder / "runs" / "a", 1)
+    code, said = watched(folder, "--until", "step=1")
+    assert code == 0, said
+    assert asked(folder) == {("checkpoint-1", f"mine/{row}"): 1 for row in range(60)}
+    assert kept
+
+
+@pytest.mark.slow
+def test_a_run_that_crashes_is_told_in_a_line_and_tried_again_once(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    with (folder / "test_mine.py").open("a") as file:
+        file.write("\nimport os, sys\n\nif '--eval-dry-run' not in sys.argv:\n    os._exit(77)\n")
+    checkpoint(folder / "runs" / "a", 1)
+    code, said = watched(folder, "--until", "idle=2s")
+    assert code == 9
+    assert said.count("tried again") == said.count("given up") - 1 == 1, said
+    assert "exit code 77" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["runs/*", "--until", "step=x"], "--until: invalid 'step=x': expected step=N or idle=TIME"),
+        (["runs/*", "--poll", "0"], "--poll 0: expected seconds above 0"),
+        (["runs/*", "--checkpoint", "x"], "--checkpoint: a watch has its own"),
+        (["runs/*", "--eval-limit", "-3"], "--eval-limit"),
+        (["runs/*", "--eval-steps", "5:1"], "--eval-steps"),
+        (["fake:causal"], "fake:causal: expected checkpoints on disk"),
+        (["runs/*", "--stop-file", "results"], "--stop-file results: is a folder"),
+        (["runs/*", "--serve", "99999"], "--serve 99999"),
+        (["runs/*", "--tasks", "arc_esy"], "did you mean arc_easy?"),
+    ],
+)
+def test_mistakes_are_one_line_before_anything_is_scored(
+    options: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("results").mkdir()
+    assert main(["watch", *options]) == 4
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_two_watches_of_the_same_are_refused(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    with watching(folder) as first:
+        while not list(folder.glob("results/.watch-*.run.lock")):
+            time.sleep(0.1)
+        with start(folder) as second:
+            said, _ = second.communicate(timeout=120)
+        assert first.poll() is None
+    assert second.returncode == 4
+    assert "is watched already" in said
+
+
+def test_the_page_is_served_to_this_machine_under_its_own_name_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    with served(page, 0) as address:
+        assert address.startswith("http://127.0.0.1:")
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(address, timeout=10)
+        page.write_text("<p>first")
+        with urllib.request.urlopen(address, timeout=10) as reply:
+            assert (reply.read(), reply.headers["Cache-Control"]) == (b"<p>first", "no-store")
+        for request in (
+            urllib.request.Request(f"{address}../page.html"),
+            urllib.request.Request(address, headers={"Host": "evil.example:80"}),
+        ):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(request, timeout=10)
+        port = int(address.rsplit(":", 1)[1].rstrip("/"))
+        with (
+            pytest.raises(HarnessError, match=f"--serve {port}: .*; choose another port"),
+            served(page, port),
+        ):
+            pass
+
+
+@pytest.mark.parametrize(("said", "idle"), [("3", True), ("97", False), ("[N/A]", None)])
+def test_a_gpu_is_idle_by_what_nvidia_smi_says(
+    said: str, idle: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\necho "{said}"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    if idle is None:
+        with pytest.raises(HarnessError, match="does not say how busy GPU 5 is"):
+            device_use("cuda:1")
+        return
+    assert device_use("cuda:1") == (f"GPU 5 is {said} % busy", idle)
+    assert "--id=5 " in (tmp_path / "asked").read_text()
+
+
+def test_a_cpu_is_idle_by_its_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setattr("os.getloadavg", lambda: (1.2, 9.0, 9.0))
+    assert device_use("cpu") == ("the load is 1.2 on 8 cores", True)
+    monkeypatch.setattr("os.getloadavg", lambda: (7.9, 0.0, 0.0))
+    assert device_use("cpu")[1] is False
+
+
+def test_the_name_of_a_training_is_no_markup_on_the_page(tmp_path: Path) -> None:
+    title = "Checkpoints of runs/<script>alert(1)</script>/*"
+    text = live_page(None, (), title=title, told=["<img src=x onerror=alert(1)>"], reload=10)
+    assert "<script" not in text
+    assert "<img" not in text
+    assert '<meta http-equiv="refresh" content="10">' in text
+
+
+def test_a_run_begins_once_the_device_has_been_idle_for_some_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uses = [97, 0, 0, 50, 0, 0, 0]
+    monkeypatch.setattr(
+        "pytest_touchstone.cli.watch.device_use", lambda _: (f"GPU 0 is {uses[0]} % busy", uses.pop(0) <= 10)
+    )
+    page = tmp_path / "page.html"
+    plan = Plan(
+        pattern="runs/*",
+        name="watch-runs",
+        output=tmp_path,
+        page=page,
+        words=(),
+        trial=(),
+        poll=1.0,
+        inspect=lambda path: resolve(str(path), seq_len=None)[0],
+        idle_device="cuda:0",
+    )
+    watch = Watch(plan, 0, where="")
+    assert not watch.may_begin()
+    assert "Waiting until the device is idle: GPU 0 is 97 % busy." in page.read_text()
+    assert [watch.may_begin() for _ in range(6)] == [False, False, False, False, False, True]

@@ -1,0 +1,150 @@
+"""The line of a checkpoint while its training goes on, and who is told of a worse one."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from pytest_touchstone.compare.gate.result import BaselineRef, GateLine, GateResult, gate_json
+from pytest_touchstone.reports import alarms
+from pytest_touchstone.reports.alarms import Finding, finding_of, warn
+from pytest_touchstone.results.summary import Summary
+from tests.support.summaries import sample
+
+FACTS = {
+    "checkpoint": "runs/a/$(touch pwned)'\"; exit 3",
+    "benchmark": "arc_easy",
+    "verdict": "worse",
+    "run": "r",
+}
+WORSE = Finding(text="checkpoint-2  WORSE", worse=True, facts=FACTS)
+OTHERS = {f"run-{step}": {"path": f"runs/a/checkpoint-{step}", "step": step} for step in (100, 900)}
+
+
+def against(step: int, verdict: str, fails: tuple[str, ...] = ()) -> Summary:
+    """A run of step 500, and its verdict against that of another step."""
+    one = BaselineRef(
+        checkpoint=f"checkpoint-{step}",
+        run_id=f"run-{step}",
+        step=step,
+        measured=0.5,
+        shrunk=0.5,
+        runs=1,
+        candidates=1,
+    )
+    summary = sample(1, benchmarks=["winogrande"], faults=False)
+    line = GateLine(
+        checkpoint="checkpoint-500",
+        benchmark="winogrande",
+        metric="acc",
+        verdict=verdict,
+        why="",
+        fails=fails,
+        against=one,
+    )
+    gate = GateResult(mode="plain", baseline="best", margin=0.01, alpha=0.05, lines=(line,))
+    row = {**summary.checkpoints[0], "name": "checkpoint-500", "step": 500, "path": "runs/a/checkpoint-500"}
+    return replace(summary, gate=gate_json(gate, ""), checkpoints=[row])
+
+
+@pytest.mark.parametrize(
+    ("step", "verdict", "fails", "worse", "said"),
+    [
+        (100, "worse", ("worse",), "checkpoint-500", "WORSE than checkpoint-100"),
+        (100, "better", (), "", "better than checkpoint-100"),
+        (100, "inconclusive", (), "", "unclear vs checkpoint-100"),
+        (100, "not worse", (), "", "not worse than checkpoint-100"),
+        (900, "worse", ("worse",), "", "below later checkpoint-900"),
+        (900, "better", (), "checkpoint-900", "WORSE since: checkpoint-900"),
+        (900, "worse", ("worse", "floor acc >= 0.6: it is 0.4"), "checkpoint-500", "below later"),
+    ],
+)
+def test_a_training_got_worse_where_a_later_checkpoint_is_below_an_earlier_one(
+    step: int, verdict: str, fails: tuple[str, ...], worse: str, said: str
+) -> None:
+    found = finding_of(against(step, verdict, fails), OTHERS)
+    assert said in found.text
+    assert found.worse is bool(worse)
+    assert found.gated
+    assert not worse or found.facts["checkpoint"] == f"runs/a/{worse}"
+
+
+def test_a_command_gets_names_as_variables_and_never_as_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = 'printf %s "$WATCH_CHECKPOINT $WATCH_BENCHMARK $WATCH_VERDICT" > told'
+    assert list(warn(WORSE, [command], Path("stop"))) == []
+    assert Path("told").read_text() == f"{FACTS['checkpoint']} arc_easy worse"
+    assert Path("stop").read_text() == "checkpoint-2 WORSE\n"
+    assert not Path("pwned").exists()
+
+
+def test_a_command_that_fails_or_does_not_end_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(alarms, "COMMAND_SECONDS", 0.3)
+    (tmp_path / "folder").mkdir()
+    lines = list(warn(WORSE, ["exit 7", "sleep 60"], tmp_path / "folder"))
+    assert lines[0].startswith("cannot write --stop-file")
+    assert lines[1:] == [
+        "--on-worse CMD: ended with exit code 7",
+        "--on-worse CMD: was still at work after 0.3 s, and was killed",
+    ]
+
+
+class Hook(BaseHTTPRequestHandler):
+    """A server that takes what it is sent, sends elsewhere, or dawdles."""
+
+    seen: ClassVar[list[tuple[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.seen.append((self.path, json.loads(body)))
+        if self.path == "/slow":
+            time.sleep(1.5)
+        self.send_response(302 if self.path == "/moved" else 200)
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.seen.append((self.path, None))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    Hook.seen.clear()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_address_is_sent_json_and_nothing_is_sent_elsewhere(address: str) -> None:
+    lines = list(warn(WORSE, [f"{address}/hook", f"{address}/moved"], None))
+    assert Hook.seen == [(path, {**FACTS, "text": WORSE.text}) for path in ("/hook", "/moved")]
+    assert lines == ["--on-worse URL: HTTP Error 302: Found"]
+
+
+def test_an_address_that_does_not_answer_is_a_line_in_bounded_time(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alarms, "POST_SECONDS", 0.3)
+    (line,) = warn(WORSE, [f"{address}/slow"], None)
+    assert line.startswith("--on-worse URL: ")
+    assert "/slow" not in line  # an address may be a secret
+    assert list(warn(WORSE, ["https://[secret/"], None)) == ["--on-worse URL: ValueError"]
