@@ -17,10 +17,10 @@ from pytest_touchstone.core.files import SCHEMA, check_kind
 Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost", "xfailed"]
 STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost", "xfailed")
 
-GENERATED: Final = (
-    *("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered"),
-    *("reasoned", "reasoning_tokens", "traces_seen"),
-)
+REASONING: Final = ("reasoned", "reasoning_tokens", "traces_seen")
+"""The fields that a journal leaves out where they are 0."""
+
+GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered", *REASONING)
 """The fields of a record that count its generated texts; results have their sums."""
 
 
@@ -84,7 +84,11 @@ _KNOWN: Final = frozenset(FIELDS)
 
 def to_json(record: Record) -> dict[str, Any]:
     """Return the record as a JSON object with its schema version; it shares the record's lists and dicts."""
-    return {"schema": SCHEMA, "kind": "item", **dict(zip(FIELDS, _VALUES(record), strict=True))}
+    made = {"schema": SCHEMA, "kind": "item", **dict(zip(FIELDS, _VALUES(record), strict=True))}
+    for name in REASONING:
+        if not made[name]:
+            del made[name]
+    return made
 
 
 def from_json(data: dict[str, Any]) -> Record:
