@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path
@@ -131,14 +131,20 @@ def file_lines(paths: Iterable[Path], name: str | None = None) -> Iterator[str]:
         yield f"{name or path.name}\0{hash_bytes(str(path), 0, size)}\n"
 
 
-def tensor_lines(tensors: Tensors) -> Iterator[str]:
-    """A line per tensor, sorted by name; several threads read and hash, each byte of a file once."""
+def tensor_lines(
+    tensors: Tensors, hashed: Callable[[str, int, int], str] | None = None
+) -> Iterator[str]:
+    """A line per tensor, sorted by name; several threads read and hash, each byte of a file once.
+
+    ``hashed`` returns what ``hash_bytes`` returns, of tensors that are in memory.
+    """
+    hashed = hashed or hash_bytes
     places = sorted({(str(one.file), one.begin, one.end) for one in tensors.values()})
     threads = min(
         8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     with ThreadPoolExecutor(threads) as pool:
-        hashes = dict(zip(places, pool.map(lambda place: hash_bytes(*place), places), strict=True))
+        hashes = dict(zip(places, pool.map(lambda place: hashed(*place), places), strict=True))
     for name, one in sorted(tensors.items()):
         place = (str(one.file), one.begin, one.end)
         yield f"{name}\0{one.dtype}\0{list(one.shape)}\0{list(one.strides or ())}\0{hashes[place]}\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -316,11 +316,13 @@ class Transformers:
         index = [path for path in info.path.glob("*.index.json") if path.is_file()]
         return [*weight_files(info.path), *index, *matching(info.path, _patterns(info))]
 
-    def content(self, info: CheckpointInfo) -> Iterator[str]:
-        """The files but the weights, then tensors; a pickle without a header counts as a file."""
+    def content(
+        self, info: CheckpointInfo, hashed: Callable[[str, int, int], str] | None = None
+    ) -> Iterator[str]:
+        """The files but the weights, then tensors (``tensor_lines``); a pickle without a header counts as a file."""
         yield from file_lines(matching(info.path, _patterns(info)))
         tensors = weights_of(info.path)
-        yield from tensor_lines(tensors) if tensors else file_lines(weight_files(info.path), "weights")
+        yield from tensor_lines(tensors, hashed) if tensors else file_lines(weight_files(info.path), "weights")
 
 
 def _patterns(info: CheckpointInfo) -> tuple[str, ...]:
