@@ -4,7 +4,8 @@
 with the model. They talk by a connection that only the two of them have: its number is in ``TOUCHSTONE_LIVE``, and
 ``live:NAME`` stands for the model.
 
-    described            -> (CheckpointInfo, fingerprint)
+    info                 -> CheckpointInfo
+    fingerprint          -> text
     opened, INFO, ...    -> the most texts that the engine continues together, None where it does not say
     too long, REQUESTS   -> their numbers
     answer, REQUESTS     -> (number, answer), ... and in the end the engine's usage
@@ -81,8 +82,10 @@ def serve(model: ServedModel, connection: Connection) -> None:
                 name, *given = connection.recv()
                 try:
                     match name:
-                        case "described":
-                            connection.send((model.info, model.fingerprint()))
+                        case "info":
+                            connection.send(model.info)
+                        case "fingerprint":
+                            connection.send(model.fingerprint())
                         case "opened":
                             former, engine = engine, None
                             if former is not None:
@@ -156,13 +159,13 @@ class LiveFactory(EngineFactory):
     def inspect(self, _: Path, asked: CheckpointRequest) -> CheckpointInfo:
         """Describe the model as the process does that has it."""
         with _connected(asked.source) as connection:
-            info: CheckpointInfo = _said(connection, "described")[0]
+            info: CheckpointInfo = _said(connection, "info")
         return replace(info, seq_len=asked.limited(info.path, info.seq_len))
 
     def fingerprint(self, info: CheckpointInfo) -> str:
         """Return the identity of the weights in memory."""
         with _connected(info.source) as connection:
-            return str(_said(connection, "described")[1])
+            return str(_said(connection, "fingerprint"))
 
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
         """Return the model, ready to answer."""

@@ -131,9 +131,7 @@ def file_lines(paths: Iterable[Path], name: str | None = None) -> Iterator[str]:
         yield f"{name or path.name}\0{hash_bytes(str(path), 0, size)}\n"
 
 
-def tensor_lines(
-    tensors: Tensors, hashed: Callable[[str, int, int], str] | None = None
-) -> Iterator[str]:
+def tensor_lines(tensors: Tensors, hashed: Callable[[str, int, int], str] | None = None) -> Iterator[str]:
     """A line per tensor, sorted by name; several threads read and hash, each byte of a file once.
 
     ``hashed`` returns what ``hash_bytes`` returns, of tensors that are in memory.

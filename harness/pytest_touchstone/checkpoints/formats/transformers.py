@@ -26,6 +26,7 @@ from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.checkpoints.formats.content import (
     TOKENIZER,
     Shapes,
+    Tensors,
     count_parameters,
     file_lines,
     main_dtype,
@@ -317,12 +318,21 @@ class Transformers:
         return [*weight_files(info.path), *index, *matching(info.path, _patterns(info))]
 
     def content(
-        self, info: CheckpointInfo, hashed: Callable[[str, int, int], str] | None = None
+        self,
+        info: CheckpointInfo,
+        tensors: Tensors | None = None,
+        hashed: Callable[[str, int, int], str] | None = None,
     ) -> Iterator[str]:
-        """The files but the weights, then tensors (``tensor_lines``); a pickle without a header counts as a file."""
+        """The files but the weights, then tensors; a pickle without a header counts as a file.
+
+        ``tensors`` are those of a model in memory, in place of the files', and ``hashed`` is for them
+        (``tensor_lines``).
+        """
         yield from file_lines(matching(info.path, _patterns(info)))
-        tensors = weights_of(info.path)
-        yield from tensor_lines(tensors, hashed) if tensors else file_lines(weight_files(info.path), "weights")
+        tensors = weights_of(info.path) if tensors is None else tensors
+        yield from (
+            tensor_lines(tensors, hashed) if tensors else file_lines(weight_files(info.path), "weights")
+        )
 
 
 def _patterns(info: CheckpointInfo) -> tuple[str, ...]:

@@ -20,16 +20,18 @@ import json
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pytest_touchstone.checkpoints import CheckpointInfo, CheckpointRequest
+from pytest_touchstone.checkpoints.config_files import step_in
 from pytest_touchstone.checkpoints.fingerprint import digest_of
-from pytest_touchstone.checkpoints.formats.content import Tensor, table_line, tensor_lines
+from pytest_touchstone.checkpoints.formats.content import Tensor, table_line
 from pytest_touchstone.checkpoints.formats.torch_pickle import DTYPES
 from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.formats.weights import WEIGHTS
@@ -80,7 +82,10 @@ class LiveModel:
         self._folder = Path(tempfile.mkdtemp(prefix="touchstone-live-"))
         self._stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
         try:
-            with quiet(), one_line_errors(f"{named.name}: cannot be scored", "save it, and score the checkpoint"):
+            with (
+                quiet(),
+                one_line_errors(f"{named.name}: cannot be scored", "save it, and score the checkpoint"),
+            ):
                 self._describe(tokenizer, state)
             self._saved = Transformers().inspect(
                 self._folder, CheckpointRequest(str(named), trust_remote_code=True)
@@ -97,9 +102,11 @@ class LiveModel:
             path=named,
             engine="live",
             trust_remote_code=False,
+            global_step=step_in(named.name) if self._saved.global_step is None else self._saved.global_step,
             takes_adapters=False,
             by_peft=bool(self._adapters),
-            architecture=self._saved.architecture + ("" if not self._adapters else " with adapters (by PEFT)"),
+            architecture=self._saved.architecture
+            + ("" if not self._adapters else " with adapters (by PEFT)"),
         )
 
     def __enter__(self) -> Self:
@@ -128,24 +135,14 @@ class LiveModel:
     def fingerprint(self) -> str:
         """Return the identity of what the model computes with now; each of its numbers is read, by several threads."""
         state = _saved_tensors(self._model)
-        header = _header(state)
-        starts = {entry["data_offsets"][0]: state[name] for name, entry in header.items()}
-        first = (self._folder / WEIGHTS).stat().st_size - max(
-            (entry["data_offsets"][1] for entry in header.values()), default=0
-        )
-        if not self._adapters:
-            return digest_of(
-                Transformers().content(self._saved, lambda _, begin, end: hash_tensor(starts[begin - first]))
-            )
-        lines = [
-            *Transformers().content(self._saved, lambda *_: ""),
-            *(table_line(f"adapter {name}", table) for name, table in sorted(self._adapters.items())),
-        ]
-        own = {
-            name: Tensor(entry["dtype"], tuple(entry["shape"]), Path(name), 0, 0) for name, entry in header.items()
+        tensors = {
+            name: Tensor(entry["dtype"], tuple(entry["shape"]), Path(name), 0, 0)
+            for name, entry in _header(state).items()
         }
-        lines += tensor_lines(own, lambda name, *_: hash_tensor(state[name]))
-        return digest_of(lines)
+        content = Transformers().content(self._saved, tensors, lambda name, *_: hash_tensor(state[name]))
+        return digest_of(
+            [*(table_line(name, table) for name, table in sorted(self._adapters.items())), *content]
+        )
 
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
         """Return the engine; the model is ``at_rest`` until ``close``. Raises ``CheckpointError``."""
@@ -168,7 +165,10 @@ class LiveModel:
         tokenizer.save_pretrained(self._folder)
         if state is not None:
             state.save_to_json(str(self._folder / "trainer_state.json"))
-        _write_hole(self._folder / WEIGHTS, _header(_saved_tensors(_plain_copy(self._model) if self._adapters else self._model)))
+        _write_hole(
+            self._folder / WEIGHTS,
+            _header(_saved_tensors(_plain_copy(self._model) if self._adapters else self._model)),
+        )
 
 
 def unwrapped(model: Any) -> Any:
@@ -188,8 +188,14 @@ def unwrapped(model: Any) -> Any:
         kind = type(model).__name__
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_meta:
-            raise CheckpointError(f"{kind}: {name} is on the meta device, without numbers; load the model first")
-        if hasattr(tensor, "ds_status") or "FlatParameter" in type(tensor).__name__ or hasattr(tensor, "full_tensor"):
+            raise CheckpointError(
+                f"{kind}: {name} is on the meta device, without numbers; load the model first"
+            )
+        if (
+            hasattr(tensor, "ds_status")
+            or "FlatParameter" in type(tensor).__name__
+            or hasattr(tensor, "full_tensor")
+        ):
             raise CheckpointError(f"{kind}: {name} is sharded ({type(tensor).__name__}); {_WHOLE}")
     if not hasattr(model, "config") or not hasattr(model, "get_input_embeddings"):
         raise CheckpointError(
@@ -213,7 +219,8 @@ def _without_peft(model: Any) -> tuple[Any, dict[str, Any]]:
         adapters[name] = config.to_dict()
     layers = [one for one in model.modules() if hasattr(one, "disable_adapters")]
     adapters["layers"] = [
-        [list(getattr(one, "merged_adapters", ())), bool(getattr(one, "disable_adapters", False))] for one in layers
+        [list(getattr(one, "merged_adapters", ())), bool(getattr(one, "disable_adapters", False))]
+        for one in layers
     ]
     return model.get_base_model(), adapters
 
@@ -251,7 +258,9 @@ def _header(state: Mapping[str, Any]) -> dict[str, Any]:
         end = at + tensor.numel() * tensor.element_size()
         kind = str(tensor.dtype).removeprefix("torch.")
         if kind not in DTYPES:
-            raise CheckpointError(f"{name} has numbers of type {kind}; save the model, and score the checkpoint")
+            raise CheckpointError(
+                f"{name} has numbers of type {kind}; save the model, and score the checkpoint"
+            )
         header[name] = {"dtype": DTYPES[kind], "shape": list(tensor.shape), "data_offsets": [at, end]}
         at = end
     return header
@@ -271,9 +280,38 @@ def hash_tensor(tensor: torch.Tensor) -> str:
 
     digest = hashlib.sha256()
     numbers = tensor.detach().contiguous().flatten().view(torch.uint8)
-    for piece in (numbers,) if numbers.device.type == "cpu" else numbers.split(_PIECE):
-        digest.update(piece.cpu().numpy())  # which works outside Python's lock
+    size = numbers.numel() if numbers.device.type == "cpu" else _PIECE
+    for begin in range(0, numbers.numel(), max(1, size)):
+        digest.update(memoryview(numbers[begin : begin + size].cpu().numpy()))  # outside Python's lock
     return digest.hexdigest()
+
+
+# Processes
+
+
+class FirstProcess:
+    """What the first process of a distributed training finds, for all of them; the others wait for it as long as it
+    takes."""
+
+    def __init__(self) -> None:
+        """Called by all of them."""
+        from torch import distributed
+
+        several = (
+            distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+        )
+        # A group of its own, since others give up after minutes.
+        self._group = distributed.new_group(backend="gloo", timeout=timedelta(days=30)) if several else None
+
+    def found(self, value: Any) -> Any:
+        """Return the value that the first process gives."""
+        if self._group is None:
+            return value
+        from torch import distributed
+
+        values = [value]
+        distributed.broadcast_object_list(values, src=0, group=self._group)
+        return values[0]
 
 
 # Rest
@@ -306,7 +344,7 @@ def at_rest(model: Any) -> Iterator[None]:
 def _free_caches() -> None:
     import torch
 
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
@@ -343,7 +381,7 @@ def _same_random_numbers() -> Iterator[None]:
     import torch
 
     state, numpy_state, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
     try:
         yield
     finally:

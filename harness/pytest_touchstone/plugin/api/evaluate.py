@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, suppress
 from decimal import Decimal
 from multiprocessing import Pipe
 from pathlib import Path
@@ -32,7 +32,7 @@ from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.settings import Setting, settings_table
 from pytest_touchstone.core.text import did_you_mean
-from pytest_touchstone.engines.live import TARGET, VARIABLE, serve
+from pytest_touchstone.engines.live import VARIABLE, serve
 from pytest_touchstone.plugin.api import child
 from pytest_touchstone.plugin.api.finished_run import FinishedRun
 from pytest_touchstone.results.layout import place_in
@@ -52,7 +52,16 @@ OUTER: Final = ("PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_")
 PATIENCE: Final = 30.0
 """Seconds that a run that is interrupted has to write what it has."""
 
-LOADING: Final = ("device", "device_map", "threads", "engine", "shard", "steps", "base_model", "trust_remote_code")
+LOADING: Final = (
+    "device",
+    "device_map",
+    "threads",
+    "engine",
+    "shard",
+    "steps",
+    "base_model",
+    "trust_remote_code",
+)
 """Settings that say how checkpoints are found and loaded, which a model in memory is already."""
 
 TOLD: Final = (
@@ -103,31 +112,55 @@ def evaluate(
     Raises ``HarnessError`` for a mistake in the arguments, in one line, and ``EvaluationError`` for a run without
     results. Items that fail are in the returned run's ``problems``.
     """
-    given = {"checkpoint": checkpoint, "tasks": tasks, **settings}
     if model is None and (tokenizer is not None or name is not None):
-        raise OptionError("tokenizer and name belong to a model in memory; give model= too, or leave them out")
-    check_settings(given, workers, live=model is not None)
-    paths = _paths(benchmarks)
-    folder, named = _folder(given)
-    with nullcontext() if model is None else _live(model, tokenizer, name) as live:
-        if live is not None:
-            given |= _of_live(live, settings)
-        command = [
-            *(sys.executable, child.__file__, "-p", "pytest_touchstone.plugin", "-p", "no:cacheprovider"),
-            "--color=no",
-            *(text for name, value in given.items() for text in _option(name, value)),
-            *_workers(workers),
-            *arguments,
-            *named,
-            *paths,
-        ]
-        code, output = _run(command, live, progress=progress, verbose=verbose)
+        raise OptionError(
+            "tokenizer and name belong to a model in memory; give model= too, or leave them out"
+        )
+    if model is not None and checkpoint is not None:
+        raise OptionError("checkpoint and model are both given; a run scores one or the other")
+    given = {"checkpoint": checkpoint, "tasks": tasks, **settings}
+    how: dict[str, Any] = {
+        "workers": workers,
+        "arguments": arguments,
+        "progress": progress,
+        "verbose": verbose,
+    }
+    if model is None:
+        return evaluate_with(given, benchmarks, **how)
+    check_settings(given, workers, live=True)
+    from pytest_touchstone.engines.transformers.live import LiveModel
+
+    with LiveModel(model, tokenizer, name) as live:
+        return evaluate_with(given, benchmarks, live, **how)
+
+
+def evaluate_with(
+    given: Mapping[str, Any],
+    benchmarks: Paths | None,
+    live: LiveModel | None = None,
+    *,
+    workers: int | None = None,
+    arguments: Sequence[str] = (),
+    progress: bool = False,
+    verbose: bool = False,
+) -> FinishedRun:
+    """Return the run with these settings; ``live`` is the model in memory that it scores, if any."""
+    folder, command = _command(given, benchmarks, live, workers, arguments)
+    code, output = _run(command, live, progress=progress, verbose=verbose)
     if code not in (*ENDED, ExitCode.NOTHING) or not (folder / SUMMARY).is_file():
         raise EvaluationError(_why(code, output, folder), output)
     run = FinishedRun(folder, output=output, exit_code=code)
     if not run.results and not run.problems:
         raise EvaluationError(f"nothing was scored: {'; '.join(run.left_out) or 'no item is left'}", output)
     return run
+
+
+def check_evaluation(given: Mapping[str, Any], benchmarks: Paths | None, live: LiveModel | None) -> None:
+    """Raise what ``evaluate_with`` would raise for a mistake in what it is given; nothing is scored."""
+    folder, command = _command(given, benchmarks, live, None, ("--collect-only", "-q"))
+    code, output = _run(command, live, progress=False, verbose=False)
+    if code != ExitCode.OK:
+        raise EvaluationError(_why(code, output, folder), output)
 
 
 # Arguments
@@ -137,26 +170,40 @@ def check_settings(settings: Mapping[str, Any], workers: object = None, *, live:
     """Raise ``OptionError`` for a wrong name or value, and for what a model in memory (``live``) does not take."""
     for name, value in settings.items():
         _option(name, value)
-    _workers(workers)
-    if not live:
-        return
-    if settings.get("checkpoint") is not None:
-        raise OptionError("checkpoint and model are both given; a run scores one or the other")
-    if workers:
-        raise OptionError(f"invalid workers {workers!r}: a model in memory answers in one process; leave it out")
-    if wrong := next((name for name in LOADING if settings.get(name) is not None), None):
-        raise OptionError(f"invalid {wrong} {settings[wrong]!r}: the model is in memory already; leave it out")
+    if live and workers:
+        raise OptionError(
+            f"invalid workers {workers!r}: a model in memory answers in one process; leave it out"
+        )
+    if live and (wrong := next((name for name in LOADING if settings.get(name) is not None), None)):
+        raise OptionError(
+            f"invalid {wrong} {settings[wrong]!r}: the model is in memory already; leave it out"
+        )
 
 
-def _live(model: Any, tokenizer: Any, name: str | None) -> LiveModel:
-    from pytest_touchstone.engines.transformers.live import LiveModel
+def _command(
+    given: Mapping[str, Any],
+    benchmarks: Paths | None,
+    live: LiveModel | None,
+    workers: int | None,
+    arguments: Sequence[str],
+) -> tuple[Path, list[str]]:
+    """Return the folder of the run, and the command; raise ``OptionError``."""
+    given = {**given, **({} if live is None else _of_live(live, given.get("dtype") or "auto"))}
+    options = [text for name, value in given.items() for text in _option(name, value)]
+    folder, named = _folder(given)
+    return folder, [
+        *(sys.executable, child.__file__, "-p", "pytest_touchstone.plugin", "-p", "no:cacheprovider"),
+        "--color=no",
+        *options,
+        *_workers(workers),
+        *arguments,
+        *named,
+        *_paths(benchmarks),
+    ]
 
-    return LiveModel(model, tokenizer, name)
 
-
-def _of_live(live: LiveModel, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _of_live(live: LiveModel, asked: str) -> dict[str, Any]:
     """Return the settings with which a run asks the model as a run does that loads it from a checkpoint."""
-    asked = settings.get("dtype") or "auto"
     if asked not in ("auto", live.dtype):
         raise OptionError(f"invalid dtype {asked!r}: the model in memory is {live.dtype}; leave it out")
     # On a CPU a checkpoint of any type is loaded as float32.
@@ -225,9 +272,7 @@ def _paths(benchmarks: Paths | None) -> list[str]:
 # The process
 
 
-def _run(
-    command: Sequence[str], live: LiveModel | None, *, progress: bool, verbose: bool
-) -> tuple[int, str]:
+def _run(command: Sequence[str], live: LiveModel | None, *, progress: bool, verbose: bool) -> tuple[int, str]:
     """Return the exit code of the process and the text that it wrote; meanwhile a model in memory answers it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OUTER)}
     ours, theirs = Pipe()
