@@ -344,7 +344,7 @@ def at_rest(model: Any) -> Iterator[None]:
 def _free_caches() -> None:
     import torch
 
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
 
 
@@ -381,7 +381,8 @@ def _same_random_numbers() -> Iterator[None]:
     import torch
 
     state, numpy_state, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
+    there = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    cuda = torch.cuda.get_rng_state_all() if there else None
     try:
         yield
     finally:
