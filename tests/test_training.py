@@ -130,7 +130,7 @@ def test_a_training_stops_after_three_verdicts_of_worse_running(
     ]
     assert counts == [1, 2, 0, 1, 1, 2, 3]
     assert [record.message for record in caplog.records if record.name == "pytest_touchstone"] == [
-        "step 7: worse than the best so far, for the 3th time running; the training stops (stop_after=3)"
+        "step 7: worse than the best so far, 3 times running; the training stops (stop_after=3)"
     ]
 
 
@@ -187,7 +187,9 @@ def test_a_best_metric_that_would_not_be_there_is_refused_before_the_first_step(
 
 
 def test_a_name_that_no_benchmark_has_is_refused_before_the_first_step() -> None:
-    with pytest.raises(HarnessError, match="invalid --eval-tasks 'smal': did you mean small"):
+    with pytest.raises(
+        HarnessError, match="invalid --eval-tasks 'smal': no such benchmark or tag; did you mean small"
+    ):
         train("runs/a", [EvaluationCallback("smal", benchmarks="test_small.py")], max_steps=2)
     assert not Path("runs/a/checkpoint-2").exists()
 

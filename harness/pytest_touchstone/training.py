@@ -202,10 +202,8 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
     def _stop(self, worse: int, state: Any, control: Any) -> None:
         if self._stop_after is not None and worse >= self._stop_after and not control.should_training_stop:
             control.should_training_stop = True
-            LOG.warning(
-                "step %d: worse than the best so far, for the %dth time running; the training stops (stop_after=%d)",
-                *(state.global_step, worse, self._stop_after),
-            )
+            told = "step %d: worse than the best so far, %d times running; the training stops (stop_after=%d)"
+            LOG.warning(told, state.global_step, worse, self._stop_after)
 
     # An earlier life of the training
 
