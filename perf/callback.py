@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+PYTEST = "pytest's process"
+
 
 def main() -> None:
     """Measure, and print two tables."""
@@ -39,23 +41,23 @@ def main() -> None:
     print(f"  once, {'at the start':34} {start:6.2f} s")
     beyond = start + scorings * sum(spent.values())
     whole = options.of * step
-    print(
-        f"{options.of} steps with {scorings} scorings: {beyond:.1f} s beyond the scoring, {beyond / whole:.2%} of {whole:.0f} s"
-    )
+    share = f"{beyond / whole:.2%} of {whole:.0f} s"
+    print(f"{options.of} steps with {scorings} scorings: {beyond:.1f} s beyond the scoring, {share}")
 
 
 def measured(options: argparse.Namespace) -> Counter[str]:
     """Return the seconds of CPU of each part."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from pytest_touchstone.checkpoints import resolve
+    from pytest_touchstone.engines.settings import ModelSettings
     from pytest_touchstone.engines.transformers.live import LiveModel
+    from pytest_touchstone.engines.transformers.pool import load_weights
     from pytest_touchstone.plugin.api.evaluate import check_evaluation, evaluate_with
 
     (info,) = resolve(options.checkpoint, seq_len=None)
-    model = AutoModelForCausalLM.from_pretrained(info.path, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(info.path)
+    loaded = load_weights(info, ModelSettings(device="cpu"))
+    model, tokenizer = loaded.model.requires_grad_(True), loaded.tokenizer
     spent: Counter[str] = Counter()
 
     def timed(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,18 +92,13 @@ def measured(options: argparse.Namespace) -> Counter[str]:
     LiveModel.open = open_timed  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory(prefix="callback-") as folder:
         given = {"tasks": options.tasks, "limit": options.limit, "output": folder}
-        for name, call in (
-            ("start: arguments checked by pytest", check_evaluation),
-            ("pytest's process", evaluate_with),
-        ):
-            live = timed("description", LiveModel)(model, tokenizer, str(Path(folder, "checkpoint-1")))
-            known, children, own = spent.total(), _children(), time.process_time()
-            with live:
+        for name, call in (("start: arguments checked by pytest", check_evaluation), (PYTEST, evaluate_with)):
+            began, known, children = time.process_time(), spent.total(), _children()
+            with timed("description", LiveModel)(model, tokenizer, str(Path(folder, "checkpoint-1"))) as live:
                 call(given, None, live)
+            told = spent.total() - known
+            spent["the rest of the trainer's process"] += time.process_time() - began - told
             spent[name] += _children() - children
-            spent["the rest of the trainer's process"] += (
-                time.process_time() - own - (spent.total() - known - spent[name])
-            )
     spent["description"] /= 2
     return spent
 

@@ -60,7 +60,7 @@ def test_a_training_is_bit_by_bit_the_same_with_several_evaluations_within() -> 
 
     how = {
         "max_steps": 7,
-        "gradient_checkpointing": True,
+        "activation_checkpointing": True,
         "save_steps": 4,
         "eval_strategy": "steps",
         "eval_steps": 3,
