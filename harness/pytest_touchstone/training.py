@@ -237,15 +237,14 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
 
     def _best_metric(self, args: Any) -> str | None:
         """Return the value by which the trainer chooses its best checkpoint, if it is one of this callback."""
-        name = args.metric_for_best_model
-        name = name if name is None or name.startswith(PREFIX) else f"{PREFIX}{name}"
-        return None if name is None or name.endswith("loss") else name
+        name, tasks = args.metric_for_best_model or "", self._given["tasks"]
+        name = name if name.startswith(PREFIX) else f"{PREFIX}{name}"
+        own = (logged_name(str(one), "") for one in ([tasks] if isinstance(tasks, str) else tasks))
+        return name if name.startswith(tuple(own)) else None
 
     def _check_best_metric(self, args: Any, state: Any) -> None:
         """Raise ``OptionError`` where the trainer will ask for a value of a step that is not scored."""
-        name, tasks = self._best_metric(args), self._given["tasks"]
-        names = [tasks] if isinstance(tasks, str) else tasks
-        if name is None or not any(name.startswith(logged_name(str(one), "")) for one in names):
+        if (name := self._best_metric(args)) is None:
             return
         if self._where == "process":
             raise OptionError(

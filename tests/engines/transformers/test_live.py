@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import random
+import subprocess
+import sys
 import threading
 from multiprocessing import Pipe
 from pathlib import Path
@@ -21,7 +23,7 @@ from pytest_touchstone.core.requests import Generate, Loglikelihood
 from pytest_touchstone.engines.live import LiveEngine, LiveFactory, serve
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.live import LiveModel, at_rest
+from pytest_touchstone.engines.transformers.live import FirstProcess, LiveModel, at_rest
 from tests.support.tiny import tiny_causal, tiny_masked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
@@ -239,6 +241,33 @@ def test_its_name_is_its_class_or_its_place_in_a_training(model: Any) -> None:
     with LiveModel(*model, name="runs/a/checkpoint-40") as live:
         info = live.info
         assert (info.name, str(info.path), info.global_step) == ("checkpoint-40", "runs/a/checkpoint-40", 40)
+
+
+RANK = """
+import sys
+import torch.distributed as distributed
+from pytest_touchstone.engines.transformers.live import FirstProcess
+
+rank = int(sys.argv[1])
+distributed.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+first = FirstProcess()
+print([first.found((rank, step) if rank == 0 else None) for step in range(3)])
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_the_processes_of_a_training_learn_what_the_first_one_finds(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RANK]
+    started = [
+        subprocess.Popen([*command, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    assert {process.communicate(timeout=300)[0] for process in started} == {"[(0, 0), (0, 1), (0, 2)]\n"}
+
+
+def test_a_training_of_one_process_waits_for_none() -> None:
+    assert FirstProcess().found("all") == "all"
 
 
 # Between the processes

@@ -46,7 +46,7 @@ Paths: TypeAlias = str | Path | Sequence[str | Path]
 ENDED: Final = (ExitCode.OK, ExitCode.FAILED, ExitCode.WORSE, ExitCode.NOT_VALID)
 """The exit codes of runs that have results."""
 
-OUTER: Final = ("PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_")
+OUTER: Final = ("PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_", VARIABLE)
 """Variables of a run of pytest that this one may be called in, which are no concern of its own."""
 
 PATIENCE: Final = 30.0
