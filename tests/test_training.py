@@ -201,10 +201,9 @@ def test_a_trainer_killed_at_any_moment_scores_nothing_twice_and_loses_nothing(
 ) -> None:
     drawn = random.Random(kills)
     killed = lives = 0
+    scoring = 10.0
     while killed < kills:
         lives += 1
-        # Eight lines for four steps: it is killed after one of them, and a while of what it does then.
-        lines, seconds = drawn.randrange(1, 9), drawn.choice([0.0, drawn.random(), 6 * drawn.random()])
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.trainings", "4"],
             stdout=subprocess.PIPE,
@@ -213,12 +212,15 @@ def test_a_trainer_killed_at_any_moment_scores_nothing_twice_and_loses_nothing(
             cwd=folder,
         )
         assert process.stdout is not None
-        seen = 0
-        for line in process.stdout:
-            seen += line.startswith(("step", "end"))
-            if seen == lines:
+        # Eight lines for four steps: it is killed after one of them, where it is scored mostly in the midst of that.
+        last, ended = drawn.choice([1, 2, 3, 4, 4, 4, 5, 6, 7, 8, 8, 8]), time.monotonic()
+        for seen, line in enumerate((one for one in process.stdout if one.startswith(("step", "end"))), 1):
+            if seen == last:
                 break
-        time.sleep(seconds)
+            if line.startswith("step") and seen == 5:
+                scoring = time.monotonic() - ended
+            ended = time.monotonic()
+        time.sleep(drawn.random() * (scoring if last in (4, 8) else 1.0))
         killed += process.poll() is None
         process.kill()
         process.wait()
