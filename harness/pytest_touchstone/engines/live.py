@@ -59,7 +59,7 @@ class AllAnswered:
 # The side of the process that has the model
 
 
-class ServedModel(Protocol):
+class ModelInMemory(Protocol):
     """A model in memory, as ``serve`` needs it."""
 
     @property
@@ -73,7 +73,7 @@ class ServedModel(Protocol):
         """Return the model, ready to answer."""
 
 
-def serve(model: ServedModel, connection: Connection) -> None:
+def serve(model: ModelInMemory, connection: Connection) -> None:
     """Answer the other process until it closes the connection, or ends."""
     engine: Engine | None = None
     try:
