@@ -13,7 +13,7 @@ import argparse
 import resource
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def main() -> None:
     print(f"{options.of} steps with {scorings} scorings: {beyond:.1f} s beyond the scoring, {share}")
 
 
-def measured(options: argparse.Namespace) -> Counter[str]:
+def measured(options: argparse.Namespace) -> dict[str, float]:
     """Return the seconds of CPU of each part."""
     import torch
 
@@ -58,7 +58,7 @@ def measured(options: argparse.Namespace) -> Counter[str]:
     (info,) = resolve(options.checkpoint, seq_len=None)
     loaded = load_weights(info, ModelSettings(device="cpu"))
     model, tokenizer = loaded.model.requires_grad_(True), loaded.tokenizer
-    spent: Counter[str] = Counter()
+    spent: dict[str, float] = defaultdict(float)
 
     def timed(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*given: Any, **more: Any) -> Any:
@@ -89,14 +89,14 @@ def measured(options: argparse.Namespace) -> Counter[str]:
         return engine
 
     LiveModel.fingerprint = timed("fingerprint", LiveModel.fingerprint)  # type: ignore[method-assign]
-    LiveModel.open = open_timed  # type: ignore[method-assign]
+    LiveModel.open = open_timed  # type: ignore[assignment, method-assign]
     with tempfile.TemporaryDirectory(prefix="callback-") as folder:
         given = {"tasks": options.tasks, "limit": options.limit, "output": folder}
         for name, call in (("start: arguments checked by pytest", check_evaluation), (PYTEST, evaluate_with)):
-            began, known, children = time.process_time(), spent.total(), _children()
+            began, known, children = time.process_time(), sum(spent.values()), _children()
             with timed("description", LiveModel)(model, tokenizer, str(Path(folder, "checkpoint-1"))) as live:
                 call(given, None, live)
-            told = spent.total() - known
+            told = sum(spent.values()) - known
             spent["the rest of the trainer's process"] += time.process_time() - began - told
             spent[name] += _children() - children
     spent["description"] /= 2

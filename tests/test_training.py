@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from transformers import TrainerCallback
 
 from pytest_touchstone import training
 from pytest_touchstone.core.errors import HarnessError, OptionError
@@ -44,7 +45,7 @@ def recorded(output: Path) -> Counter[tuple[str, str]]:
     return counted
 
 
-class Tracker(training.TrainerCallback):  # type: ignore[misc]
+class Tracker(TrainerCallback):  # type: ignore[misc]
     """What every tracker is told."""
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class Tracker(training.TrainerCallback):  # type: ignore[misc]
 def test_a_training_is_bit_by_bit_the_same_with_several_evaluations_within() -> None:
     import torch
 
-    how = {
+    how: dict[str, Any] = {
         "max_steps": 7,
         "activation_checkpointing": True,
         "save_steps": 4,

@@ -95,7 +95,7 @@ def main() -> None:
     """Go on with the training in the current folder."""
     from transformers import TrainerCallback
 
-    class Steps(TrainerCallback):
+    class Steps(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             print("step", state.global_step, flush=True)
 

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokeniz
 
 from pytest_touchstone.checkpoints import fingerprint, resolve
 from pytest_touchstone.core.errors import CheckpointError, ServerError
-from pytest_touchstone.core.requests import Generate, Loglikelihood
+from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
 from pytest_touchstone.engines.live import LiveEngine, LiveFactory, serve
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
@@ -28,7 +28,7 @@ from tests.support.tiny import tiny_causal, tiny_masked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
 
-REQUESTS = [
+REQUESTS: list[Request] = [
     Loglikelihood("The quick brown", " fox"),
     Loglikelihood("The quick brown", " dog jumps"),
     Generate("She said", max_new_tokens=5),
@@ -104,7 +104,7 @@ def test_the_fingerprint_of_a_model_with_adapters_knows_their_weights_and_which_
 
 
 def test_it_answers_as_the_saved_checkpoint_does(model: Any, tmp_path: Path) -> None:
-    saved_print(*model, tmp_path / "saved")
+    saved_print(model[0], model[1], tmp_path / "saved")
     (info,) = resolve(str(tmp_path / "saved"), seq_len=None)
     engine = open_engine(info, ModelSettings())
     expected = engine.answer(REQUESTS)
@@ -192,7 +192,7 @@ def test_what_a_model_changes_in_itself_at_rest_is_undone() -> None:
     table = module.table
     with at_rest(module), torch.inference_mode():
         module.table = torch.ones(3)
-        module.longest = 3
+        module.longest = 3  # type: ignore[assignment]
     assert module.table is table
     assert not hasattr(module, "longest")
 
@@ -223,8 +223,9 @@ def test_a_compiled_or_replicated_model_is_scored_by_its_own_code(model: Any) ->
     ],
 )
 def test_what_cannot_be_scored_is_refused_in_a_line(given: Any, told: str, model: Any) -> None:
+    scored, tokenizer = given(model[0])
     with pytest.raises(CheckpointError) as raised:
-        LiveModel(*given(model[0]), "runs/a/run")
+        LiveModel(scored, tokenizer, "runs/a/run")
     assert told in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -238,7 +239,7 @@ def test_a_sharded_model_is_refused(model: Any) -> None:
 def test_its_name_is_its_class_or_its_place_in_a_training(model: Any) -> None:
     with LiveModel(*model) as live:
         assert (live.info.name, live.info.global_step) == ("LlamaForCausalLM", None)
-    with LiveModel(*model, name="runs/a/checkpoint-40") as live:
+    with LiveModel(model[0], model[1], "runs/a/checkpoint-40") as live:
         info = live.info
         assert (info.name, str(info.path), info.global_step) == ("checkpoint-40", "runs/a/checkpoint-40", 40)
 

@@ -282,7 +282,7 @@ def hash_tensor(tensor: torch.Tensor) -> str:
     numbers = tensor.detach().contiguous().flatten().view(torch.uint8)
     size = numbers.numel() if numbers.device.type == "cpu" else _PIECE
     for begin in range(0, numbers.numel(), max(1, size)):
-        digest.update(memoryview(numbers[begin : begin + size].cpu().numpy()))  # outside Python's lock
+        digest.update(numbers[begin : begin + size].cpu().numpy().data)  # outside Python's lock
     return digest.hexdigest()
 
 
