@@ -72,7 +72,7 @@ def measured(options: argparse.Namespace) -> dict[str, float]:
 
     def train() -> None:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-        rows = torch.randint(0, 1000, (options.tokens // 128, 128))
+        rows = torch.randint(0, model.config.vocab_size, (options.tokens // 128, 128))
         for _ in range(options.steps):
             model(rows, labels=rows).loss.backward()
             optimizer.step()
