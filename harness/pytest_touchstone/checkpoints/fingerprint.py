@@ -19,7 +19,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -57,10 +57,7 @@ def fingerprint(info: CheckpointInfo, cache: FingerprintCache | None = None) -> 
     own = cache.find(str(info.path), before) if before else None
     if own is None:
         began = cache.clock() if before else 0
-        digest = hashlib.sha256(_HEADER)
-        for text in form.content(info):
-            digest.update(text.encode("utf-8", "backslashreplace"))
-        own = digest.hexdigest()
+        own = digest_of(form.content(info))
         if stamps(files) != before:
             raise CheckpointError(f"{info.path}: was written to while it was read; wait until it is complete")
         if before:
@@ -68,6 +65,14 @@ def fingerprint(info: CheckpointInfo, cache: FingerprintCache | None = None) -> 
     if info.base is None:
         return own
     return hashlib.sha256(f"{own}\0{fingerprint(info.base, cache)}".encode()).hexdigest()
+
+
+def digest_of(content: Iterable[str]) -> str:
+    """The fingerprint (hex) of texts in order."""
+    digest = hashlib.sha256(_HEADER)
+    for text in content:
+        digest.update(text.encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
 
 
 class FingerprintCache:

@@ -13,6 +13,7 @@ from pytest_touchstone.core.plugins import plugins
 from pytest_touchstone.engines.base import Engine, EngineFactory
 from pytest_touchstone.engines.fake import FakeFactory
 from pytest_touchstone.engines.http.engine import HttpFactory
+from pytest_touchstone.engines.live import LiveFactory
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import TransformersFactory
 
@@ -26,7 +27,7 @@ def factories() -> tuple[EngineFactory, ...]:
                 f"{type(factory).__module__}.{type(factory).__qualname__}, of group {ENGINES}, is no EngineFactory "
                 "(pytest_touchstone.engines.base); derive it from that class, or uninstall its package"
             )
-    return (TransformersFactory(), FakeFactory(), HttpFactory(), *added)
+    return (TransformersFactory(), FakeFactory(), HttpFactory(), LiveFactory(), *added)
 
 
 def factory_of(info: CheckpointInfo) -> EngineFactory:

@@ -17,6 +17,7 @@ import pytest
 import pytest_touchstone
 from pytest_touchstone.core.errors import OptionError
 from tests.support.places import ROOT
+from tests.support.tiny import tiny_causal
 
 BENCHMARK = """
 import time
@@ -167,3 +168,38 @@ def test_the_examples_of_the_document_run(tmp_path: Path, monkeypatch: pytest.Mo
     assert [line.split() for line in lines[1:]] == [
         line.split() for line in repr(names["run"]).splitlines()[1:]
     ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"checkpoint": "fake:causal"}, "checkpoint and model are both given; a run scores one or the other"),
+        ({"workers": 2}, "invalid workers 2: a model in memory answers in one process; leave it out"),
+        ({"device": "cpu"}, "invalid device 'cpu': the model is in memory already; leave it out"),
+        ({"name": "x", "model": None}, "tokenizer and name belong to a model in memory; give model= too"),
+    ],
+)
+def test_what_a_model_in_memory_does_not_take_is_refused_in_a_line(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        pytest_touchstone.evaluate(**{"model": object(), **wrong})
+    assert told in str(raised.value)
+
+
+@pytest.mark.slow
+def test_a_model_in_memory_is_scored_once_and_as_it_is_saved(write: Any, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    write()
+    folder = tiny_causal(tmp_path / "tiny")
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model.save_pretrained("runs/checkpoint-9")
+    tokenizer.save_pretrained("runs/checkpoint-9")
+    known: dict[str, Any] = {"benchmarks": "test_small.py"}
+    first = pytest_touchstone.evaluate("runs/checkpoint-9", **known)
+    again = pytest_touchstone.evaluate(model=model, tokenizer=tokenizer, **known)
+    assert [row.fingerprint for row in again.results] == [row.fingerprint for row in first.results]
+    assert [one.reused for one in again.summary.results] == [6]
+    model.model.norm.weight.data[0] += 0.5
+    changed = pytest_touchstone.evaluate(model=model, tokenizer=tokenizer, name="runs/checkpoint-10", **known)
+    assert [one.reused for one in changed.summary.results] == [0]
+    assert (changed.results[0].checkpoint, changed.results[0].step) == ("checkpoint-10", 10)

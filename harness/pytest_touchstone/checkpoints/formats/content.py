@@ -8,7 +8,7 @@ import json
 import os
 from bisect import bisect
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from io import FileIO
@@ -179,14 +179,18 @@ def file_lines(paths: Iterable[Path], name: str | None = None) -> Iterator[str]:
         yield f"{name or path.name}\0{hash_bytes(str(path), 0, size)}\n"
 
 
-def tensor_lines(tensors: Tensors) -> Iterator[str]:
-    """A line per tensor, sorted by name; several threads read and hash, each byte of a file once."""
+def tensor_lines(tensors: Tensors, hashed: Callable[[Tensor], str] | None = None) -> Iterator[str]:
+    """A line per tensor, sorted by name; several threads read and hash, each byte of a file once.
+
+    ``hashed`` returns the SHA-256 of a tensor's bytes, for tensors that are in memory.
+    """
+    hashed = hashed or (lambda one: hash_ranges(one.ranges))
     places = sorted({one.place: one for one in tensors.values()}.items())
     threads = min(
         8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     with ThreadPoolExecutor(threads) as pool:
-        made = pool.map(lambda known: hash_ranges(known[1].ranges), places)
+        made = pool.map(lambda known: hashed(known[1]), places)
         hashes = dict(zip(dict(places), made, strict=True))
     for name, one in sorted(tensors.items()):
         yield f"{name}\0{one.dtype}\0{list(one.shape)}\0{list(one.strides or ())}\0{hashes[one.place]}\n"

@@ -37,13 +37,14 @@ _STORAGES: Final = {
     **{"ByteStorage": "U8", "BoolStorage": "BOOL", "ComplexFloatStorage": "C64"},
     **{"ComplexDoubleStorage": "C128", "UntypedStorage": "U8"},
 }
-_DTYPES: Final = {
+DTYPES: Final = {
     **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64"},
     **{"int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "uint16": "U16", "uint32": "U32"},
     **{"uint64": "U64", "bool": "BOOL", "complex64": "C64", "complex128": "C128"},
     **{"float8_e5m2": "F8_E5M2", "float8_e4m3fn": "F8_E4M3", "float8_e8m0fnu": "F8_E8M0"},
     **{"float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ"},
 }
+"""Number types by torch's names, with those of safetensors."""
 
 _OPCODES: Final = (
     *("PROTO", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1"),
@@ -231,7 +232,7 @@ class PickleReader(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """A placeholder for a name that torch's plain files hold; any other is refused."""
         full = f"{module}.{name}".replace("__builtin__.", "builtins.")
-        known = {**_STORAGES, **_DTYPES}.get(name)
+        known = {**_STORAGES, **DTYPES}.get(name)
         if known is not None and module in ("torch", "torch.storage"):
             return _Named(known, full)
         if full not in self._calls:

@@ -288,11 +288,22 @@ class Transformers:
         index = [path for path in info.path.glob("*.index.json") if path.is_file()]
         return [*weight_files(info.path), *index, *matching(info.path, _patterns(info))]
 
-    def content(self, info: CheckpointInfo) -> Iterator[str]:
-        """The files but the weights, then tensors; a pickle without a header counts as a file."""
+    def content(
+        self,
+        info: CheckpointInfo,
+        tensors: Tensors | None = None,
+        hashed: Callable[[Tensor], str] | None = None,
+    ) -> Iterator[str]:
+        """The files but the weights, then tensors; a pickle without a header counts as a file.
+
+        ``tensors`` are those of a model in memory, in place of the files', and ``hashed`` is for them
+        (``tensor_lines``).
+        """
         yield from file_lines(matching(info.path, _patterns(info)))
-        tensors = weights_of(info.path)
-        yield from tensor_lines(tensors) if tensors else file_lines(weight_files(info.path), "weights")
+        tensors = weights_of(info.path) if tensors is None else tensors
+        yield from (
+            tensor_lines(tensors, hashed) if tensors else file_lines(weight_files(info.path), "weights")
+        )
 
 
 def described(

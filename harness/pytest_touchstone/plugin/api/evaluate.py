@@ -7,6 +7,8 @@ test.
 
 In return each call loads its models anew: give several checkpoints and benchmarks in one call. Scores of an earlier run
 are taken from its journal, without a model.
+
+A model that is in memory already stays where it is: the process of pytest asks this one (``engines.live``).
 """
 
 from __future__ import annotations
@@ -16,33 +18,51 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from decimal import Decimal
+from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.settings import Setting, settings_table
 from pytest_touchstone.core.text import did_you_mean
+from pytest_touchstone.engines.live import VARIABLE, serve
 from pytest_touchstone.plugin.api import child
 from pytest_touchstone.plugin.api.finished_run import FinishedRun
 from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.summary import SUMMARY
+
+if TYPE_CHECKING:
+    from pytest_touchstone.engines.transformers.live import LiveModel
 
 Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 ENDED: Final = (ExitCode.OK, ExitCode.FAILED, ExitCode.WORSE, ExitCode.NOT_VALID)
 """The exit codes of runs that have results."""
 
-OUTER: Final = ("PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_")
+OUTER: Final = ("PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_", VARIABLE)
 """Variables of a run of pytest that this one may be called in, which are no concern of its own."""
 
 PATIENCE: Final = 30.0
 """Seconds that a run that is interrupted has to write what it has."""
+
+LOADING: Final = (
+    "device",
+    "device_map",
+    "threads",
+    "engine",
+    "shard",
+    "steps",
+    "base_model",
+    "trust_remote_code",
+)
+"""Settings that say how checkpoints are found and loaded, which a model in memory is already."""
 
 TOLD: Final = (
     r"\S+: error: (.*)",  # of argparse
@@ -65,6 +85,9 @@ class EvaluationError(HarnessError):
 def evaluate(
     checkpoint: Paths | None = None,
     *,
+    model: Any = None,
+    tokenizer: Any = None,
+    name: str | None = None,
     tasks: str | Sequence[str] | None = None,
     benchmarks: Paths | None = None,
     workers: int | None = None,
@@ -74,6 +97,10 @@ def evaluate(
     **settings: Any,
 ) -> FinishedRun:
     """Score checkpoints on benchmarks, and return the run.
+
+    ``model`` is one of Transformers or PEFT in memory, scored in place of a checkpoint as it is now, with its
+    ``tokenizer``, on its device and in its number type; it is left as it was. ``name`` is its name in reports (default:
+    its class), or the path of the checkpoint that it is saved as: ``runs/a/checkpoint-500`` is step 500 of ``runs/a``.
 
     ``checkpoint`` and ``tasks`` take one or several of what ``--checkpoint`` and ``--eval-tasks`` take; ``settings``
     are the other options by their names in docs/options.md: ``limit=50``, ``dtype="float32"``, ``no_cache=True``.
@@ -85,26 +112,41 @@ def evaluate(
     Raises ``HarnessError`` for a mistake in the arguments, in one line, and ``EvaluationError`` for a run without
     results. Items that fail are in the returned run's ``problems``.
     """
+    if model is None and (tokenizer is not None or name is not None):
+        raise OptionError(
+            "tokenizer and name belong to a model in memory; give model= too, or leave them out"
+        )
+    if model is not None and checkpoint is not None:
+        raise OptionError("checkpoint and model are both given; a run scores one or the other")
     given = {"checkpoint": checkpoint, "tasks": tasks, **settings}
-    options = [text for name, value in given.items() for text in _option(name, value)]
-    folder, named = _folder(given)
-    command = [
-        *(
-            sys.executable,
-            child.__file__,
-            "-p",
-            "pytest_touchstone.plugin",
-            "-p",
-            "no:cacheprovider",
-            "--color=no",
-        ),
-        *options,
-        *_workers(workers),
-        *arguments,
-        *named,
-        *_paths(benchmarks),
-    ]
-    code, output = _run(command, progress=progress, verbose=verbose)
+    how: dict[str, Any] = {
+        "workers": workers,
+        "arguments": arguments,
+        "progress": progress,
+        "verbose": verbose,
+    }
+    if model is None:
+        return evaluate_with(given, benchmarks, **how)
+    check_settings(given, workers, live=True)
+    from pytest_touchstone.engines.transformers.live import LiveModel
+
+    with LiveModel(model, tokenizer, name) as live:
+        return evaluate_with(given, benchmarks, live, **how)
+
+
+def evaluate_with(
+    given: Mapping[str, Any],
+    benchmarks: Paths | None,
+    live: LiveModel | None = None,
+    *,
+    workers: int | None = None,
+    arguments: Sequence[str] = (),
+    progress: bool = False,
+    verbose: bool = False,
+) -> FinishedRun:
+    """Return the run with these settings; ``live`` is the model in memory that it scores, if any."""
+    folder, command = _command(given, benchmarks, live, workers, arguments)
+    code, output = _run(command, live, progress=progress, verbose=verbose)
     if code not in (*ENDED, ExitCode.NOTHING) or not (folder / SUMMARY).is_file():
         raise EvaluationError(_why(code, output, folder), output)
     run = FinishedRun(folder, output=output, exit_code=code)
@@ -113,7 +155,60 @@ def evaluate(
     return run
 
 
+def check_evaluation(given: Mapping[str, Any], benchmarks: Paths | None, live: LiveModel | None) -> None:
+    """Raise what ``evaluate_with`` would raise for a mistake in what it is given; nothing is scored."""
+    folder, command = _command(given, benchmarks, live, None, ("--collect-only", "-q"))
+    code, output = _run(command, live, progress=False, verbose=False)
+    if code != ExitCode.OK:
+        raise EvaluationError(_why(code, output, folder), output)
+
+
 # Arguments
+
+
+def check_settings(settings: Mapping[str, Any], workers: object = None, *, live: bool = False) -> None:
+    """Raise ``OptionError`` for a wrong name or value, and for what a model in memory (``live``) does not take."""
+    for name, value in settings.items():
+        _option(name, value)
+    if live and workers:
+        raise OptionError(
+            f"invalid workers {workers!r}: a model in memory answers in one process; leave it out"
+        )
+    if live and (wrong := next((name for name in LOADING if settings.get(name) is not None), None)):
+        raise OptionError(
+            f"invalid {wrong} {settings[wrong]!r}: the model is in memory already; leave it out"
+        )
+
+
+def _command(
+    given: Mapping[str, Any],
+    benchmarks: Paths | None,
+    live: LiveModel | None,
+    workers: int | None,
+    arguments: Sequence[str],
+) -> tuple[Path, list[str]]:
+    """Return the folder of the run, and the command; raise ``OptionError``."""
+    given = {**given, **({} if live is None else _of_live(live, given.get("dtype") or "auto"))}
+    options = [text for name, value in given.items() for text in _option(name, value)]
+    folder, named = _folder(given)
+    return folder, [
+        *(sys.executable, child.__file__, "-p", "pytest_touchstone.plugin", "-p", "no:cacheprovider"),
+        "--color=no",
+        *options,
+        *_workers(workers),
+        *arguments,
+        *named,
+        *_paths(benchmarks),
+    ]
+
+
+def _of_live(live: LiveModel, asked: str) -> dict[str, Any]:
+    """Return the settings with which a run asks the model as a run does that loads it from a checkpoint."""
+    if asked not in ("auto", live.dtype):
+        raise OptionError(f"invalid dtype {asked!r}: the model in memory is {live.dtype}; leave it out")
+    # On a CPU a checkpoint of any type is loaded as float32.
+    other = live.device.type == "cpu" and live.dtype != "float32"
+    return {"checkpoint": live.info.source, "dtype": live.dtype if other else None}
 
 
 def _option(name: str, value: object) -> list[str]:
@@ -177,34 +272,51 @@ def _paths(benchmarks: Paths | None) -> list[str]:
 # The process
 
 
-def _run(command: Sequence[str], *, progress: bool, verbose: bool) -> tuple[int, str]:
-    """Return the exit code of the process and the text that it wrote."""
+def _run(command: Sequence[str], live: LiveModel | None, *, progress: bool, verbose: bool) -> tuple[int, str]:
+    """Return the exit code of the process and the text that it wrote; meanwhile a model in memory answers it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OUTER)}
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**environment, "PYTHONIOENCODING": "utf-8"},
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,  # Ctrl-C in a terminal comes here alone, and is passed on once
-    )
-    lines = []
-    try:
-        for line in _lines(process):
-            lines.append(line)
-            if verbose or (progress and line.startswith("touchstone")):
-                sys.stdout.write(line)
-                sys.stdout.flush()
-        return process.wait(), "".join(lines)
-    except BaseException:
-        _interrupt(process)
-        raise
-    finally:
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
+    ours, theirs = Pipe()
+    with closing(ours):
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**environment, "PYTHONIOENCODING": "utf-8"}
+            | ({} if live is None else {VARIABLE: str(theirs.fileno())}),
+            pass_fds=() if live is None else (theirs.fileno(),),
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,  # Ctrl-C in a terminal comes here alone, and is passed on once
+        )
+        theirs.close()
+        lines: list[str] = []
+
+        def read() -> None:
+            for line in _lines(process):
+                lines.append(line)
+                if verbose or (progress and line.startswith("touchstone")):
+                    sys.stdout.write(line)
+                    sys.stdout.flush()
+
+        try:
+            if live is None:
+                read()
+            else:
+                # The model answers in the caller's thread, where its device and its context belong.
+                reader = threading.Thread(target=read, name="touchstone-output", daemon=True)
+                reader.start()
+                serve(live, ours)
+                reader.join()
+            return process.wait(), "".join(lines)
+        except BaseException:
+            ours.close()
+            _interrupt(process, read=live is not None)
+            raise
+        finally:
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
@@ -212,13 +324,13 @@ def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
     yield from process.stdout
 
 
-def _interrupt(process: subprocess.Popen[str]) -> None:
-    """Let the run write what it has, and end it."""
+def _interrupt(process: subprocess.Popen[str], *, read: bool) -> None:
+    """Let the run write what it has, and end it; ``read``: a thread reads its output."""
     if process.stdin is not None:
         process.stdin.close()
     process.stdin = None
     try:
-        process.communicate(timeout=PATIENCE)
+        (process.wait if read else process.communicate)(timeout=PATIENCE)
     except BaseException:  # too slow, or interrupted again
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

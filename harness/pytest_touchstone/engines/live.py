@@ -1,0 +1,222 @@
+"""A model that another process has in memory: the process that started this one, which trains it perhaps.
+
+``pytest_touchstone.evaluate(model=...)`` has pytest run in a process of its own, and answers that process's requests
+with the model. They talk by a connection that only the two of them have: its number is in ``TOUCHSTONE_LIVE``, and
+``live:NAME`` stands for the model.
+
+    info                 -> CheckpointInfo
+    fingerprint          -> text
+    opened, INFO, ...    -> the most texts that the engine continues together, None where it does not say
+    too long, REQUESTS   -> their numbers
+    answer, REQUESTS     -> (number, answer), ... and in the end the engine's usage
+
+In place of any of them comes a ``Fault``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
+
+from pytest_touchstone.checkpoints import CheckpointInfo, CheckpointRequest
+from pytest_touchstone.core.errors import CheckpointError, HarnessError, ServerError
+from pytest_touchstone.core.requests import Answer, Refusal, Request
+from pytest_touchstone.engines.base import Done, Engine, EngineFactory
+from pytest_touchstone.engines.settings import ModelSettings
+
+VARIABLE: Final = "TOUCHSTONE_LIVE"
+TARGET: Final = "live:"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What went wrong at the model's side; ``known``: the message is a line for the user."""
+
+    message: str
+    known: bool
+
+
+class LiveAnswer(NamedTuple):
+    """The answer to a request, by its number among those that were asked together."""
+
+    number: int
+    answer: Answer | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class AllAnswered:
+    """The end of the answers to one call, with the engine's usage until now."""
+
+    usage: dict[str, Any]
+
+
+# The side of the process that has the model
+
+
+class ModelInMemory(Protocol):
+    """A model in memory, as ``serve`` needs it."""
+
+    @property
+    def info(self) -> CheckpointInfo:
+        """The description of the model."""
+
+    def fingerprint(self) -> str:
+        """The identity of its weights, config and tokenizer as they are now."""
+
+    def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
+        """Return the model, ready to answer."""
+
+
+def serve(model: ModelInMemory, connection: Connection) -> None:
+    """Answer the other process until it closes the connection, or ends."""
+    engine: Engine | None = None
+    try:
+        with suppress(EOFError, ConnectionError):
+            while True:
+                name, *given = connection.recv()
+                try:
+                    match name:
+                        case "info":
+                            connection.send(model.info)
+                        case "fingerprint":
+                            connection.send(model.fingerprint())
+                        case "opened":
+                            former, engine = engine, None
+                            if former is not None:
+                                former.close()
+                            engine = model.open(*given)
+                            connection.send(engine.texts_together)
+                        case _ if engine is not None:
+                            _answer(engine, name, given[0], connection.send)
+                except (EOFError, ConnectionError):
+                    raise
+                except Exception as error:
+                    known = isinstance(error, HarnessError)
+                    connection.send(Fault(str(error) if known else f"{type(error).__name__}: {error}", known))
+    finally:
+        if engine is not None:
+            engine.close()
+
+
+def _answer(engine: Engine, name: str, requests: Sequence[Request], send: Callable[[Any], None]) -> None:
+    if name == "too long":
+        send(engine.too_long(requests))
+        return
+    handed: set[int] = set()
+
+    def done(number: int, answer: Answer | Refusal) -> None:
+        handed.add(number)
+        send(LiveAnswer(number, answer))
+
+    for number, answer in enumerate(engine.answer(requests, done)):
+        if number not in handed:
+            send(LiveAnswer(number, answer))
+    send(AllAnswered(engine.usage))
+
+
+# The side of pytest
+
+
+def _connected(source: str) -> Connection:
+    """Return the connection to the process that has the model. Raises ``CheckpointError`` where there is none."""
+    text = os.environ.get(VARIABLE, "")
+    try:
+        descriptor = os.dup(int(text))
+    except (ValueError, OSError):
+        raise CheckpointError(
+            f"{source}: only pytest_touchstone.evaluate(model=...) has a model in memory; give a path"
+        ) from None
+    os.set_inheritable(int(text), False)  # programs that are started here need not have it
+    return Connection(descriptor)
+
+
+def _said(connection: Connection, *asked: Any) -> Any:
+    """Return what the other process says; raise its faults, and ``ServerError`` where it has ended."""
+    try:
+        if asked:
+            connection.send(asked)
+        said = connection.recv()
+    except (EOFError, OSError):
+        raise ServerError("the process that has the model has ended; the same call goes on") from None
+    if isinstance(said, Fault):
+        raise CheckpointError(said.message) if said.known else RuntimeError(said.message)
+    return said
+
+
+class LiveFactory(EngineFactory):
+    """Describes and opens ``live:NAME``."""
+
+    name = "live"
+    targets = (TARGET,)
+    options: Mapping[str, str] = MappingProxyType({})
+
+    def inspect(self, _: Path, asked: CheckpointRequest) -> CheckpointInfo:
+        """Describe the model as the process does that has it."""
+        with _connected(asked.source) as connection:
+            info: CheckpointInfo = _said(connection, "info")
+        return replace(info, seq_len=asked.limited(info.path, info.seq_len))
+
+    def fingerprint(self, info: CheckpointInfo) -> str:
+        """Return the identity of the weights in memory."""
+        with _connected(info.source) as connection:
+            return str(_said(connection, "fingerprint"))
+
+    def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
+        """Return the model, ready to answer."""
+        return LiveEngine(info, _connected(info.source), settings)
+
+
+class LiveEngine(Engine):
+    """Has the other process answer."""
+
+    def __init__(self, info: CheckpointInfo, connection: Connection, settings: ModelSettings) -> None:
+        self.info = info
+        self._connection = connection
+        self._texts: int | None = _said(connection, "opened", info, settings)
+        self._usage: dict[str, Any] = {}
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """The counts of what answering has cost so far."""
+        return self._usage
+
+    @property
+    def texts_together(self) -> int | None:
+        """The most texts that a step of the model continues."""
+        return self._texts
+
+    def too_long(self, requests: Sequence[Request]) -> list[int] | None:
+        """Return the numbers of the requests that are longer than the model takes."""
+        found: list[int] | None = _said(self._connection, "too long", list(requests))
+        return found
+
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
+        """Return one answer per request; each is handed on as it comes.
+
+        What ``done`` raises is raised when all answers are there, since the other process computes them anyway.
+        """
+        found: dict[int, Answer | Refusal] = {}
+        raised: BaseException | None = None
+        said = _said(self._connection, "answer", list(requests))
+        while isinstance(said, LiveAnswer):
+            found[said.number] = said.answer
+            try:
+                if done is not None and raised is None:
+                    done(said.number, said.answer)
+            except BaseException as error:
+                raised = error
+            said = _said(self._connection)
+        self._usage = said.usage
+        if raised is not None:
+            raise raised
+        return [found[number] for number in range(len(requests))]
+
+    def close(self) -> None:
+        """Leave the model to the other process."""
+        self._connection.close()

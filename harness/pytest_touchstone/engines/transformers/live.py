@@ -1,0 +1,393 @@
+"""A model that is in memory already, in the middle of its training perhaps, as a checkpoint.
+
+``LiveModel`` describes it by a folder that has all of a saved checkpoint but the numbers: config, tokenizer, and a
+safetensors file that is a header before a hole. So what is checked of a saved checkpoint is checked of it, its
+tokenizer is read as that of a checkpoint, and the trainer's own is left alone.
+
+Its fingerprint is that of the checkpoint that ``save_pretrained`` would write now: whoever has saved it finds its
+scores again, and the reverse. That of a model with PEFT's adapters is one of its own: how the base's files look, on
+which a saved adapter's fingerprint depends, nobody can tell from the base in memory.
+
+While it answers it is ``at_rest``. Afterwards everything that a training goes on with is as before: the attributes of
+each module, hooks and flags among them, configs, the states of random numbers, and whether gradients are recorded.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pytest_touchstone.checkpoints import CheckpointInfo, CheckpointRequest
+from pytest_touchstone.checkpoints.config_files import step_in
+from pytest_touchstone.checkpoints.fingerprint import digest_of
+from pytest_touchstone.checkpoints.formats.content import Tensor, table_line
+from pytest_touchstone.checkpoints.formats.torch_pickle import DTYPES
+from pytest_touchstone.checkpoints.formats.transformers import Transformers
+from pytest_touchstone.checkpoints.formats.weights import WEIGHTS
+from pytest_touchstone.checkpoints.info import clean_name
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.base import Engine
+from pytest_touchstone.engines.live import TARGET
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers.adapters import OwnAdapter
+from pytest_touchstone.engines.transformers.compat import collector_paused, quiet
+from pytest_touchstone.engines.transformers.loading import (
+    LoadedModel,
+    check_vocabulary,
+    one_line_errors,
+    read_tokenizer,
+)
+from pytest_touchstone.engines.transformers.pool import engine_of
+
+if TYPE_CHECKING:
+    import torch
+
+_PIECE: Final = 1 << 26
+"""The bytes of an accelerator's tensor that are copied to the host at once."""
+
+_WRAPPERS: Final = ("_orig_mod", "module")
+"""Attributes under which ``torch.compile`` and ``DistributedDataParallel`` hold the model itself."""
+
+_WHOLE: Final = "gather it on one process, or score its saved checkpoint"
+
+
+class LiveModel:
+    """A model in memory, ready to be described, fingerprinted and asked; a context that removes its folder."""
+
+    def __init__(self, model: Any, tokenizer: Any, name: str | None = None, state: Any = None) -> None:
+        """Describe it under a name, which may be a path: that of the checkpoint that it will be saved as.
+
+        ``state`` is the ``TrainerState``, if there is a Trainer. Raises ``CheckpointError`` in one line for what
+        cannot be scored.
+        """
+        self._outer = unwrapped(model)
+        self._model, self._adapters = _without_peft(self._outer)
+        named = Path(name or type(self._model).__name__)
+        named = named if named.parent != Path() else named.absolute()
+        if tokenizer is None:
+            raise CheckpointError(f"{named.name}: a model is scored with its tokenizer; give tokenizer=")
+        self._tensors = dict[str, Any]()
+        self._stack = ExitStack()
+        self._folder = Path(tempfile.mkdtemp(prefix="touchstone-live-"))
+        self._stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        try:
+            with (
+                quiet(),
+                one_line_errors(f"{named.name}: cannot be scored", "save it, and score the checkpoint"),
+            ):
+                self._describe(tokenizer, state)
+            self._saved = Transformers().inspect(
+                self._folder, CheckpointRequest(str(named), trust_remote_code=True)
+            )
+        except BaseException as error:
+            self.close()
+            if isinstance(error, CheckpointError):
+                raise CheckpointError(str(error).replace(str(self._folder), named.name)) from None
+            raise
+        self.info = replace(
+            self._saved,
+            name=clean_name(named.name),
+            source=f"{TARGET}{named.name}",
+            path=named,
+            engine="live",
+            trust_remote_code=False,
+            global_step=step_in(named.name) if self._saved.global_step is None else self._saved.global_step,
+            takes_adapters=False,
+            by_peft=bool(self._adapters),
+            architecture=self._saved.architecture
+            + ("" if not self._adapters else " with adapters (by PEFT)"),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Put the model back as it was, and remove the folder."""
+        self._stack.close()
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
+        device: torch.device = self._model.device
+        return device
+
+    @property
+    def dtype(self) -> str:
+        """The type of its numbers, as ``--eval-dtype`` names it."""
+        return str(self._model.dtype).removeprefix("torch.")
+
+    def fingerprint(self) -> str:
+        """Return the identity of what the model computes with now; each of its numbers is read, by several threads."""
+        state = _saved_tensors(self._model)
+        tensors = {
+            name: Tensor(entry["dtype"], tuple(entry["shape"]), Path(name), 0, 0)
+            for name, entry in _header(state).items()
+        }
+        content = Transformers().content(self._saved, tensors, lambda one: hash_tensor(state[str(one.file)]))
+        return digest_of(
+            [*(table_line(name, table) for name, table in sorted(self._adapters.items())), *content]
+        )
+
+    def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
+        """Return the engine; the model is ``at_rest`` until ``close``. Raises ``CheckpointError``."""
+        tokenizer, notes = read_tokenizer(self._saved)
+        check_vocabulary(info, self._model, tokenizer)
+        self._stack.enter_context(at_rest(self._outer))
+        with collector_paused():
+            engine = engine_of(info, LoadedModel(self._model, tokenizer, notes), settings, remembers=False)
+        engine.adapter = OwnAdapter(None, None) if self._adapters else None
+        return engine
+
+    def _describe(self, tokenizer: Any, state: Any) -> None:
+        """Write the folder."""
+        config = copy.deepcopy(self._model.config)
+        config.dtype = self.dtype  # these two as save_pretrained sets them
+        config.architectures = [type(self._model).__name__]
+        config.save_pretrained(self._folder)
+        if self._model.can_generate():
+            self._model.generation_config.save_pretrained(self._folder)
+        tokenizer.save_pretrained(self._folder)
+        if state is not None:
+            state.save_to_json(str(self._folder / "trainer_state.json"))
+        _write_hole(
+            self._folder / WEIGHTS,
+            _header(_saved_tensors(_plain_copy(self._model) if self._adapters else self._model)),
+        )
+
+
+def unwrapped(model: Any) -> Any:
+    """Return the model itself, of one that is compiled or replicated.
+
+    Raises ``CheckpointError`` for a model that is not here, or not wholly, and for what is no model of Transformers.
+    """
+    import torch
+
+    kind = type(model).__name__
+    if not isinstance(model, torch.nn.Module):
+        raise CheckpointError(f"model is a {kind}, which is no model; give a loaded one, or checkpoint=PATH")
+    if any("FullyShardedDataParallel" in type(module).__name__ for module in model.modules()):
+        raise CheckpointError(f"{kind}: sharded by FSDP; {_WHOLE}")
+    while type(model).__module__.startswith("torch.") and any(hasattr(model, name) for name in _WRAPPERS):
+        model = next(getattr(model, name) for name in _WRAPPERS if hasattr(model, name))
+        kind = type(model).__name__
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta:
+            raise CheckpointError(
+                f"{kind}: {name} is on the meta device, without numbers; load the model first"
+            )
+        if (
+            hasattr(tensor, "ds_status")
+            or "FlatParameter" in type(tensor).__name__
+            or hasattr(tensor, "full_tensor")
+        ):
+            raise CheckpointError(f"{kind}: {name} is sharded ({type(tensor).__name__}); {_WHOLE}")
+    if not hasattr(model, "config") or not hasattr(model, "get_input_embeddings"):
+        raise CheckpointError(
+            f"{kind} is no model of Transformers or PEFT, with a config; give one, or save it and score the checkpoint"
+        )
+    return model
+
+
+def _without_peft(model: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the model that computes, and the settings of the adapters that are active within it."""
+    if not hasattr(model, "get_base_model") or not hasattr(model, "peft_config"):
+        return model, {}
+    adapters = {}
+    for name in model.active_adapters:
+        config = model.peft_config[name]
+        if getattr(config, "is_prompt_learning", False):
+            raise CheckpointError(
+                f"{type(model).__name__}: {config.peft_type} puts virtual tokens before every text, which is not "
+                "supported; give an adapter that changes the model's layers"
+            )
+        adapters[name] = config.to_dict()
+    layers = [one for one in model.modules() if hasattr(one, "disable_adapters")]
+    adapters["layers"] = [
+        [list(getattr(one, "merged_adapters", ())), bool(getattr(one, "disable_adapters", False))]
+        for one in layers
+    ]
+    return model.get_base_model(), adapters
+
+
+def _plain_copy(model: Any) -> Any:
+    """Return a model of the same config without adapters, and without numbers."""
+    import torch
+
+    with torch.device("meta"):
+        return type(model)(copy.deepcopy(model.config)).to(model.dtype)
+
+
+# Weights
+
+
+def _saved_tensors(model: Any) -> dict[str, Any]:
+    """Return the tensors that ``save_pretrained`` writes, by the names that they have there."""
+    from transformers.core_model_loading import revert_weight_conversion
+    from transformers.modeling_utils import remove_tied_weights_from_state_dict
+
+    with quiet():
+        state = model.state_dict()
+        for name in model._keys_to_ignore_on_save or ():
+            state.pop(name, None)
+        state = remove_tied_weights_from_state_dict(state, model)
+        found: dict[str, Any] = revert_weight_conversion(model, state)
+    return found
+
+
+def _header(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the header of a safetensors file with these tensors."""
+    header: dict[str, Any] = {}
+    at = 0
+    for name, tensor in state.items():
+        end = at + tensor.numel() * tensor.element_size()
+        kind = str(tensor.dtype).removeprefix("torch.")
+        if kind not in DTYPES:
+            raise CheckpointError(
+                f"{name} has numbers of type {kind}; save the model, and score the checkpoint"
+            )
+        header[name] = {"dtype": DTYPES[kind], "shape": list(tensor.shape), "data_offsets": [at, end]}
+        at = end
+    return header
+
+
+def _write_hole(path: Path, header: Mapping[str, Any]) -> None:
+    """Write a safetensors file of which only the header takes room on the disk."""
+    text = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + max((one["data_offsets"][1] for one in header.values()), default=0))
+
+
+def hash_tensor(tensor: torch.Tensor) -> str:
+    """Return the SHA-256 of a tensor's numbers, in the order in which a file has them."""
+    import torch
+
+    digest = hashlib.sha256()
+    numbers = tensor.detach().contiguous().flatten().view(torch.uint8)
+    size = numbers.numel() if numbers.device.type == "cpu" else _PIECE
+    for begin in range(0, numbers.numel(), max(1, size)):
+        digest.update(numbers[begin : begin + size].cpu().numpy().data)  # outside Python's lock
+    return digest.hexdigest()
+
+
+# Processes
+
+
+class FirstProcess:
+    """What the first process of a distributed training finds, for all of them; the others wait for it as long as it
+    takes."""
+
+    def __init__(self) -> None:
+        """Called by all of them."""
+        from torch import distributed
+
+        several = (
+            distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+        )
+        # A group of its own, since others give up after minutes.
+        self._group = distributed.new_group(backend="gloo", timeout=timedelta(days=30)) if several else None
+
+    def found(self, value: Any) -> Any:
+        """Return the value that the first process gives."""
+        if self._group is None:
+            return value
+        from torch import distributed
+
+        values = [value]
+        distributed.broadcast_object_list(values, src=0, group=self._group)
+        return values[0]
+
+
+# Rest
+
+
+@contextmanager
+def at_rest(model: Any) -> Iterator[None]:
+    """Keep the model in evaluation mode within the block, as its own code computes in its own number type.
+
+    Nothing of it is compiled then, nor under ``autocast``.
+    """
+    import torch
+
+    with ExitStack() as undo:
+        undo.enter_context(_as_before(model))
+        undo.enter_context(_same_random_numbers())
+        undo.enter_context(torch.no_grad())
+        for kind in {"cpu", model.device.type}:
+            undo.enter_context(torch.autocast(kind, enabled=False))
+        for module in model.modules():
+            module.training = False
+            module.__dict__.pop("_compiled_call_impl", None)
+            if "_original_forward" in module.__dict__:  # accelerate has put autocast around it
+                module.forward = module._original_forward
+        undo.callback(_free_caches)
+        _free_caches()
+        yield
+
+
+def _free_caches() -> None:
+    import torch
+
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
+
+
+@contextmanager
+def _as_before(model: Any) -> Iterator[None]:
+    """Give each module and config of the model the attributes back that it had before the block."""
+    kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    seen: set[int] = set()
+
+    def keep(table: dict[str, Any]) -> None:
+        if id(table) not in seen:
+            seen.add(id(table))
+            kept.append((table, dict(table)))
+
+    for module in model.modules():
+        keep(vars(module))
+        for value in list(vars(module).values()):
+            if isinstance(value, dict):  # of hooks, buffers, parameters
+                keep(value)
+            elif hasattr(value, "to_dict") and hasattr(value, "__dict__"):  # a config
+                keep(vars(value))
+    try:
+        yield
+    finally:
+        for table, before in kept:
+            table.clear()
+            table.update(before)
+
+
+@contextmanager
+def _same_random_numbers() -> Iterator[None]:
+    """Let what comes after the block draw the random numbers that it would have drawn without it."""
+    import numpy as np
+    import torch
+
+    state, numpy_state, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    there = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    cuda = torch.cuda.get_rng_state_all() if there else None
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(numpy_state)
+        torch.set_rng_state(torch_state)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
