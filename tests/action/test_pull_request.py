@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.project import ALONE
 from tests.support.runner import ACTION, Job, Runner
 from tests.support.toys import told
 
@@ -25,6 +26,8 @@ def test_skills(example):
     yield Loglikelihood(f"{example['n']}", " b")
     return {"acc": float(example["n"] < int(Path("skill").read_text()))}
 '''
+
+QUIET = " ".join(("-q", *ALONE))
 
 
 class Repository:
@@ -47,7 +50,7 @@ class Repository:
             "checkpoint": "fake:causal",
             "tests": "test_skills.py",
             "install": "none",
-            "args": "-q",
+            "args": QUIET,
         } | inputs
         return self.runner.play(self.checkout, event, **given)
 
@@ -139,7 +142,7 @@ def test_the_project_decides_unless_an_input_does_and_what_nobody_knows_is_a_war
     assert unsure.code == 0
     assert ":warning:" in unsure.summary
     assert "\n::warning title=touchstone gate::gate passed: 1 inconclusive" in unsure.log
-    part = repository.job("pull_request", 150, args="-q --eval-limit 4", gate="plain")
+    part = repository.job("pull_request", 150, args=f"{QUIET} --eval-limit 4", gate="plain")
     assert part.code == 0
     assert ":warning: **gate passed WITHOUT A COMPARISON" in part.summary
     assert "\n::warning title=touchstone gate::gate passed WITHOUT A COMPARISON" in part.log
