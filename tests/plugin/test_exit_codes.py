@@ -41,7 +41,7 @@ CASES: list[tuple[str, list[str], int]] = [
     ("", ["--gate", "nowhere/"], 4),
     ("", ["--gate", "lenient"], 4),
     ("", ["--gate", "-k", "summs"], 5),
-    ("", ["--gate", "-k", "summs", "-n", "2"], 5),
+    ("", ["--gate", "-k", "summs", "-n", "1"], 5),
     ("", ["--gate", "--checkpoint", "fake:masked", "-k", "summs"], 5),
     ("", ["--gate", "test_plain.py"], 9),
     ("", ["--gate", "-m", "not parametrize and other", "test_plain.py"], 5),
@@ -135,7 +135,7 @@ def last(result: pytest.RunResult) -> list[str]:
     return "\n".join(lines[place + 1 :]).replace("\n  ", " ").splitlines()
 
 
-@pytest.mark.parametrize("arguments", [[], ["-q"], ["--no-summary"], ["-n", "2"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [[], ["-q"], ["--no-summary"], ["-n", "1"]], ids=" ".join)
 def test_a_run_that_is_not_valid_ends_with_what_to_do_below_pytests_last_line(
     project: Project, arguments: list[str]
 ) -> None:

@@ -31,7 +31,7 @@ def test_a_selected_item_is_asked_as_in_the_whole_run(project: Project) -> None:
     whole = scores(project, *AS_LM_EVAL)
     assert whole.keys() == ours.keys()
     assert whole != ours
-    for selection in (("-k", "sums/17"), ("-n", "2", "--eval-limit", "3")):
+    for selection in (("-k", "sums/17"), ("-n", "1", "--eval-limit", "3")):
         part = scores(project, *AS_LM_EVAL, "--eval-no-cache", *selection)
         assert part == {name: whole[name] for name in part} != {}
 

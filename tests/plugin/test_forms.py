@@ -75,7 +75,7 @@ def test_numbers_are_those_of_a_plain_loop_with_transformers(folder: Project, wh
 def test_a_form_is_listed_scored_by_workers_and_rescored(
     folder: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert folder.run("--eval-tasks", "adds:bpb", "-n", "2", apart=True).ret == 0
+    assert folder.run("--eval-tasks", "adds:bpb", "-n", "2").ret == 0
     (run,) = folder.runs
     capsys.readouterr()
     assert main(["rescore", str(run), "--json"]) == 0

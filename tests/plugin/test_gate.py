@@ -241,7 +241,7 @@ def test_a_benchmark_that_the_baseline_has_and_the_run_has_not_is_said(skilled: 
 
 
 def test_workers_change_no_verdict(skilled: Project) -> None:
-    score(skilled, 150, "first", "-n", "2")
+    score(skilled, 150, "first")
     result = score(skilled, 120, "worse", "-n", "2", "--gate", "test_skills.py")
     assert result.ret == 8
     assert [line["verdict"] for line in gate_of(skilled.path, "worse")["lines"]] == ["worse"]
@@ -338,7 +338,7 @@ def test_a_metric_that_the_code_does_not_return_is_refused_before_a_first_run(
 
 def test_an_unknown_benchmark_is_one_line_with_workers_too(skilled: Project) -> None:
     (skilled.path / "name.toml").write_text("[benchmarks.skils]\nmargin = 0.1\n")
-    result = score(skilled, 10, "wrong", "--gate", "--eval-gate-config", "name.toml", "-n", "2")
+    result = score(skilled, 10, "wrong", "--gate", "--eval-gate-config", "name.toml", "-n", "1")
     refused(result, "unknown benchmark 'skils'; did you mean 'skills'?")
 
 

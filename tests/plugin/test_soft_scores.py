@@ -29,14 +29,16 @@ def test_picks(example, fewshot):
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    (tmp_path / "test_picks.py").write_text(BENCHMARK)
-    (tmp_path / "data").mkdir()
-    return tmp_path
+def project(pytester: pytest.Pytester) -> Path:
+    (pytester.path / "test_picks.py").write_text(BENCHMARK)
+    (pytester.path / "data").mkdir()
+    return pytester.path
 
 
-def test_files_have_soft_scores_and_a_report_of_one_screen_has_not(project: Path) -> None:
-    first = score(project, 0, "first")
+def test_files_have_soft_scores_and_a_report_of_one_screen_has_not(
+    pytester: pytest.Pytester, project: Path
+) -> None:
+    first = score(pytester, 0, "first")
     assert first.returncode == 0, first.stdout
     assert "p_right" not in first.stdout
     assert "p_right" in told(project, "report", "first", "-v")
@@ -45,10 +47,10 @@ def test_files_have_soft_scores_and_a_report_of_one_screen_has_not(project: Path
     assert list(metrics)[:5] == ["acc_norm", "acc", "acc_bytes", "acc_tokens", "bits_per_byte"]
     assert all(metrics[name].n == 60 for name in ("p_right", "log_odds", "logprob_margin"))
 
-    by_bits = score(project, 0, "bits", "--gate", "--eval-gate-metric", "bits_per_byte")
+    by_bits = score(pytester, 0, "bits", "--gate", "--eval-gate-metric", "bits_per_byte")
     assert by_bits.returncode == 0, by_bits.stdout
     assert "margin 0.01 bits of bits_per_byte, alpha" in by_bits.stdout
-    by_odds = score(project, 0, "odds", "--gate", "--eval-gate-metric", "log_odds")
+    by_odds = score(pytester, 0, "odds", "--gate", "--eval-gate-metric", "log_odds")
     assert by_odds.returncode == 4
     assert (
         "picks log_odds is in nats, for which there is no margin; give one: margin"
@@ -59,7 +61,7 @@ def test_files_have_soft_scores_and_a_report_of_one_screen_has_not(project: Path
     # By another temperature p_right is another measure, which the stored answers give too.
     text = (project / "test_picks.py").read_text()
     (project / "test_picks.py").write_text(text.replace("version=1,", "version=1, temperature=2.0,"))
-    other = score(project, 0, "other", "--gate", "--eval-gate-metric", "p_right")
+    other = score(pytester, 0, "other", "--gate", "--eval-gate-metric", "p_right")
     assert other.returncode == 9
     assert "has p_right at temperature 0.01, not 2" in other.stdout
     told(project, "rescore", "first", "-o", "again")

@@ -134,7 +134,7 @@ def test_shots_by_hand_go_before_those_of_a_group(folder: Project) -> None:
 
 
 def test_workers_choose_the_same(folder: Project) -> None:
-    assert folder.run("-n", "2", "--eval-tasks", "third/even,second", apart=True).ret == 0
+    assert folder.run("-n", "2", "--eval-tasks", "third/even,second").ret == 0
     assert scored(folder) == {"second": 8, "third": 4}
 
 

@@ -6,7 +6,10 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.core.errors import CheckpointError
 from tests.support.installed import install_package, run_pytest, touchstone
 
 BENCHMARK = """
@@ -50,6 +53,5 @@ def test_an_installed_format_is_scored_as_what_it_holds(tmp_path: Path) -> None:
 
     shown = touchstone("show", archive, "--json", packages=tmp_path / "site", cwd=tmp_path)
     assert (f'"{packed["fingerprint"]}"' in shown.stdout, '"zip"' in shown.stdout) == (True, True)
-    assert (
-        "neither a checkpoint folder" in touchstone("show", archive, packages=tmp_path, cwd=tmp_path).stderr
-    )
+    with pytest.raises(CheckpointError, match="neither a checkpoint folder"):
+        resolve(archive, seq_len=None)

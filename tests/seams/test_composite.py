@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+
+import pytest
 
 from pytest_touchstone.results.summary import load_summary
 from tests.support.toys import make, score, told
@@ -15,15 +16,15 @@ TABLE = '[tool.touchstone.composites]\nsolid = { "toys:acc" = 1.0 }\n'
 
 
 def test_composites_of_a_conftest_and_of_pyproject_are_shown_compared_gated_and_ranked(
-    tmp_path: Path,
+    pytester: pytest.Pytester,
 ) -> None:
-    project = make(tmp_path)
+    project = make(pytester.path)
     (project / "conftest.py").write_text(DECLARED)
     (project / "pyproject.toml").write_text(TABLE)
-    first = score(project, 40, "first")
+    first = score(pytester, 40, "first")
     assert re.search(r"mix +composite +0\.6500", first.stdout), first.stdout
     assert re.search(r"solid +composite +0\.8000", first.stdout)
-    worse = score(project, 90, "worse", "--gate", "--eval-gate-metric", "solid", "-n", "2")
+    worse = score(pytester, 90, "worse", "--gate", "--eval-gate-metric", "solid", "-n", "1")
     assert worse.returncode == 8
     assert "solid is worse (-25.00 points)" in worse.stdout
     (project / "conftest.py").unlink()  # results keep the composites that their benchmark is part of
@@ -34,19 +35,19 @@ def test_composites_of_a_conftest_and_of_pyproject_are_shown_compared_gated_and_
     assert [one["name"] for one in load_summary(project / "results" / "worse").composites] == ["solid", "mix"]
 
 
-def test_one_name_with_two_formulas_is_a_mistake_of_one_line(tmp_path: Path) -> None:
-    project = make(tmp_path)
+def test_one_name_with_two_formulas_is_a_mistake_of_one_line(pytester: pytest.Pytester) -> None:
+    project = make(pytester.path)
     (project / "conftest.py").write_text(DECLARED)
     with (project / "test_toys.py").open("a") as file:
         file.write('\n\nfrom pytest_touchstone import composite\n\ncomposite("mix", {"toys:acc": 1.0})\n')
-    run = score(project, 40, "first")
+    run = score(pytester, 40, "first")
     assert run.returncode == 4
     assert "composite 'mix' is both 0.5 toys:acc + 0.5 toys:half and 1 toys:acc; rename one" in run.stderr
 
 
-def test_a_part_of_which_less_is_better_is_refused(tmp_path: Path) -> None:
-    project = make(tmp_path)
+def test_a_part_of_which_less_is_better_is_refused(pytester: pytest.Pytester) -> None:
+    project = make(pytester.path)
     (project / "conftest.py").write_text(DECLARED.replace("half", "error"))
-    run = score(project, 40, "first")
+    run = score(pytester, 40, "first")
     assert run.returncode == 4
     assert "composite 'mix': of toys:error less is better; give parts of which more is" in run.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,11 @@ from pytest_touchstone.results.summary import load_summary
 from tests.support.toys import make, score, told
 
 
-def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking(tmp_path: Path) -> None:
-    project = make(tmp_path)
-    first = score(project, 40, "first")
+def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking(
+    pytester: pytest.Pytester,
+) -> None:
+    project = make(pytester.path)
+    first = score(pytester, 40, "first")
     assert first.returncode == 0, first.stdout
     assert re.search(r"toys +error_rate 0\.2000 \[0\.1505, 0\.2609\] 200/200", first.stdout)
     assert "lower is better for error_rate" in " ".join(first.stdout.split())
@@ -23,11 +24,11 @@ def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking
     assert "toys: lower is better for error_rate, error, seconds, wait" in " ".join(details.split())
     assert "error_rate, lower is better" in (project / "results/first/report.html").read_text()
 
-    worse = score(project, 90, "worse", "--gate")
+    worse = score(pytester, 90, "worse", "--gate")
     assert worse.returncode == 8
     assert "gate failed (exit code 8): toys error_rate is worse (+25.00 points)" in worse.stdout
     # With workers the aggregating process has not imported the benchmark; the best is the lowest of the two.
-    better = score(project, 10, "better", "--gate", "--eval-gate-metric", "wait", "-n", "2")
+    better = score(pytester, 10, "better", "--gate", "--eval-gate-metric", "wait", "-n", "1")
     assert better.returncode == 0, better.stdout
     assert "gate passed: 1 better" in better.stdout
     gate = load_summary(project / "results" / "better").gate
@@ -45,11 +46,11 @@ def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking
     assert re.search(r"^ +1  0\.0500 .* fake-causal  better$", ranked, re.MULTILINE)
 
 
-def test_an_aggregation_that_fails_leaves_the_other_numbers(tmp_path: Path) -> None:
-    project = make(tmp_path)
+def test_an_aggregation_that_fails_leaves_the_other_numbers(pytester: pytest.Pytester) -> None:
+    project = make(pytester.path)
     text = (project / "test_toys.py").read_text()
     (project / "test_toys.py").write_text(text.replace("// 10])", "// 10] / 0)"))
-    run = score(project, 40, "first")
+    run = score(pytester, 40, "first")
     metrics = load_summary(project / "results" / "first").results[0].metrics
     assert (run.returncode, metrics["error_rate"].value, metrics["wait"].value) == (0, 0.2, None)
     assert str(metrics["wait"].why).startswith("its aggregation fails: TypeError: ")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.cli import main
-from tests.support.installed import run_python
 from tests.support.project import ALONE
 
 BENCHMARK = '''
@@ -53,16 +52,22 @@ def make(folder: Path) -> Path:
     return folder
 
 
-def score(project: Path, errors: int, run_id: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the benchmark on a fake checkpoint that makes so many errors."""
-    (project / "errors").write_text(str(errors))
-    fixed = ["--checkpoint", "fake:causal", "--eval-data", "data", *ALONE, "-q"]
-    return run_python("-m", "pytest", *fixed, "--eval-run-id", run_id, *arguments, cwd=project)
+def score(
+    pytester: pytest.Pytester, errors: int, run_id: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the benchmark on a fake checkpoint that makes so many errors, at 100 columns."""
+    (pytester.path / "errors").write_text(str(errors))
+    command = ["--checkpoint", "fake:causal", "--eval-data", "data", *ALONE, "-q", "--eval-run-id", run_id]
+    command += arguments
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "100")
+        done = pytester.runpytest(*command)
+    return subprocess.CompletedProcess(command, done.ret, done.stdout.str(), done.stderr.str())
 
 
 def told(project: Path, *arguments: str) -> str:
     """What ``touchstone ARGUMENTS`` prints in the project at 100 columns, without a process of its own."""
     with chdir(project), redirect_stdout(StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "100")
-        main([*arguments])
+        assert main([*arguments]) == 0
     return printed.getvalue()

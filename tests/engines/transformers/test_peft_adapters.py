@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,20 @@ KINDS: dict[str, dict[str, Any]] = {
     "WAVEFT": {"n_frequency": 50},
 }
 
+BY_DAY = {
+    *("ADALORA", "ADAPTION_PROMPT", "IA3", "LN_TUNING", "LOHA", "MISS", "OFT", "RANDLORA", "SHIRA"),
+    *("TRAINABLE_TOKENS", "VBLORA", "VERA"),
+}
+"""Kinds that differ in where they sit and what they keep: in layers, in the model, shared by layers, no matrices. PEFT
+applies all of them by the same code of ours; each night all are tried."""
+
+
+def nightly(names: Iterable[str]) -> list[Any]:
+    """The names, and the mark of slow tests on kinds that are not tried by day."""
+    by_night = KINDS.keys() - BY_DAY
+    return [pytest.param(name, marks=pytest.mark.slow) if name in by_night else name for name in names]
+
+
 ALL = {**{name: ("LORA", {"r": 4, **options}) for name, options in LORA.items()}} | {
     kind: (kind, options) for kind, options in KINDS.items()
 }
@@ -147,7 +161,7 @@ def change_config(folder: Path, **values: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **values}), encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", nightly(ALL))
 def test_an_adapter_scores_as_pefts_own_model(base: Path, adapter: Callable[[str], Path], name: str) -> None:
     folder = adapter(name)
     info = only(folder)
@@ -250,7 +264,7 @@ def test_masked_models_take_them_too(tmp_path: Path, options: dict[str, Any]) ->
     assert answer.candidates[0].logprob == pytest.approx(best_filling(base, folder), abs=1e-3)
 
 
-@pytest.mark.parametrize("name", [*KINDS, "DoRA", "modules trained whole", "tokens", "parameters"])
+@pytest.mark.parametrize("name", nightly([*KINDS, "DoRA", "modules trained whole", "tokens", "parameters"]))
 def test_a_tensor_that_is_missing_or_has_no_place_is_named(
     adapter: Callable[[str], Path], tmp_path: Path, name: str
 ) -> None:
