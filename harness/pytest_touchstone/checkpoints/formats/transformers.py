@@ -26,6 +26,7 @@ from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.checkpoints.formats.content import (
     TOKENIZER,
     Shapes,
+    Tensor,
     Tensors,
     count_parameters,
     file_lines,
