@@ -44,6 +44,7 @@ from pytest_touchstone.checkpoints.resolve import StepFilter, find
 from pytest_touchstone.cli.command import Output, Parser, say, terminal
 from pytest_touchstone.cli.run import joined
 from pytest_touchstone.cli.study import read_study
+from pytest_touchstone.compare.study.choice import standings_in
 from pytest_touchstone.core.errors import CheckpointError, ExitCode, HarnessError
 from pytest_touchstone.core.files import (
     SCHEMA,
@@ -643,7 +644,7 @@ class Watch:
     def show(self, state: str, reload: int | None = RELOAD) -> None:
         """Write the page: what is known so far, and what is done just now."""
         from pytest_touchstone.reports.page.builder import live_page
-        from pytest_touchstone.reports.standings import benchmarks_of, best_line, in_study, nothing_told
+        from pytest_touchstone.reports.standings import benchmarks_of, best_line, nothing_told
         from pytest_touchstone.reports.study.sections import sections_of
 
         if reload is not None and time.monotonic() - self._shown < LEAST:
@@ -656,7 +657,7 @@ class Watch:
                 self._study = len(self.findings), study, sections_of(study)
             _, study, sections = self._study
             if study is not None:
-                told.append(best_line(in_study(study), benchmarks_of(study)) or nothing_told(study))
+                told.append(best_line(study.once(standings_in), benchmarks_of(study)) or nothing_told(study))
         except HarnessError as error:
             study, sections = None, ()
             told.append(f"The results cannot be shown: {error}")

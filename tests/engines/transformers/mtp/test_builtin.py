@@ -52,7 +52,8 @@ def test_its_heads_logits_are_those_of_an_independent_forward_pass(info: Checkpo
             "def __add__(self, other):\n    '''Returns the sum of two"
         )
     ]  # type: ignore[misc]
-    wanted = independent_logits(read_pt(info.path).tensors, info.params, ids)
+    tensors: dict[str, Any] = dict(read_pt(info.path).tensors)
+    wanted = independent_logits(tensors, info.params, ids)
     with torch.no_grad():
         for number, theirs in enumerate(wanted):
             found = head_logits(engine.loaded.model, number, torch.tensor([ids]))[0].numpy()

@@ -332,6 +332,7 @@ def test_the_optimizers_state_is_not_read_and_mapped_pages_are_let_go(tmp_path: 
     torch.save({"model_state_dict": {"big": torch.ones(size // 4)}}, path)
     before = resident()
     found = read_pt(path).tensors["big"]
+    assert isinstance(found, torch.Tensor)
     copy = torch.empty(size // 4)
     put(found, copy)
     assert resident() - before < 1.2 * size
