@@ -41,8 +41,8 @@ def soft(suite: Suite) -> Answer:
 
 
 def fixed(suite: Suite) -> Answer:
-    """A number written once: two points below the level of the start on all items, as in SGLang's nightly tests
-    (``test_nightly_math_eval.py``: "-2% to account for sampling variance")."""
+    """A number written once: two points below the true level, which is that of the start on all items, or of both where
+    they are to be equal. SGLang's nightly tests allow as much (``test_nightly_math_eval.py``)."""
     (task,) = suite.tasks
     return "fails" if suite.pairs[0][1].mean() < task.accuracy - 0.02 else "passes"
 
@@ -83,7 +83,8 @@ class Pair:
             hard, soft = (np.where(turned, one[::-1], one) for one in (hard, soft))
         bench = Bench(self.name, items)
         old, new = ({METRIC: hard[place], P_RIGHT: soft[place]} for place in (0, 1))
-        task = Task(self.name, items, float(self.hard[0].mean()), "critical")
+        level = self.hard if equal else self.hard[0]
+        task = Task(self.name, items, float(level.mean()), "critical")
         return Suite(
             [task], [(hard[0], hard[1])], [bench.result(old, "old")], [bench.result(new, "new", began=1.0)]
         )

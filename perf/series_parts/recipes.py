@@ -1,6 +1,6 @@
 """Series of checkpoints, each made from the same start by one kind of change that grows from checkpoint to checkpoint.
 
-Of the trainings the number of a checkpoint is that of its steps; each step takes two texts. ``usual`` is full
+Of the trainings the number of a checkpoint is that of its steps; each step takes four texts. ``usual`` is full
 fine-tuning on GSM8K's training rows at the usual rate, ``tenfold`` the same at ten times the rate. ``shuffled`` is
 ``tenfold`` with each answer under the question of another row. ``lora`` trains an adapter of rank 8 on the same texts,
 ``korean`` all weights on Korean Wikipedia. ``merged`` goes back from the end of ``korean``: its number is the
@@ -27,8 +27,8 @@ import torch
 Weights = Mapping[str, torch.Tensor]
 
 SEED: Final = 49
-TEXTS: Final = 2
-LONGEST: Final = 96
+TEXTS: Final = 4
+LONGEST: Final = 128
 """The tokens of a text at most."""
 
 USUAL: Final = 2e-5
@@ -102,14 +102,14 @@ def rounded(weights: Weights, bits: int) -> Iterator[tuple[str, torch.Tensor]]:
             yield name, (tensor / step).round() * step
 
 
-STEPS: Final = (6, 12)
+STEPS: Final = (6, 12, 24)
 
 RECIPES: Final[Mapping[str, Recipe]] = {
-    "noise": Recipe((5, 10, 20), noisy),
-    "rounded": Recipe((8, 5, 4), rounded),
-    "korean": Recipe(STEPS, Training(korean, 3e-4)),
+    "noise": Recipe((5, 10, 15, 20), noisy),
+    "rounded": Recipe((16, 8, 5, 4), rounded),
+    "korean": Recipe((*STEPS, 48), Training(korean, 3e-4)),
     "tenfold": Recipe(STEPS, Training(gsm8k, 10 * USUAL)),
-    "merged": Recipe((50,), "korean"),
+    "merged": Recipe((25, 50, 75), "korean"),
     "lora": Recipe(STEPS, Training(gsm8k, 1e-3, adapter=True)),
     "shuffled": Recipe(STEPS, Training(shuffled, 10 * USUAL)),
     "usual": Recipe(STEPS, Training(gsm8k, USUAL)),
