@@ -154,6 +154,8 @@ class LiveFactory(EngineFactory):
 
     name = "live"
     targets = (TARGET,)
+    typed = False
+    """Nobody types the target: mistakes do not name it."""
     options: Mapping[str, str] = MappingProxyType({})
 
     def inspect(self, _: Path, asked: CheckpointRequest) -> CheckpointInfo:
