@@ -45,7 +45,7 @@ def test_a_watch_that_is_killed_at_any_moment_goes_on(kills: int, steps: int, tm
     assert finished(folder) == [f"checkpoint{step}" for step in range(1, steps + 1)]
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
 def test_a_trainer_that_is_killed_at_any_moment_leaves_nothing_that_is_scored_by_half(
     kills: int, tmp_path: Path
 ) -> None:

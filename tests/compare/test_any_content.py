@@ -100,7 +100,7 @@ def tried(path: Path) -> tuple[CheckpointResults, ...]:
     return table.candidates
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(FILES)
 def test_any_json_is_read_or_refused_and_what_is_read_can_be_compared(tmp_path: Path, content: Any) -> None:
     path = tmp_path / "x.json"
@@ -117,7 +117,7 @@ def test_any_json_is_read_or_refused_and_what_is_read_can_be_compared(tmp_path: 
             assert not pair.of_kind("better")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(alphabet="0123456789.,;%\"'-einfa \t\r", max_size=60), max_size=4), st.booleans())
 def test_any_table_is_read_or_refused(tmp_path: Path, lines: list[str], headed: bool) -> None:
     path = tmp_path / "x.csv"
@@ -125,7 +125,7 @@ def test_any_table_is_read_or_refused(tmp_path: Path, lines: list[str], headed: 
     tried(path)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200), st.sampled_from([".csv", ".json", ".tsv", ".txt"]))
 def test_any_bytes_are_refused_in_one_line(tmp_path: Path, data: bytes, ending: str) -> None:
     path = tmp_path / f"x{ending}"
@@ -157,7 +157,7 @@ LINES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVALUATIONS, st.lists(LINES | VALUES, max_size=4))
 def test_any_samples_are_read_or_refused(tmp_path: Path, content: Any, lines: list[Any]) -> None:
     path = tmp_path / "x.json"

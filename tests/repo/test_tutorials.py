@@ -9,7 +9,15 @@ import pytest
 from tests.support.tutorials import matches, play, shortened, steps_of, tutorials
 
 
-@pytest.mark.parametrize("page", tutorials(), ids=lambda page: page.stem)
+LONG = ("gate",)
+"""Pages that take 40 s, of commands that tests of pytester run by day."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.stem in LONG)) for page in tutorials()],
+    ids=lambda page: page.stem,
+)
 def test_a_tutorial_prints_what_it_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Blocks that take long are run where slow tests are."""
     commands = 0
