@@ -8,7 +8,6 @@ import pytest
 
 from tests.support.tutorials import matches, play, shortened, steps_of, tutorials
 
-
 LONG = ("gate",)
 """Pages that take 40 s, of commands that tests of pytester run by day."""
 
