@@ -91,7 +91,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
         self._first: FirstProcess | None = None
         self._last = self._worse = 0
         self._values: tuple[int, dict[str, float]] = (-1, {})
-        self._beside = _Beside(self._score_saved)
+        self._beside = _Background(self._score_saved)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Check everything that can be checked, and take up what an earlier life of the training has found."""
@@ -309,7 +309,7 @@ class SavedAndScored(NamedTuple):
     run: FinishedRun
 
 
-class _Beside:
+class _Background:
     """Scores saved checkpoints one after the other in a thread, which ends with the process."""
 
     def __init__(self, score: Any) -> None:

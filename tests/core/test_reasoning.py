@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.reasoning import (
-    MARKS,
-    ReasoningMarks,
-    marks_among,
-    marks_of,
+    DELIMITERS,
+    ReasoningDelimiters,
+    delimiters_among,
+    delimiters_of,
     seems_traced,
     without_trace,
 )
@@ -19,7 +19,9 @@ from pytest_touchstone.core.requests import GenerateAnswer, Generated
 
 def split(text: str, think_end: str = "auto") -> tuple[str | None, str]:
     """The reasoning and the text of an answer."""
-    (sample,) = without_trace(GenerateAnswer((Generated(text, "eos", 9),), 3), marks_of(think_end)).samples
+    (sample,) = without_trace(
+        GenerateAnswer((Generated(text, "eos", 9),), 3), delimiters_of(think_end)
+    ).samples
     return sample.reasoning, sample.text
 
 
@@ -44,12 +46,12 @@ def test_the_answer_is_what_stands_after_the_reasoning(text: str, reasoning: str
     assert split(text) == (reasoning, answer)
 
 
-@given(trace=st.text(max_size=40), answer=st.text(max_size=40), marks=st.sampled_from(MARKS))
+@given(trace=st.text(max_size=40), answer=st.text(max_size=40), delimiters=st.sampled_from(DELIMITERS))
 def test_a_trace_of_any_model_leaves_the_answer_as_it_is(
-    trace: str, answer: str, marks: ReasoningMarks
+    trace: str, answer: str, delimiters: ReasoningDelimiters
 ) -> None:
-    begin, end = marks.begin, marks.end
-    if end not in answer and not any(one.end in trace + answer for one in MARKS):
+    begin, end = delimiters.begin, delimiters.end
+    if end not in answer and not any(one.end in trace + answer for one in DELIMITERS):
         reasoning, text = split(f"{begin}{trace}{end}{answer}")
         assert reasoning == trace.strip()
         assert text.lstrip() == answer.lstrip()
@@ -72,13 +74,13 @@ def test_texts_are_left_whole_where_that_is_asked_and_then_seem_traced() -> None
 
 def test_what_an_engine_has_split_stays() -> None:
     answer = GenerateAnswer((Generated("say </think>", "eos", 3, "a", 1),), 3)
-    assert without_trace(answer, MARKS) is answer
+    assert without_trace(answer, DELIMITERS) is answer
 
 
 def test_a_model_is_known_by_its_template_and_its_vocabulary() -> None:
-    found = marks_among(MARKS, "{% if enable_thinking %}<think>{% endif %}</think>")
+    found = delimiters_among(DELIMITERS, "{% if enable_thinking %}<think>{% endif %}</think>")
     assert found is not None
     assert (found.begin, found.end) == ("<think>", "</think>")
-    assert marks_among(MARKS, "{{ messages }}") is None
-    (named,) = marks_of("</r>")
-    assert marks_among((named,), "") is named
+    assert delimiters_among(DELIMITERS, "{{ messages }}") is None
+    (named,) = delimiters_of("</r>")
+    assert delimiters_among((named,), "") is named

@@ -119,7 +119,7 @@ def test_a_mark_in_an_answer_that_nobody_asked_for_is_a_note(
     done = says.run("--eval-think-end=off")
     (result,) = says.summary["results"]
     assert (result["reasoned"], result["traces_seen"]) == (0, 20)
-    assert "the mark of a reasoning stands in 20 of 20 texts, and is scored with them" in " ".join(
+    assert "the end token of a reasoning stands in 20 of 20 texts, and is scored with them" in " ".join(
         done.stdout.str().split()
     )
 

@@ -199,10 +199,10 @@ def _single(asked: CheckpointRequest) -> CheckpointInfo:
         info = _local(_download(name, asked.trust_remote_code), asked)
         return replace(info, name=name.split("/")[-1])
     if target := _TARGET.match(source):
-        typed = [owner for owner in _owners() if getattr(owner, "typed", True)]
+        listed = [owner for owner in _owners() if getattr(owner, "listed", True)]
         raise CheckpointError(
             f"{source}: no such file, and nothing here takes {target[0]!r}; known are folders, files, ORG/NAME, "
-            f"{', '.join(sorted(_TARGETS | {one for owner in typed for one in owner.targets}))}"
+            f"{', '.join(sorted(_TARGETS | {one for owner in listed for one in owner.targets}))}"
         )
     advice = f"the builtin checkpoint is builtin:{source}" if source in NAMES else _nearest(path)
     raise CheckpointError(f"{source}: no such file or folder; {advice}")

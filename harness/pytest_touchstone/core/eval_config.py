@@ -37,7 +37,7 @@ from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.files import parsed, parsed_toml, read_regular, shipped_evals, shown_path
 from pytest_touchstone.core.lm_eval_names import difference, translated
-from pytest_touchstone.core.reasoning import AUTO, marks_of, without_trace
+from pytest_touchstone.core.reasoning import AUTO, delimiters_of, without_trace
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Request
 from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks
@@ -90,7 +90,7 @@ class Asking:
 
     def answer(self, answer: GenerateAnswer) -> GenerateAnswer:
         """Return an answer as the benchmark gets it: without the reasoning before it."""
-        return without_trace(answer, marks_of(self.think_end))
+        return without_trace(answer, delimiters_of(self.think_end))
 
 
 AS_THE_RUN: Final = Asking()

@@ -1,8 +1,9 @@
-"""Reasoning: the text that a model writes to itself before its answer, between two marks. It is no part of the answer.
+"""Reasoning: the text that a model writes to itself before its answer, between two delimiters. The answer is what
+follows.
 
-A trace is what stands before the last end mark, as for lm-evaluation-harness's ``think_end_token``, if the text begins
-with the mark that opens a trace, or has none: some chat templates open it in the prompt. A trace without an end has
-used up the tokens, or the model ended within it: then there is no answer.
+A trace is what stands before the last end delimiter, as for lm-evaluation-harness's ``think_end_token``, if the text
+begins with the delimiter that opens a trace, or has none: some chat templates open it in the prompt. A trace without an
+end has used up the tokens, or the model ended within it: then there is no answer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pytest_touchstone.core.requests import GenerateAnswer, Generated
 
 AUTO: Final = "auto"
 OFF: Final = "off"
-"""The values of ``--eval-think-end`` that are no mark: those of ``MARKS``, and no trace is looked for."""
+"""The values of ``--eval-think-end`` that are no delimiter: those of ``DELIMITERS``, and no trace is looked for."""
 
 
 _BLANK: Final = re.compile(r"\A(?:[^\S\n]*\n)*(?: (?=\S))?")
@@ -24,7 +25,7 @@ _BLANK: Final = re.compile(r"\A(?:[^\S\n]*\n)*(?: (?=\S))?")
 
 
 @dataclass(frozen=True, slots=True)
-class ReasoningMarks:
+class ReasoningDelimiters:
     """The texts before and after a trace; ``begin`` is empty where it is not known. With ``named`` a person gave the
     end, and a text is taken for a trace until it comes."""
 
@@ -37,8 +38,8 @@ class ReasoningMarks:
         return bool(self.begin) and prompt.rstrip().endswith(self.begin)
 
     def split(self, text: str, *, opened: bool = False) -> tuple[str | None, str]:
-        """Return the trace without its marks, None where there is none, and the answer, which is empty where the trace
-        does not end. ``opened``: the prompt has opened it."""
+        """Return the trace without its delimiters, None where there is none, and the answer, which is empty where the
+        trace does not end. ``opened``: the prompt has opened it."""
         begun = text.lstrip().removeprefix(self.begin)
         begins = bool(self.begin) and begun != text.lstrip()
         trace, end, answer = begun.rpartition(self.end)
@@ -47,8 +48,8 @@ class ReasoningMarks:
         return (begun.strip(), "") if begins or opened else (None, text)
 
 
-MARKS: Final = tuple(
-    ReasoningMarks(*pair)
+DELIMITERS: Final = tuple(
+    ReasoningDelimiters(*pair)
     for pair in (
         ("<think>", "</think>"),  # DeepSeek-R1, Qwen3, QwQ, SmolLM3, GLM, Nemotron
         ("[THINK]", "[/THINK]"),  # Magistral
@@ -61,33 +62,33 @@ MARKS: Final = tuple(
         ("<reasoning>", "</reasoning>"),
     )
 )
-"""The marks that models in use were trained with."""
+"""The delimiters that models in use were trained with."""
 
 
-def marks_of(think_end: str) -> tuple[ReasoningMarks, ...]:
-    """Return the marks that a value of ``--eval-think-end`` stands for."""
+def delimiters_of(think_end: str) -> tuple[ReasoningDelimiters, ...]:
+    """Return the delimiters that a value of ``--eval-think-end`` stands for."""
     if think_end in (AUTO, OFF):
-        return MARKS if think_end == AUTO else ()
-    begin = next((one.begin for one in MARKS if one.end == think_end), "")
-    return (ReasoningMarks(begin, think_end, named=True),)
+        return DELIMITERS if think_end == AUTO else ()
+    begin = next((one.begin for one in DELIMITERS if one.end == think_end), "")
+    return (ReasoningDelimiters(begin, think_end, named=True),)
 
 
-def marks_among(marks: Iterable[ReasoningMarks], known: str) -> ReasoningMarks | None:
-    """Return the first marks whose end stands in ``known``, a chat template and a vocabulary; named ones always."""
-    return next((one for one in marks if one.named or one.end in known), None)
+def delimiters_among(delimiters: Iterable[ReasoningDelimiters], known: str) -> ReasoningDelimiters | None:
+    """Return the first whose end stands in ``known``, a chat template and a vocabulary; named ones always."""
+    return next((one for one in delimiters if one.named or one.end in known), None)
 
 
-def without_trace(answer: GenerateAnswer, marks: Iterable[ReasoningMarks]) -> GenerateAnswer:
+def without_trace(answer: GenerateAnswer, delimiters: Iterable[ReasoningDelimiters]) -> GenerateAnswer:
     """Return the answer with the traces of its samples taken out of their texts, as far as no engine has done it."""
-    kept = tuple(marks)
+    kept = tuple(delimiters)
     samples = tuple(_split(one, kept) for one in answer.samples)
     return answer if samples == answer.samples else replace(answer, samples=samples)
 
 
-def _split(sample: Generated, marks: Iterable[ReasoningMarks]) -> Generated:
+def _split(sample: Generated, delimiters: Iterable[ReasoningDelimiters]) -> Generated:
     if sample.reasoning is not None:
         return sample
-    for one in marks:
+    for one in delimiters:
         if one.end in sample.text or (one.begin and sample.text.lstrip().startswith(one.begin)):
             trace, text = one.split(sample.text)
             if trace is not None:
@@ -96,5 +97,5 @@ def _split(sample: Generated, marks: Iterable[ReasoningMarks]) -> Generated:
 
 
 def seems_traced(text: str) -> bool:
-    """Return whether a mark of a trace stands in an answer, where none has been looked for or found."""
-    return any(one.end in text for one in MARKS)
+    """Return whether a delimiter of a trace stands in an answer, where none has been looked for or found."""
+    return any(one.end in text for one in DELIMITERS)

@@ -154,8 +154,8 @@ class LiveFactory(EngineFactory):
 
     name = "live"
     targets = (TARGET,)
-    typed = False
-    """Nobody types the target: mistakes do not name it."""
+    listed = False
+    """Nobody types the target: mistakes do not list it."""
     options: Mapping[str, str] = MappingProxyType({})
 
     def inspect(self, _: Path, asked: CheckpointRequest) -> CheckpointInfo:

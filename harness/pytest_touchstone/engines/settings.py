@@ -23,7 +23,7 @@ class ModelSettings:
     ``processes``; None for half of what is free.
 
     ``chat``: whether texts are generated through the checkpoint's chat template; "auto" uses it where there is one.
-    ``system`` is the system prompt of every chat. ``think_end`` is the mark that ends a reasoning
+    ``system`` is the system prompt of every chat. ``think_end`` is the delimiter that ends a reasoning
     (``core.reasoning``), and by ``thinking`` the chat template is told whether to begin one; None leaves that to it.
     ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads, or the text
     itself, propose tokens; it changes no answer, only the time.

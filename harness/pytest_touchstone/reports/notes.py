@@ -98,8 +98,8 @@ def traces(summary: Summary) -> list[str]:
     """Return the results whose texts have a reasoning that is scored as if it were part of the answer."""
     several = len(checkpoints(summary)) > 1
     return [
-        f"{_name(one, several)}: the mark of a reasoning stands in {one.traces_seen} of {count(one.outputs, 'text')}, "
-        "and is scored with them; --eval-think-end MARK takes what is before it away"
+        f"{_name(one, several)}: the end token of a reasoning stands in {one.traces_seen} of "
+        f"{count(one.outputs, 'text')}, and is scored with them; --eval-think-end TOKEN takes what is before it away"
         for one in wholes(summary)
         if one.traces_seen
     ]

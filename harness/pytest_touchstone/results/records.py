@@ -36,7 +36,7 @@ class Record:
     Of its generated texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in
     which ``no_answer`` was found, and those asked through a ``chat`` template. The ``unanswered`` ones are empty:
     a reasoning used up all tokens, or did not end. ``reasoned`` are those with a reasoning before the answer, which
-    took so many ``reasoning_tokens``; in ``traces_seen`` the mark of one stands in the answer itself.
+    took so many ``reasoning_tokens``; in ``traces_seen`` the delimiter of one stands in the answer itself.
 
     ``programs`` counts what became of its programs, by outcome, ``unsandboxed`` those that ran without isolation.
     ``weak_tests`` has, by task, the wrong programs that its tests accept.

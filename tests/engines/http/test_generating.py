@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from pytest_touchstone.core.reasoning import marks_of
+from pytest_touchstone.core.reasoning import delimiters_of
 from pytest_touchstone.core.requests import Generate, Generated, Refusal, Turn
 from pytest_touchstone.engines.http.abilities import Abilities, ServedModel
 from pytest_touchstone.engines.http.calls import Malformed
@@ -323,7 +323,7 @@ def chat(text: str | None, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_reasoning_in_a_reply_is_no_part_of_the_text(choice: dict[str, Any], expected: Generated) -> None:
-    wanted = WantedTexts(stops=("\n\n",), limit=50, marks=marks_of("auto"), chat=True)
+    wanted = WantedTexts(stops=("\n\n",), limit=50, delimiters=delimiters_of("auto"), chat=True)
     (found,) = read_texts(reply({"stop_reason": None, **choice}), wanted)
     assert found == expected
 

@@ -23,7 +23,7 @@ from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
 from pytest_touchstone.engines.live import LiveEngine, LiveFactory, serve
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.live import FirstProcess, LiveModel, at_rest
+from pytest_touchstone.engines.transformers.live import FirstProcess, LiveModel, at_rest, is_plain
 from tests.support.tiny import tiny_causal, tiny_masked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
@@ -344,3 +344,24 @@ def test_nobody_can_name_a_model_in_memory_from_outside(number: str, monkeypatch
     with pytest.raises(CheckpointError, match="has a model in memory; give a path"):
         resolve("live:x", seq_len=None)
     assert LiveFactory.targets == ("live:",)
+
+
+def test_ways_are_taken_from_memory_for_a_model_that_computes_as_a_loaded_one(whole: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(whole)
+    assert is_plain(model)
+    hook = model.lm_head.register_forward_hook(lambda *_: None)
+    assert not is_plain(model)
+    hook.remove()
+    model.lm_head.forward = lambda rows: rows
+    assert not is_plain(model)
+    del model.lm_head.forward
+    assert is_plain(model)
+
+    class Own(torch.nn.Linear):
+        pass
+
+    model.lm_head = Own(2, 2)
+    assert not is_plain(model)

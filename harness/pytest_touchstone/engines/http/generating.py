@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from pytest_touchstone.core.reasoning import AUTO, ReasoningMarks, marks_of
+from pytest_touchstone.core.reasoning import AUTO, ReasoningDelimiters, delimiters_of
 from pytest_touchstone.core.requests import (
     FinishReason,
     Generate,
@@ -73,7 +73,7 @@ class WantedTexts:
 
     ``prompt`` is the text that they follow, the last turn of a ``chat``. ``least`` is the number of tokens that a
     server must count in the whole prompt if it cuts nothing. ``ends`` are the names of ends that its probe has met.
-    ``marks`` are those of a reasoning, which the prompt may have ``opened``.
+    ``delimiters`` are those of a reasoning, which the prompt may have ``opened``.
     """
 
     count: int = 1
@@ -83,7 +83,7 @@ class WantedTexts:
     chat: bool = False
     least: int = 0
     ends: Sequence[str] = ()
-    marks: Sequence[ReasoningMarks] = ()
+    delimiters: Sequence[ReasoningDelimiters] = ()
     opened: bool = False
 
 
@@ -161,8 +161,8 @@ def _generated(
             # As in this process: a server may begin the text with the space that its prompt ended before.
             text = tokenizer.readable(ids[:-1] if reason == "eos" else ids)
     trace = next((said for name in _REASONING if isinstance(said := _part(choice, name), str) and said), None)
-    for marks in wanted.marks if trace is None else ():
-        trace, text = marks.split(text, opened=wanted.opened)
+    for delimiters in wanted.delimiters if trace is None else ():
+        trace, text = delimiters.split(text, opened=wanted.opened)
         if trace is not None:
             break
     at = earliest_stop(text, wanted.stops)
@@ -290,16 +290,16 @@ class TextSettings:
     thinking: Literal["on", "off"] | None = None
 
     @property
-    def marks(self) -> tuple[ReasoningMarks, ...]:
-        """The marks of a reasoning that a text may have: those of the model, where they are known."""
+    def delimiters(self) -> tuple[ReasoningDelimiters, ...]:
+        """The delimiters of a reasoning that a text may have: those of the model, where they are known."""
         known = None if self.tokenizer is None else self.tokenizer.reasoning
-        return marks_of(self.think_end) if known is None else (known,)
+        return delimiters_of(self.think_end) if known is None else (known,)
 
     @property
     def reasons(self) -> bool:
         """Whether the model is known to reason: a stop sequence may stand in its reasoning, and not be sent."""
         known = self.tokenizer is not None and self.tokenizer.reasoning is not None
-        return self.thinking != "off" and (known or any(one.named for one in self.marks))
+        return self.thinking != "off" and (known or any(one.named for one in self.delimiters))
 
 
 def prompted(request: Generate, asking: TextSettings) -> Prompted | Refusal:
@@ -422,7 +422,7 @@ def _call(one: Prompted, count: int, seed: int, owner: int, asking: TextSettings
         chat=chat,
         least=0 if tokens is not None else _fewest(texts, one.tokens),
         ends=can.ends,
-        marks=asking.marks,
+        delimiters=asking.delimiters,
         opened=one.opened,
     )
 

@@ -150,7 +150,8 @@ class LiveModel:
         check_vocabulary(info, self._model, tokenizer)
         self._stack.enter_context(at_rest(self._outer))
         with collector_paused():
-            engine = engine_of(info, LoadedModel(self._model, tokenizer, notes), settings, remembers=False)
+            loaded = LoadedModel(self._model, tokenizer, notes)
+            engine = engine_of(info, loaded, settings, remembers=is_plain(self._model))
         engine.adapter = OwnAdapter(None, None) if self._adapters else None
         return engine
 
@@ -223,6 +224,17 @@ def _without_peft(model: Any) -> tuple[Any, dict[str, Any]]:
         for one in layers
     ]
     return model.get_base_model(), adapters
+
+
+def is_plain(model: Any) -> bool:
+    """Return whether the model computes as one that is loaded: layers of Transformers and torch alone, without hooks
+    and functions of their own. Then what a probe has admitted of such a model holds, and need not be tried again."""
+    return all(
+        type(one).__module__.startswith(("torch.", "transformers."))
+        and not (one._forward_hooks or one._forward_pre_hooks)
+        and ("forward" not in vars(one) or "_original_forward" in vars(one))
+        for one in model.modules()
+    )
 
 
 def _plain_copy(model: Any) -> Any:

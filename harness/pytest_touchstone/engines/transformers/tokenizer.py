@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
-from pytest_touchstone.core.reasoning import ReasoningMarks, marks_among, marks_of
+from pytest_touchstone.core.reasoning import ReasoningDelimiters, delimiters_among, delimiters_of
 from pytest_touchstone.core.requests import Refusal, Turn
 
 _AT_ONCE: Final = 2**20
@@ -45,7 +45,7 @@ THINKING: Final = ("enable_thinking", "thinking")
 """The names by which chat templates are told whether to begin with a reasoning: most, DeepSeek's and Granite's."""
 
 _TAIL: Final = 16
-"""The last tokens of a prompt, among which the mark is that opens a reasoning."""
+"""The last tokens of a prompt, among which the delimiter is that opens a reasoning."""
 
 _LONGEST_ERROR: Final = 200
 """The most characters of a template's own error that are repeated."""
@@ -65,8 +65,8 @@ class TextTokenizer:
 
     def __init__(self, tokenizer: Any, vocabulary: Vocabulary | None = None) -> None:
         self._tokenizer = tokenizer
-        self.reasoning: ReasoningMarks | None = None
-        """The marks of a reasoning, None where the model is not known to have any."""
+        self.reasoning: ReasoningDelimiters | None = None
+        """The delimiters of a reasoning, None where the model is not known to have any."""
         self._kept: dict[int, str] = {}
         self._thinking: dict[str, bool] = {}
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
@@ -74,16 +74,16 @@ class TextTokenizer:
         self._encoded: dict[str, list[int]] = {}
 
     def with_reasoning(self, think_end: str, thinking: Literal["on", "off"] | None) -> TextTokenizer:
-        """Return the same tokenizer that knows the marks of a reasoning, and what the chat template is told of it;
+        """Return the same tokenizer that knows the delimiters of a reasoning, and what the chat template is told of it;
         both as in ``ModelSettings``."""
         aware, tokenizer = copy.copy(self), self._tokenizer
         added: Iterable[str] = getattr(tokenizer, "get_added_vocab", dict)()
         known = f"{getattr(tokenizer, 'chat_template', None)} {' '.join(added)}"
-        aware.reasoning = marks_among(marks_of(think_end), known)
+        aware.reasoning = delimiters_among(delimiters_of(think_end), known)
         if aware.reasoning is not None:
-            marks = aware.reasoning.begin + aware.reasoning.end
+            delimiters = aware.reasoning.begin + aware.reasoning.end
             special = {token: tokenizer.convert_ids_to_tokens(token) for token in tokenizer.all_special_ids}
-            aware._kept = {token: text for token, text in special.items() if text and text in marks}
+            aware._kept = {token: text for token, text in special.items() if text and text in delimiters}
         aware._thinking = {} if thinking is None else dict.fromkeys(THINKING, thinking == "on")
         return aware
 
@@ -200,7 +200,7 @@ class TextTokenizer:
         return bos is not None and bool(ids) and ids[0] == bos
 
     def readable(self, ids: Sequence[int]) -> str:
-        """Return the text of generated tokens, without special tokens but those in the marks of a reasoning."""
+        """Return the text of generated tokens, without special tokens but those in the delimiters of a reasoning."""
         if not self._kept:
             text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
             return text
@@ -505,7 +505,7 @@ def bound_templates() -> None:
 
 
 def _checked(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
-    """Return a filter that looks at its arguments first, with the marks by which jinja2 knows what it takes."""
+    """Return a filter that looks at its arguments first, with the delimiters by which jinja2 knows what it takes."""
 
     @functools.wraps(function)
     def checked(*args: Any, **more: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.core.reasoning import MARKS, ReasoningMarks, marks_of
+from pytest_touchstone.core.reasoning import DELIMITERS, ReasoningDelimiters, delimiters_of
 from pytest_touchstone.core.requests import earliest_stop
 from pytest_touchstone.engines.transformers.generation.sequence import (
     DrawKey,
@@ -188,29 +188,31 @@ def test_a_low_temperature_is_as_good_as_greedy_and_a_nan_is_told() -> None:
 # A reasoning before the answer
 
 
-def answered(text: str, stops: list[str], marks: ReasoningMarks, *, opened: bool = False) -> tuple[Any, ...]:
+def answered(
+    text: str, stops: list[str], delimiters: ReasoningDelimiters, *, opened: bool = False
+) -> tuple[Any, ...]:
     """What the watch makes of a text that comes token by token, and whether it ended before the text did."""
     tokenizer = tokenizer_of("bytelevel")
     tokens = tokenizer.encode(text, add_special_tokens=False)
-    watch = StopWatch(lambda ids: tokenizer.decode(list(ids)), stops, (), marks, opened=opened)
+    watch = StopWatch(lambda ids: tokenizer.decode(list(ids)), stops, (), delimiters, opened=opened)
     counts = range(1, len(tokens) + 1)
     taken = next((count for count in counts if watch.take(tokens[:count])), len(tokens))
     return (*watch.cut(tokens[:taken]), taken < len(tokens))
 
 
-@pytest.mark.parametrize("marks", MARKS, ids=lambda one: one.end)
-def test_a_stop_sequence_in_a_reasoning_does_not_end_the_text(marks: ReasoningMarks) -> None:
-    text = f"{marks.begin}\na\n\nb{marks.end}\n\nc\n\nd"
-    assert answered(text, ["\n\n"], marks) == ("a\n\nb", "c", True, True)
-    opened = text.removeprefix(marks.begin)
-    assert answered(opened, ["\n\n"], marks, opened=True) == ("a\n\nb", "c", True, True)
+@pytest.mark.parametrize("delimiters", DELIMITERS, ids=lambda one: one.end)
+def test_a_stop_sequence_in_a_reasoning_does_not_end_the_text(delimiters: ReasoningDelimiters) -> None:
+    text = f"{delimiters.begin}\na\n\nb{delimiters.end}\n\nc\n\nd"
+    assert answered(text, ["\n\n"], delimiters) == ("a\n\nb", "c", True, True)
+    opened = text.removeprefix(delimiters.begin)
+    assert answered(opened, ["\n\n"], delimiters, opened=True) == ("a\n\nb", "c", True, True)
 
 
 def test_a_text_without_a_reasoning_ends_as_ever() -> None:
-    (marks, *_) = marks_of("auto")
-    assert answered("a\n\nb", ["\n\n"], marks) == (None, "a", True, True)
-    assert answered("\n\na b", ["\n\n"], marks) == (None, "", True, True)
-    assert answered("<th\n\nb", ["\n\n"], marks) == (None, "<th", True, True)
+    (delimiters, *_) = delimiters_of("auto")
+    assert answered("a\n\nb", ["\n\n"], delimiters) == (None, "a", True, True)
+    assert answered("\n\na b", ["\n\n"], delimiters) == (None, "", True, True)
+    assert answered("<th\n\nb", ["\n\n"], delimiters) == (None, "<th", True, True)
 
 
 @settings(max_examples=100, deadline=None)
@@ -218,19 +220,19 @@ def test_a_text_without_a_reasoning_ends_as_ever() -> None:
 def test_the_answer_after_a_reasoning_is_cut_as_it_would_be_alone(
     trace: str, answer: str, stops: list[str]
 ) -> None:
-    (marks, *_) = marks_of("auto")
+    (delimiters, *_) = delimiters_of("auto")
     text = f"<think>{trace}</think>{answer}"
-    found = answered(text, stops, marks)
-    assert found[:2] == (trace.strip(), naive(marks.split(text)[1], stops))
+    found = answered(text, stops, delimiters)
+    assert found[:2] == (trace.strip(), naive(delimiters.split(text)[1], stops))
 
 
 def test_a_reasoning_that_does_not_end_leaves_no_answer() -> None:
-    (marks, *_) = marks_of("auto")
-    assert answered("<think>a\n\nb", ["\n\n"], marks) == ("a\n\nb", "", False, False)
-    assert answered("a\n\nb", ["\n\n"], marks, opened=True) == ("a\n\nb", "", False, False)
+    (delimiters, *_) = delimiters_of("auto")
+    assert answered("<think>a\n\nb", ["\n\n"], delimiters) == ("a\n\nb", "", False, False)
+    assert answered("a\n\nb", ["\n\n"], delimiters, opened=True) == ("a\n\nb", "", False, False)
 
 
 def test_with_a_mark_that_is_named_stops_count_only_after_it() -> None:
-    (marks,) = marks_of("</x>")
-    assert answered("a\n\nb</x>c\n\nd", ["\n\n"], marks) == ("a\n\nb", "c", True, True)
-    assert answered("a\n\nb", ["\n\n"], marks) == (None, "a", True, False)
+    (delimiters,) = delimiters_of("</x>")
+    assert answered("a\n\nb</x>c\n\nd", ["\n\n"], delimiters) == ("a\n\nb", "c", True, True)
+    assert answered("a\n\nb", ["\n\n"], delimiters) == (None, "a", True, False)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_touchstone.core.reasoning import ReasoningMarks
+from pytest_touchstone.core.reasoning import ReasoningDelimiters
 from pytest_touchstone.core.requests import FinishReason, Generated, earliest_stop
 from pytest_touchstone.engines.transformers.devices import Reading, to_device
 from pytest_touchstone.engines.transformers.token_work import Prompt
@@ -282,26 +282,26 @@ class StopWatch:
         decode: Decode,
         stops: Sequence[str],
         silent: Collection[int] = (),
-        marks: ReasoningMarks | None = None,
+        delimiters: ReasoningDelimiters | None = None,
         *,
         opened: bool = False,
     ) -> None:
-        """``silent``: tokens without text, which could push a stop sequence out of sight. ``marks`` are those of a
+        """``silent``: tokens without text, which could push a stop sequence out of sight. ``delimiters`` are those of a
         reasoning, which the prompt may have ``opened``."""
         self._decode, self._stops, self._silent = decode, tuple(stops), silent
-        self._marks, self._opened = marks, opened
+        self._delimiters, self._opened = delimiters, opened
         self._window = _MARGIN + max(
             (len(text.encode("utf-8", "surrogatepass")) for text in stops), default=0
         )
         self._tokens: list[int] = []
         self._found = False
-        self._answers = marks is None
+        self._answers = delimiters is None
         self.reasoned = 0
         """The tokens of a reasoning that has ended."""
 
     def take(self, tokens: Sequence[int]) -> bool:
         """Return whether the text has ended with the last of ``tokens``, which are all so far."""
-        if tokens[-1] in self._silent or not (self._stops or self._marks):
+        if tokens[-1] in self._silent or not (self._stops or self._delimiters):
             return False
         self._tokens.append(tokens[-1])
         if not self._answers and self._reasons(tokens):
@@ -324,27 +324,27 @@ class StopWatch:
 
     def _answer(self, tokens: Sequence[int]) -> tuple[str | None, str]:
         text = self._decode(tokens)
-        return (None, text) if self._marks is None else self._marks.split(text, opened=self._opened)
+        return (None, text) if self._delimiters is None else self._delimiters.split(text, opened=self._opened)
 
     def _reasons(self, tokens: Sequence[int]) -> bool:
-        """Return whether the text is a reasoning so far, or may be the beginning of its mark."""
-        marks = self._marks
-        assert marks is not None
-        begins = self._opened or marks.named
+        """Return whether the text is a reasoning so far, or may be the beginning of its delimiter."""
+        delimiters = self._delimiters
+        assert delimiters is not None
+        begins = self._opened or delimiters.named
         if not begins:
-            text = self._decode(tokens[: self._window_of(marks.begin)]).lstrip()
-            if text.startswith(marks.begin):
+            text = self._decode(tokens[: self._window_of(delimiters.begin)]).lstrip()
+            if text.startswith(delimiters.begin):
                 begins = True
-            elif text and not marks.begin.startswith(text):
+            elif text and not delimiters.begin.startswith(text):
                 self._answers = self._found = True  # what has come so far is looked at as a whole
                 return False
-        if begins and marks.end in self._decode(self._tokens[-self._window_of(marks.end) :]):
+        if begins and delimiters.end in self._decode(self._tokens[-self._window_of(delimiters.end) :]):
             self._answers, self.reasoned = True, len(tokens)
         return not self._answers
 
     @staticmethod
-    def _window_of(mark: str) -> int:
-        return _MARGIN + len(mark)
+    def _window_of(delimiter: str) -> int:
+        return _MARGIN + len(delimiter)
 
 
 def may_begin_before(text: str, stops: Sequence[str], at: int) -> bool:
