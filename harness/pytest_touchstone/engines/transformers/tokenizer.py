@@ -505,7 +505,7 @@ def bound_templates() -> None:
 
 
 def _checked(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
-    """Return a filter that looks at its arguments first, with the delimiters by which jinja2 knows what it takes."""
+    """Return a filter that looks at its arguments first, with the marks by which jinja2 knows what it takes."""
 
     @functools.wraps(function)
     def checked(*args: Any, **more: Any) -> Any:
