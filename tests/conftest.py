@@ -38,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--run-servers", action="store_true", help="run the tests with vllm and llama-server too"
     )
+    parser.addoption("--drill-seed", type=int, help="the one seed that the drill replays (tests/drill)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
