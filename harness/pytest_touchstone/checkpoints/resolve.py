@@ -15,7 +15,7 @@ builtin:smollm2-135m              once ``touchstone fetch smollm2-135m`` has bro
 builtin:mtp-tiny                  a model with four prediction heads
 hub:ORG/NAME, ORG/NAME            on the Hugging Face Hub
 http://HOST:PORT/v1               a model that a server has (``?model=NAME`` where it has several)
-vllm:PATH                         a model at a server that is started for it
+vllm:PATH, sglang:PATH            a model at a server that is started for it
 llama-server:PATH.gguf            the same with llama.cpp
 fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
 

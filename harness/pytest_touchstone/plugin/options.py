@@ -331,7 +331,12 @@ def check_served(settings: Settings, infos: Sequence[CheckpointInfo], *, some_fa
     for flag, value, takes, what in (
         ("--eval-model-name", settings.model_name, served, "--checkpoint http://HOST:PORT/v1"),
         ("--eval-tokenizer", settings.tokenizer, served, "--checkpoint http://HOST:PORT/v1"),
-        ("--eval-server-args", settings.server_args, started, "--checkpoint vllm:PATH or llama-server:PATH"),
+        (
+            "--eval-server-args",
+            settings.server_args,
+            started,
+            "--checkpoint vllm:PATH, sglang:PATH or llama-server:PATH",
+        ),
     ):
         if value is not None and not takes:
             kind = "a served model" if takes is served else "at a server that this run starts"

@@ -93,6 +93,22 @@ def test_a_server_is_started_asked_and_ended_with_all_that_it_has_started(
     assert "loading the model" in log.read_text(encoding="utf-8")
 
 
+def test_sglang_is_started_by_the_python_on_path_that_has_it(notes: Path, model: Path) -> None:
+    python = notes.parent / "python3"
+    python.write_text(
+        f'#!/bin/sh\nif [ "$1" = -c ]; then echo 0.5.9; exit; fi\necho "$1 $2 $3" >{python}.told\nshift 3\n'
+        f'exec {notes.parent / "vllm"} serve "$@"\n'
+    )
+    python.chmod(0o755)
+    with Lasting() as lasting:
+        info = started(f"sglang:{model}?dtype=bfloat16&args=--tensor-parallel-size 2", lasting, seq_len=512)
+        (start,) = starts(notes)
+    assert Path(f"{python}.told").read_text() == "-m sglang.launch_server --model-path\n"
+    assert start["arguments"][:6] == ["serve", str(model), "--context-length", "512", "--dtype", "bfloat16"]
+    assert start["arguments"][-2:] == ["--tensor-parallel-size", "2"]
+    assert (info.name, info.served["version"], info.served["child"]) == ("model-sglang", "0.1", "sglang")
+
+
 def test_the_fingerprint_of_a_server_of_known_weights_is_theirs_and_its_own(notes: Path, whole: Path) -> None:
     with Lasting() as lasting:
         info = started(f"vllm:{whole}", lasting)
@@ -228,6 +244,7 @@ def test_a_server_does_not_outlive_the_process_that_started_it(
     ("source", "why"),
     [
         ("vllm:{model}", "no vllm on PATH; install it"),
+        ("sglang:{model}", "no sglang in the Python on PATH; install it"),
         ("llama-server:{model}", "no llama-server on PATH, nor llama_cpp.server in the Python there"),
         ("vllm:nowhere", "nowhere: no such file or folder"),
         ("llama-server:{whole}", "is no GGUF file, which is all that llama.cpp takes"),

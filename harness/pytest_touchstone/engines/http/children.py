@@ -1,4 +1,4 @@
-"""Servers that a run starts for itself: ``--checkpoint vllm:PATH`` and ``--checkpoint llama-server:PATH.gguf``.
+"""Servers that a run starts for itself: ``--checkpoint vllm:PATH``, ``sglang:PATH`` and ``llama-server:PATH.gguf``.
 
 PATH is anything that names one checkpoint. The server is found on ``PATH``, listens at a free port of loopback alone,
 and then is asked like any other. It lives as long as ``Asked.lasting``: the process that a person has started keeps it,
@@ -230,6 +230,20 @@ def vllm_command(start: ServerStart) -> ServerCommand:
     return ServerCommand("vllm", (program, "serve", start.path, *length, *dtype))
 
 
+def sglang_command(start: ServerStart) -> ServerCommand:
+    """Return the command that starts SGLang. Raises ``CheckpointError`` where it is not there."""
+    for python in _pythons():
+        if (version := _installed(python, "sglang", "sglang")) is not None:
+            length = () if start.seq_len is None else ("--context-length", str(start.seq_len))
+            dtype = () if start.dtype is None else ("--dtype", start.dtype)
+            module = (python, "-m", "sglang.launch_server", "--model-path", start.path)
+            return ServerCommand("sglang", (*module, *length, *dtype), version)
+    raise CheckpointError(
+        "no sglang in the Python on PATH; install it (pip install sglang), in an environment of its own if need be, "
+        "whose bin folder you put at the end of PATH"
+    )
+
+
 def llama_command(start: ServerStart) -> ServerCommand:
     """Return the command that starts llama.cpp's server, else llama-cpp-python's.
 
@@ -248,7 +262,7 @@ def llama_command(start: ServerStart) -> ServerCommand:
         size = () if context is None else ("--parallel", str(SLOTS), "--ctx-size", str(SLOTS * context))
         return ServerCommand("llama-server", (program, "--model", start.path, *size))
     for python in _pythons():
-        if (version := _llama_cpp_python(python)) is not None:
+        if (version := _installed(python, "llama-cpp-python", "llama_cpp", "uvicorn")) is not None:
             module = (python, "-m", "llama_cpp.server", "--model", start.path, "--n_ctx", str(context or 0))
             return ServerCommand("llama_cpp.server", module, version)
     raise CheckpointError(
@@ -258,7 +272,7 @@ def llama_command(start: ServerStart) -> ServerCommand:
 
 
 COMMANDS: Final[Mapping[str, Callable[[ServerStart], ServerCommand]]] = MappingProxyType(
-    {"vllm:": vllm_command, "llama-server:": llama_command}
+    {"vllm:": vllm_command, "sglang:": sglang_command, "llama-server:": llama_command}
 )
 
 
@@ -271,7 +285,7 @@ class LocalServers:
             "model": "the model to ask, where the server has several",
             "tokenizer": "a folder, Hub id or checkpoint with the model's tokenizer (default: PATH)",
             "args": "more arguments for the server",
-            "dtype": "the type that vLLM computes in",
+            "dtype": "the type that vLLM or SGLang computes in",
         }
     )
 
@@ -369,11 +383,11 @@ def _pythons() -> Iterator[str]:
     yield from dict.fromkeys((sys.executable, *filter(None, found)))
 
 
-def _llama_cpp_python(python: str) -> str | None:
-    """Return the version of llama-cpp-python that a Python has with its server, None where it has none."""
+def _installed(python: str, distribution: str, *modules: str) -> str | None:
+    """Return the version of a distribution that a Python has with all these modules, None where it lacks one."""
     code = (
         "import importlib.metadata as m, importlib.util as u; "
-        "assert u.find_spec('llama_cpp') and u.find_spec('uvicorn'); print(m.version('llama-cpp-python'))"
+        f"assert all(map(u.find_spec, {modules!r})); print(m.version({distribution!r}))"
     )
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=False)
