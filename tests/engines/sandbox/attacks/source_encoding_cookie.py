@@ -2,8 +2,8 @@
 
 KIND = "call"
 TASK = "script"
-#+AAo-import os+AAo-os._exit(0)
-#\u000aimport os\u000aos._exit(0)
+# +AAo-import os+AAo-os._exit(0)
+# \u000aimport os\u000aos._exit(0)
 
 
 def add(a, b):

@@ -249,11 +249,13 @@ def _wait(child: int, report: int, limits: jail.ProgramLimits, *, script: bool) 
     if why != "ended":
         os.kill(child, signal.SIGKILL)
     _, status, usage = os.wait4(child, 0)
+    seconds = usage.ru_utime + usage.ru_stime
     return {
-        "why": why,
+        # It may have ended beyond its time, and before this process had its turn to see that.
+        "why": "cpu" if seconds > limits.cpu else why,
         "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
         "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
-        "seconds": usage.ru_utime + usage.ru_stime,
+        "seconds": seconds,
         "memory": usage.ru_maxrss // 1024,
     }
 

@@ -329,7 +329,7 @@ def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Program
 def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.ProgramLimits) -> dict[str, Any]:
     """Return the verdict together with the program's end, which explains a missing answer."""
     found = {"tests": 0, **verdict, "seconds": float(report.get("seconds", 0.0))}
-    if verdict["outcome"] != "passed":
+    if verdict["outcome"] != "passed" or report.get("why") == "cpu":
         found |= _ending(verdict, report, limits)
     return found
 
