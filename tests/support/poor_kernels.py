@@ -71,7 +71,8 @@ if words[0] != "run":
 given = dict(one.split("=", 1) for flag, one in zip(words, words[1:]) if flag == "--env")
 guest = words[words.index("--volume") + 1].split(":")
 start = words[words.index("python3") + 1 :]
-command = [{bwrap!r}, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--as-pid-1", "--clearenv"]
+command = [{bwrap!r}, "--die-with-parent", "--as-pid-1", "--clearenv"]
+command += ["--unshare-pid", "--unshare-ipc", "--unshare-uts"]
 for name, value in given.items():
     command += ["--setenv", name, value]
 if {rootless}:
