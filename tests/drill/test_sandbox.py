@@ -187,7 +187,6 @@ def test_a_right_solution_of_every_task_passes_and_none_at_all_does_not(opened: 
 def test_a_hostile_program_does_not_pass_and_harms_nothing(
     opened: Opened, chosen: list[Attack], attack: Attack, drill: Drill
 ) -> None:
-    drill.figure("hostile programs contained, each of another kind", 1)
     answer, after, seconds = opened.judged(attack, chosen)
     assert answer.outcome not in ("passed", "fault"), answer
     assert "ESCAPED" not in answer.detail
@@ -198,6 +197,7 @@ def test_a_hostile_program_does_not_pass_and_harms_nothing(
     assert seconds < MOST_WALL
     assert answer.seconds < MOST_SECONDS + 1.0
     assert after.outcome == "passed", f"a right program after it: {after}"
+    drill.figure("hostile programs contained, each of another kind", 1)
 
 
 def test_no_process_of_a_hostile_program_is_left_beside_the_sandbox_own(opened: Opened) -> None:
