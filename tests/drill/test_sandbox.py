@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pytest_touchstone.core.requests import RunProgramAnswer
-from pytest_touchstone.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.engines.sandbox.sandbox import SLOTS_PER_WORKER, Sandbox
 from tests.drill.conftest import Drill
 from tests.support.attack_tasks import MOST_SECONDS, TASKS, Attack, PrintTask, attacks, request, right
 from tests.support.outside import NAME as VARIABLE
@@ -198,6 +198,12 @@ def test_a_hostile_program_does_not_pass_and_harms_nothing(
     assert answer.seconds < MOST_SECONDS + 1.0
     assert after.outcome == "passed", f"a right program after it: {after}"
     drill.figure("hostile programs contained, each of another kind", 1)
+
+
+def test_programs_beside_each_other_have_no_network_in_common(opened: Opened) -> None:
+    """A socket of a pair can get a name by which another program of the same network would reach it."""
+    found = {Path(f"/proc/{pid}/ns/net").readlink() for pid in descendants()}
+    assert len(found - {Path("/proc/self/ns/net").readlink()}) > SLOTS_PER_WORKER * WORKERS
 
 
 def test_no_process_of_a_hostile_program_is_left_beside_the_sandbox_own(opened: Opened) -> None:
