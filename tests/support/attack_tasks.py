@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram
+from pytest_touchstone.metrics.code.calling import script
+from pytest_touchstone.metrics.code.plus import plus_request
 from tests.support.places import ROOT
 
 ATTACKS: Final = ROOT / "tests" / "engines" / "sandbox" / "attacks"
@@ -65,6 +67,22 @@ class PrintTask:
     def tests(self) -> InputOutputTests:
         """The tests, as benchmarks ask for them."""
         return InputOutputTests(self.pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class PlusTask:
+    """A problem in EvalPlus's form: a function ``f`` that squares; its values are compared with computed ones."""
+
+    solution: str
+    prompt: str = 'def f(n):\n    """The square of n."""\n'
+
+    def tests(self) -> CallTests:
+        """The tests, as benchmarks ask for them."""
+        row = {"task_id": "attacks", "prompt": self.prompt, "canonical_solution": self.solution, "atol": 0}
+        row |= {"entry_point": "f", "base_input": [[0], [1], [2]], "plus_input": [[n] for n in range(3, 40)]}
+        tests = plus_request(row, "", "plus").tests
+        assert isinstance(tests, CallTests)
+        return tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +147,7 @@ SHIFT = (
     'def unshift(text):\n    """What was shifted."""\n'
 )
 
-TASKS: Final[dict[str, Task | PrintTask]] = {
+TASKS: Final[dict[str, Task | PlusTask | PrintTask]] = {
     "add": Task(
         ADD,
         "add",
@@ -311,6 +329,77 @@ TASKS: Final[dict[str, Task | PrintTask]] = {
         "    assert candidate(lambda x: x + candidate(None, x), 1) == 1\n"
         "    assert candidate(lambda x: 2 * x, 1) == 2\n",
     ),
+    "hashed": Task(
+        ADD,
+        "add",
+        "    return a + b\n",
+        "def check(candidate):\n"
+        "    assert candidate(2, 3) in {5: 'five'}\n"
+        "    assert {candidate(1, 1)} == {2}\n"
+        "    assert len({7, candidate(3, 4)}) == 1\n",
+    ),
+    "held": Task(
+        'def first(n):\n    """The numbers below n."""\n',
+        "first",
+        "    return list(range(n))\n",
+        "def check(candidate):\n"
+        "    found = candidate(4)\n"
+        "    assert 3 in found\n"
+        "    assert 4 not in found\n"
+        "    assert {*found} == {0, 1, 2, 3}\n",
+    ),
+    "keyed": Task(
+        'def last(x):\n    """The last digit of x."""\n',
+        "last",
+        "    return x % 10\n",
+        "def check(candidate):\n"
+        "    assert sorted([13, 21], key=candidate) == [21, 13]\n"
+        "    assert max([19, 31, 42], key=candidate) == 19\n",
+    ),
+    "indexed": Task(
+        'def place(x):\n    """The place of the letter x in the alphabet."""\n',
+        "place",
+        "    return ord(x) - 97\n",
+        "def check(candidate):\n"
+        "    assert 'abc'[candidate('b')] == 'b'\n"
+        "    assert len(range(candidate('c'))) == 2\n"
+        "    assert 'x' * candidate('d') == 'xxx'\n",
+    ),
+    "copied": Task(
+        'def twice(x):\n    """x and x."""\n',
+        "twice",
+        "    return [x, x]\n",
+        "import copy, pickle\n"
+        "def check(candidate):\n"
+        "    assert copy.copy(candidate(1)) == [1, 1]\n"
+        "    assert copy.deepcopy(candidate([2])) == [[2], [2]]\n"
+        "    assert pickle.loads(pickle.dumps(candidate(3))) == [3, 3]\n",
+    ),
+    "awaited": Task(
+        "",
+        "add",
+        "async def add(a, b):\n    return a + b\n",
+        "import asyncio\n"
+        "async def main():\n"
+        "    assert await add(2, 3) == 5\n"
+        "    assert await add(-4, 4) == 0\n"
+        "asyncio.run(main())\n",
+    ),
+    "cased": Task(
+        "",
+        "add",
+        "def add(a, b):\n    return a + b\n",
+        script(
+            "import unittest\n"
+            "class TestAdd(unittest.TestCase):\n"
+            "    def test_equal(self):\n"
+            "        self.assertEqual(add(2, 3), 5)\n"
+            "    def test_close(self):\n"
+            "        self.assertAlmostEqual(add(-4, 4), 0)\n",
+            "add",
+        ),
+    ),
+    "plus": PlusTask("    return n * n\n"),
     "sum": PrintTask(
         "a, b = map(int, input().split())\nprint(a + b)\n",
         (("2 3\n", "5\n"), ("-4 4\n", "0\n"), ("100000000000000000000 1\n", "100000000000000000001\n")),

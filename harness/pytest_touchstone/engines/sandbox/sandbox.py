@@ -27,7 +27,7 @@ from pytest_touchstone.core.errors import SandboxError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.sandbox.cache import OnceByKey, TextFiles, judging_code, key_of
 from pytest_touchstone.engines.sandbox.guest import framing
-from pytest_touchstone.engines.sandbox.isolation import Isolation, check_isolation, isolation_here
+from pytest_touchstone.engines.sandbox.isolation import REMEDIES, Isolation, check_isolation, isolation_here
 from pytest_touchstone.engines.sandbox.seccomp import system_calls
 from pytest_touchstone.engines.sandbox.settings import Grader, SandboxSettings
 from pytest_touchstone.engines.sandbox.soundness import SandboxRunner
@@ -351,19 +351,28 @@ def start(settings: SandboxSettings) -> Sandbox:
     where = isolation_here(settings.kind)
     workers = settings.workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
     slots = SLOTS_PER_WORKER * workers
-    client = WorkerClient(where, slots, system_calls() if where.isolated else b"")
-    if where.isolated:
-        try:
-            check_isolation(Sandbox(client, isolated=True).run)  # under the self-test's limits
-        except BaseException:
-            client.close()
-            raise
+    filtered = system_calls() if where.isolated else b""
+    try:
+        client = _tested(where, slots, filtered)
+    except SandboxError as error:
+        raise SandboxError(f"{error}; {REMEDIES[settings.kind]}") from None
     return Sandbox(
         client,
         isolated=where.isolated,
         grader=settings.grader,
         program_seconds=settings.program_seconds,
     )
+
+
+def _tested(where: Isolation, slots: int, filtered: bytes) -> WorkerClient:
+    client = WorkerClient(where, slots, filtered)
+    if where.isolated:
+        try:
+            check_isolation(Sandbox(client, isolated=True).run)  # under the self-test's limits
+        except BaseException:
+            client.close()
+            raise
+    return client
 
 
 def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:

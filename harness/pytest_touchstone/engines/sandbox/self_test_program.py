@@ -78,6 +78,11 @@ tcp, udp = socket.SOCK_STREAM, socket.SOCK_DGRAM
 attempt("reading a file of the host", lambda: Path(given["file"]).read_bytes())
 for folder in given["folders"]:
     attempt(f"writing to {folder}", (Path(folder) / "touchstone-probe").touch)
+for folder, inner, _ in os.walk("/"):  # what a container or an old kernel leaves open, such as /dev/shm
+    if folder == "/tmp" or folder.count("/") > 3:
+        inner.clear()
+    elif os.access(folder, os.W_OK):
+        worked.append(f"writing to {folder}")
 attempt("seeing the host's environment", inherited)
 attempt("seeing other processes", seen)
 attempt("signalling other processes", signalled)

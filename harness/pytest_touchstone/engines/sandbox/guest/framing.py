@@ -6,12 +6,16 @@ import json
 import os
 import select
 import struct
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
 LONGEST: Final = 16 * 2**20
 """The size limit, in bytes, of a message from a program."""
+
+_MOST_DIGITS: Final = 640
+"""The least limit that Python has."""
 
 _HEAD: Final = struct.Struct(">I")
 
@@ -77,11 +81,22 @@ def receive(descriptor: int, *, longest: int = LONGEST, wait: Wait | None = None
     (length,) = _HEAD.unpack(_read(descriptor, _HEAD.size, wait))
     if length > longest:
         raise Closed(f"a message of {length} bytes; {longest} at most")
-    body = _read(descriptor, length, wait)
+    return parsed(_read(descriptor, length, wait))
+
+
+def parsed(body: bytes | str) -> Any:
+    """Return the message of a JSON text. Raises ``Closed`` for a text that holds none.
+
+    Long numbers are sent as hexadecimal texts (``values``). Reading decimal ones takes hours, so there are none.
+    """
+    most = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(_MOST_DIGITS)
     try:
         return json.loads(body)
     except (ValueError, RecursionError, MemoryError) as error:
         raise Closed(f"no message: {error}") from None
+    finally:
+        sys.set_int_max_str_digits(most)
 
 
 def _read(descriptor: int, count: int, wait: Wait | None) -> bytes:

@@ -21,7 +21,7 @@ FIRST_USER: Final = 61000
 """The first of the users that programs run as if the sandbox itself runs as root."""
 
 _NEW_NS, _NEW_UTS, _NEW_IPC = 0x00020000, 0x04000000, 0x08000000
-_NEW_USER, _NEW_PID, _MNT_DETACH = 0x10000000, 0x20000000, 2
+_NEW_USER, _NEW_PID, _NEW_NET, _MNT_DETACH = 0x10000000, 0x20000000, 0x40000000, 2
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 _SECCOMP_MODE_FILTER: Final = 2
@@ -73,13 +73,14 @@ def drop_user(slot: int) -> None:
 
 
 def enter_namespaces() -> None:
-    """Move this process into new user, mount, IPC and host-name namespaces, and its next child into a process
+    """Move this process into new user, mount, IPC, network and host-name namespaces, and its next child into a process
     namespace.
 
-    Processes are counted per user namespace, so one program does not use up another's limit.
+    Processes are counted per user namespace, so one program does not use up another's limit. A socket of a pair can
+    get a name, by which programs beside each other would find each other if they shared a network namespace.
     """
     user, group = os.getuid(), os.getgid()
-    _call("unshare", _NEW_USER | _NEW_PID | _NEW_NS | _NEW_IPC | _NEW_UTS)
+    _call("unshare", _NEW_USER | _NEW_PID | _NEW_NS | _NEW_IPC | _NEW_NET | _NEW_UTS)
     own = Path("/proc/self")
     (own / "setgroups").write_text("deny", encoding="utf-8")
     (own / "uid_map").write_text(f"{NOBODY} {user} 1", encoding="utf-8")

@@ -69,14 +69,6 @@ def parts(found: Any) -> tuple[list[str], dict[str, Any] | None, bool]:
     )
 
 
-def read_message(text: str) -> Any:
-    """Return the message of a text. Raises ``Closed`` for a text that holds none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise framing.Closed(f"no message: {error}") from None
-
-
 END: Final = object()
 """Stands for a value when there are no more."""
 
@@ -315,7 +307,7 @@ class Judge:
             texts, error = self._some(of, given[at:upto], seconds[at])
             for place, text in enumerate(texts, at):
                 same = text == expected[place] and '"nan"' not in text
-                yield same, None if same else self._decoded(read_message(text))
+                yield same, None if same else self._decoded(framing.parsed(text))
             if error is not None:
                 self._last_raised = error, "call"
                 if isinstance(error, _ENDS):

@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from . import framing, jail, program_host
-from .program_clock import CORES, HERE, SHORTEST, cpu_seconds, cpu_seconds_below
+from .program_clock import CORES, HERE, SHORTEST, cpu_seconds, cpu_seconds_below, process_clock
 
 _MOST_DESCRIPTORS: Final = 8
 
@@ -143,6 +143,7 @@ class Launcher:
         jail.enter_namespaces()
         if os.fork() != 0:
             os._exit(0)
+        process_clock(os.getpid())  # where it cannot be read, no limit of CPU time would hold
         self._namespaces = jail.ProcessNamespaces()
         jail.read_only_files()
 
@@ -184,8 +185,7 @@ def _be_program(
             os.dup2(descriptor, stream)
         connection = _alone(connection)
         if isolated:
-            os.chdir("/tmp")
-            jail.lock(limits, system_calls)
+            _confine(connection, limits, system_calls)
         else:
             _limit_only(limits)
         if streams:
@@ -198,6 +198,16 @@ def _be_program(
         pass  # whoever reads the connection sees that it has ended
     finally:
         os._exit(code)
+
+
+def _confine(connection: int, limits: jail.ProgramLimits, system_calls: bytes) -> None:
+    """Give up all that the program may not have. Where that fails, tell the reader of it, and raise it."""
+    try:
+        os.chdir("/tmp")
+        jail.lock(limits, system_calls)
+    except (OSError, ValueError) as error:  # of limits, resource raises ValueError
+        framing.send(connection, {"types": [type(error).__name__], "text": str(error)})
+        raise
 
 
 def _alone(connection: int) -> int:
@@ -239,11 +249,13 @@ def _wait(child: int, report: int, limits: jail.ProgramLimits, *, script: bool) 
     if why != "ended":
         os.kill(child, signal.SIGKILL)
     _, status, usage = os.wait4(child, 0)
+    seconds = usage.ru_utime + usage.ru_stime
     return {
-        "why": why,
+        # It may have ended beyond its time, and before this process had its turn to see that.
+        "why": "cpu" if seconds > limits.cpu else why,
         "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
         "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
-        "seconds": usage.ru_utime + usage.ru_stime,
+        "seconds": seconds,
         "memory": usage.ru_maxrss // 1024,
     }
 

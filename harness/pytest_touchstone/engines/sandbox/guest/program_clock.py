@@ -27,17 +27,20 @@ _SCHEDULED: Final = 2
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
-def cpu_seconds(process: int) -> float:
-    """Return the CPU time used by a process so far, over all its threads.
+def process_clock(process: int) -> float:
+    """Return the CPU time used by a process so far, over all its threads, by its clock (clock_getcpuclockid(3)).
 
-    It is read from the process's clock (clock_getcpuclockid(3)). RLIMIT_CPU counts whole ticks, which on a busy
-    virtual machine can overstate the time by half.
+    RLIMIT_CPU counts whole ticks, which on a busy virtual machine can overstate the time by half. Raises ``OSError``
+    where there is no such process, or none has a clock.
     """
-    if sys.platform != "linux":
-        return 0.0
+    return time.clock_gettime(~process << 3 | _SCHEDULED)
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the same, and 0 for a process that has ended."""
     try:
-        return time.clock_gettime(~process << 3 | _SCHEDULED)
-    except OSError:  # it has just ended
+        return process_clock(process) if sys.platform == "linux" else 0.0
+    except OSError:
         return 0.0
 
 

@@ -196,6 +196,7 @@ class _ProgramHost:
         if isinstance(error, SyntaxError) and error.filename == PROGRAM:
             line = error.lineno
         code = getattr(error, "code", None)
+        code = code[:500] if isinstance(code, str) else code
         return {
             "types": [kind.__name__ for kind in type(error).__mro__],
             "text": _text(error)[:500],

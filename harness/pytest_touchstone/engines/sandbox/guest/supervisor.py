@@ -69,6 +69,10 @@ _JOBS_OF_TESTS: Final = 64
 _GRACE: Final = 2.0
 """Extra seconds for the tests, beyond the program's."""
 
+_LONGEST_ERROR: Final = 2**16
+"""The size limit, in bytes, of a script's report of an exception: reading a longer one, which may be a number of a
+million digits, would keep this process from all other programs."""
+
 _LAST_MOMENT: Final = 0.2
 """Seconds that a program has to exit by itself once its connection is closed."""
 
@@ -270,7 +274,8 @@ class Supervisor:
             if report.get("code") != 0:
                 verdict = {"outcome": "crashed", "detail": judge.NO_ANSWER}
                 with suppress(framing.Closed, framing.TooLate):
-                    said = framing.receive(mine.fileno(), wait=framing.until(time.monotonic() + _GRACE))
+                    until = framing.until(time.monotonic() + _GRACE)
+                    said = framing.receive(mine.fileno(), longest=_LONGEST_ERROR, wait=until)
                     verdict = described(said) if isinstance(said, dict) else verdict
             return _settled(verdict, report, limits), printed.decode("utf-8", "replace")
         finally:
@@ -324,7 +329,7 @@ def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Program
 def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.ProgramLimits) -> dict[str, Any]:
     """Return the verdict together with the program's end, which explains a missing answer."""
     found = {"tests": 0, **verdict, "seconds": float(report.get("seconds", 0.0))}
-    if verdict["outcome"] != "passed":
+    if verdict["outcome"] != "passed" or report.get("why") == "cpu":
         found |= _ending(verdict, report, limits)
     return found
 

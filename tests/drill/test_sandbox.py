@@ -1,25 +1,32 @@
 """No hostile program passes, reaches anything outside or leaves anything behind, and the sandbox lives on.
 
-Programs are judged some ahead of the tests that ask for them: many only end by their time.
+Where the kernel or the container lacks something, the sandbox holds as well, or refuses. The same program has the same
+verdict, on a busy machine too. Programs are judged some ahead of the tests that ask for them: many only end by their
+time.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
+import random
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from pytest_touchstone.core.requests import RunProgramAnswer
-from pytest_touchstone.engines.sandbox.sandbox import Sandbox
+from pytest_touchstone.engines.sandbox.sandbox import SLOTS_PER_WORKER, Sandbox
+from tests.drill.conftest import Drill
 from tests.support.attack_tasks import MOST_SECONDS, TASKS, Attack, PrintTask, attacks, request, right
 from tests.support.outside import NAME as VARIABLE
 from tests.support.outside import (
@@ -31,11 +38,16 @@ from tests.support.outside import (
     namespaces,
     outside,
 )
-from tests.support.sandbox_here import opened_here
+from tests.support.poor_kernels import ENGINES, LACKS, REFUSED, engine
+from tests.support.sandbox_here import lacking, opened_here
+from tests.support.verdict_programs import known
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is Linux's")
 
 ATTACKS = attacks()
+
+SAMPLE = 24
+"""Hostile programs of the short form, drawn by the seed."""
 
 WORKERS = 6
 AHEAD = 16
@@ -136,6 +148,16 @@ def opened() -> Iterator[Opened]:
             tempfile.tempdir = before
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The whole has every hostile program, the short form those that the seed draws, with those of slow verdicts
+    spread among the others."""
+    if "attack" in metafunc.fixturenames:
+        drawn = random.Random(metafunc.config.getoption("--drill-seed") or 0)
+        most = len(ATTACKS) if metafunc.config.getoption("--run-slow") else SAMPLE
+        some = drawn.sample(ATTACKS, most)
+        metafunc.parametrize("attack", some, ids=[one.name for one in some])
+
+
 @pytest.fixture(scope="module")
 def chosen(request: pytest.FixtureRequest) -> list[Attack]:
     """The hostile programs that this run has tests of."""
@@ -148,7 +170,7 @@ def chosen(request: pytest.FixtureRequest) -> list[Attack]:
 
 
 def test_every_hostile_program_says_in_a_sentence_what_it_tries() -> None:
-    assert len(ATTACKS) >= 50
+    assert len(ATTACKS) >= 360
     for attack in ATTACKS:
         assert attack.aim.endswith("."), attack.name
         assert len(attack.aim) < 120, attack.name
@@ -162,9 +184,8 @@ def test_a_right_solution_of_every_task_passes_and_none_at_all_does_not(opened: 
     assert opened.sandbox.run(request(task, "    pass\n")).outcome not in ("passed", "fault")
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_a_hostile_program_does_not_pass_and_harms_nothing(
-    opened: Opened, chosen: list[Attack], attack: Attack
+    opened: Opened, chosen: list[Attack], attack: Attack, drill: Drill
 ) -> None:
     answer, after, seconds = opened.judged(attack, chosen)
     assert answer.outcome not in ("passed", "fault"), answer
@@ -176,6 +197,13 @@ def test_a_hostile_program_does_not_pass_and_harms_nothing(
     assert seconds < MOST_WALL
     assert answer.seconds < MOST_SECONDS + 1.0
     assert after.outcome == "passed", f"a right program after it: {after}"
+    drill.figure("hostile programs contained, each of another kind", 1)
+
+
+def test_programs_beside_each_other_have_no_network_in_common(opened: Opened) -> None:
+    """A socket of a pair can get a name by which another program of the same network would reach it."""
+    found = {Path(f"/proc/{pid}/ns/net").readlink() for pid in descendants()}
+    assert len(found - {Path("/proc/self/ns/net").readlink()}) > SLOTS_PER_WORKER * WORKERS
 
 
 def test_no_process_of_a_hostile_program_is_left_beside_the_sandbox_own(opened: Opened) -> None:
@@ -201,6 +229,7 @@ def test_nothing_is_left_when_the_sandbox_is_closed(opened: Opened) -> None:
     assert not opened.outside.touched()
 
 
+@pytest.mark.slow
 def test_under_the_reference_grader_hostile_programs_may_pass_and_do_no_harm() -> None:
     families = ("descriptors_", "equal_", "files_", "frame_", "host_", "kill_", "network_", "process_")
     chosen = [one for one in ATTACKS if one.kind == "call" and one.name.startswith(families)]
@@ -223,3 +252,150 @@ def test_under_the_reference_grader_hostile_programs_may_pass_and_do_no_harm() -
         assert SECRET not in answer.detail
         assert "ESCAPED" not in answer.detail
     assert not files_left()
+
+
+# Kernels and containers that lack something
+
+
+REACHING = [
+    "files_left_everywhere",
+    "host_files",
+    "network_tcp",
+    "network_unix",
+    "process_ptrace",
+    "process_subprocess",
+]
+"""Hostile programs that would show what is open."""
+
+
+def tried_on_poor_kernels(
+    lists: list[list[str]], kind: str = "bwrap", path: str = ""
+) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """What became of a sandbox without each of these, in a process of its own."""
+    if missing := lacking():
+        pytest.skip(f"no sandbox: {missing}")
+    environment = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}"}
+    with outside() as target:
+        given = {
+            "kind": kind,
+            "hostile": REACHING,
+            "lists": lists,
+            "file": str(target.file),
+            "port": target.port,
+        }
+        found = subprocess.run(
+            [sys.executable, "-m", "tests.support.poor_kernels"],
+            input=json.dumps(given),
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
+        )
+        assert found.returncode == 0, found.stderr
+        assert not target.touched()
+        yield from zip(lists, map(json.loads, found.stdout.splitlines()), strict=True)
+
+
+def assert_held_or_refused(found: dict[str, Any], remedy: str, drill: Drill, where: str) -> None:
+    """A refusal is one line with a remedy; else no hostile program got anywhere and a right one passed."""
+    if "refused" in found:
+        assert found["refused"].isprintable()
+        assert remedy in found["refused"]
+    else:
+        assert "raised" not in found
+        for outcome, detail in found["answers"].values():
+            assert outcome not in ("passed", "fault")
+            assert "ESCAPED" not in detail
+            assert SECRET not in detail
+        assert found["after"] == "passed"
+    drill.figure(f"{where} where it {'refused' if 'refused' in found else 'held'}", 1)
+
+
+def test_on_a_kernel_that_lacks_something_the_sandbox_holds_or_refuses(drill: Drill) -> None:
+    """The whole: every one of them, and every two."""
+    lists = [[*some] for many in (1, 2) for some in itertools.combinations(LACKS, many)]
+    random.Random(0).shuffle(lists)
+    for lacks, found in tried_on_poor_kernels([lists[seed] for seed in drill.seeds(3, len(lists))]):
+        try:
+            assert_held_or_refused(found, "allow them, or use --eval-sandbox docker", drill, "poor kernels")
+            assert "refused" in found or not REFUSED.intersection(lacks)
+        except AssertionError as error:
+            raise AssertionError(f"--drill-seed {lists.index(lacks)}: without {lacks}: {found}") from error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENGINES)
+def test_in_a_container_that_lacks_something_the_sandbox_holds_or_refuses(
+    name: str, drill: Drill, tmp_path: Path
+) -> None:
+    engine(tmp_path, **ENGINES[name])
+    lists = [[], ["mount_setattr"], ["user namespaces, by a profile"], ["seccomp"]]
+    for lacks, found in tried_on_poor_kernels(lists, "docker", str(tmp_path)):
+        assert_held_or_refused(found, "or use --eval-sandbox bwrap", drill, "containers")
+        assert "refused" in found or not lacks, (name, lacks)
+
+
+def test_a_command_refuses_in_one_line_and_runs_nothing(tmp_path: Path) -> None:
+    if missing := lacking():
+        pytest.skip(f"no sandbox: {missing}")
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text('{"task_id": "Test/0", "completion": "    return 1\\n"}\n')
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text(json.dumps({"task_id": "Test/0", **PROBLEM}) + "\n")
+    code = (
+        "import sys; from tests.support.poor_kernels import lack; from pytest_touchstone.cli import main\n"
+        "lack(['user namespaces, by a profile']); sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "grade", "humaneval", str(samples), "--problems", str(problems)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 4, found.stderr
+    assert found.stdout == ""
+    assert len(found.stderr.splitlines()) == 1
+    assert "user.max_user_namespaces): allow them, or use --eval-sandbox docker" in found.stderr
+    assert sorted(tmp_path.iterdir()) == [problems, samples]
+
+
+PROBLEM = {
+    "prompt": "def one():\n",
+    "entry_point": "one",
+    "canonical_solution": "    return 1\n",
+    "test": "def check(candidate):\n    assert candidate() == 1\n",
+}
+
+
+# The same program twice
+
+
+@contextmanager
+def a_busy_machine() -> Iterator[None]:
+    """Has twice as many processes compute as there are cores."""
+    begun = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))
+    ]
+    try:
+        yield
+    finally:
+        for one in begun:
+            one.kill()
+            one.wait()
+
+
+def test_the_same_program_has_the_same_verdict_twice_and_on_a_busy_machine(drill: Drill) -> None:
+    seeds = drill.seeds(10, 200)
+    programs = [known(random.Random(seed), seed) for seed in seeds]
+    with opened_here(workers=2) as sandbox:
+
+        def verdicts(mark: str) -> list[str]:
+            """``mark`` makes other texts of them: equal ones are judged once."""
+            begun = [
+                sandbox.submit(replace(one.request, program=f"{one.request.program}# {mark}\n"))
+                for one in programs
+            ]
+            return [future.result(10 * GIVE_UP).outcome for future in begun]
+
+        first, second = verdicts("first"), verdicts("second")
+        with a_busy_machine():
+            busy = verdicts("busy")
+    for seed, one, *found in zip(seeds, programs, first, second, busy, strict=True):
+        assert found == [one.outcome] * 3, f"--drill-seed {seed}: {one.request.program}"
+    drill.figure("programs of the same verdict twice and on a busy machine", len(programs))
