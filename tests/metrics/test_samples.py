@@ -113,7 +113,7 @@ def test_the_majority_is_a_plain_count_where_answers_decide_scores(samples: list
 def test_the_majority_does_not_depend_on_the_order_of_samples(
     both: tuple[Sequence[Any], Sequence[Any]],
 ) -> None:
-    one, other = (majority(*zip(*samples, strict=True)) for samples in both)
+    one, other = (majority([a for a, _ in some], [score for _, score in some]) for some in both)
     assert 0.0 <= one <= 1.0
     assert one == pytest.approx(other)
 
