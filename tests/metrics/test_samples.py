@@ -17,6 +17,7 @@ from pytest_touchstone import Graded
 from pytest_touchstone.core.aggregation import mean
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
 from pytest_touchstone.core.few_shot import Sampling
+from pytest_touchstone.core.grade import told_by
 from pytest_touchstone.core.requests import (
     CallTests,
     Generate,
@@ -28,9 +29,9 @@ from pytest_touchstone.core.requests import (
     RunProgram,
     RunProgramAnswer,
 )
+from pytest_touchstone.metrics import ChoiceScores, answered
 from pytest_touchstone.metrics.code import ProgramGrader
 from pytest_touchstone.metrics.gsm8k import grade_gsm8k
-from pytest_touchstone.metrics.math.grade import same_answer
 from pytest_touchstone.metrics.samples import (
     KS,
     SampleGrade,
@@ -121,8 +122,7 @@ def test_the_majority_does_not_depend_on_the_order_of_samples(
 def test_answers_are_counted_by_the_rule_of_the_benchmark() -> None:
     answers, right = ["1,000.", "18", "1000", "18.0", "$1000"], [1.0, 0.0, 1.0, 0.0, 1.0]
     assert majority(answers, right, grade_gsm8k("1000", "").same) == 1.0
-    assert majority(["\\frac{1}{2}", "3", "0.5"], [1.0, 0.0, 1.0], same_answer) == 1.0
-    assert majority(["\\frac{1}{2}", "3", "0.5"], [1.0, 0.0, 1.0]) == pytest.approx(2 / 3)
+    assert majority(answers, right) == pytest.approx(3 / 5)
 
 
 # Runs of a benchmark
@@ -222,6 +222,20 @@ def test_without_answers_that_are_told_there_is_no_majority_and_graded_scores_ha
         return {"right": len(answer.text) / 4}
 
     assert Model("a", "aaa").run(by_length, spec(), 2).scores == {"right": 0.5, "avg@2": 0.5}
+
+
+def test_what_all_samples_tell_alike_is_told_and_soft_scores_are_means() -> None:
+    def chooses() -> Generator[Any, Any, ChoiceScores]:
+        likely, unlikely = yield [Loglikelihood("q", "a"), Loglikelihood("q", "bb")]
+        written = yield Generate("q", max_new_tokens=9)
+        choices = answered([likely, unlikely], ["a", "bb"])
+        return ChoiceScores(
+            {"right": float(written.text == "18")}, 0, chosen=len(written.text), choices=choices
+        )
+
+    found = Model("18", "1").run(chooses, spec(), 2)
+    assert told_by(found) == {"right": [0]}
+    assert (found.scores["right"], found.scores["p_right"]) == (0.5, 0.5)
 
 
 def test_an_assertion_that_fails_is_one_samples_and_the_first_is_told() -> None:

@@ -173,7 +173,7 @@ def _grade(runs: Sequence[_Run], spec: Benchmark) -> object:
         samples=len(runs),
         added=tuple(of_samples),
         extracted=_extracted(told[0], answers, votes),
-        **{name: value for name in ("gold", "right", "chosen", "parts") if (value := _common(told, name))},
+        **{name: _common(told, name) for name in ("gold", "right", "chosen", "parts")},
         failure=failures[0] if failures else None,
         failed=len(failures),
     )
