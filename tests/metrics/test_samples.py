@@ -128,6 +128,15 @@ def test_answers_are_counted_by_the_rule_of_the_benchmark() -> None:
 # Runs of a benchmark
 
 
+def test_a_sample_that_its_grade_counts_as_unanswered_has_no_vote() -> None:
+    def grades() -> Generator[Any, Any, Any]:
+        answer = yield Generate("q", max_new_tokens=9)
+        return grade_gsm8k("18", answer.text)
+
+    found = Model("...", "...", "18").run(grades, spec("exact_match_flexible"), 3)
+    assert (found.scores["maj@3"], found.no_answer, found.extracted["votes"]) == (1.0, 2, "18 (1)")
+
+
 def spec(primary: str = "right", **more: Any) -> Benchmark:
     return Benchmark(
         name="x",
@@ -265,6 +274,17 @@ def test_programs_are_run_for_each_sample_and_a_benchmark_that_draws_by_itself_i
     model = Model("a", "b")
     assert model.run(by_itself, spec(), 5) == {"right": 1.0}
     assert model.asked == [[Generate("q", max_new_tokens=9, samples=2, temperature=0.3, seed=1)]]
+
+
+@pytest.mark.parametrize("asked", [[], "a question", [Loglikelihood("q", "a"), 3]])
+def test_what_is_no_request_is_passed_on_for_the_driver_to_refuse(asked: Any) -> None:
+    def asks_wrongly() -> Generator[Any, Any, dict[str, float]]:
+        yield asked
+        return {"right": 1.0}
+
+    generator = sampled(asks_wrongly, spec(), Sampling(3, 0.5))
+    assert next(generator) == asked
+    generator.close()
 
 
 def test_an_item_without_texts_and_one_sample_are_as_the_benchmark_scores_them() -> None:

@@ -279,8 +279,8 @@ class _Run:
     @property
     def sound(self) -> bool:
         """Whether it asks what can be answered."""
-        asked = self.asked
-        return isinstance(asked, (list, tuple)) and all(isinstance(one, REQUEST_KINDS) for one in asked)
+        several = isinstance(self.asked, (list, tuple)) and bool(self.asked)
+        return several and all(isinstance(one, REQUEST_KINDS) for one in self.asked)
 
     def asks_for_several(self) -> bool:
         """Return whether it asks for several samples by itself."""
