@@ -47,4 +47,4 @@ def test_bbh_zeroshot(example: BbhRow, fewshot: FewShot) -> Scores:
     found = flexible_answer(example["file"], asked, answer.text)
     strict, flexible = same(answer.text, target), found is not None and same(found, target)
     scores = {"exact_match_flexible": float(flexible), "exact_match_strict": float(strict)}
-    return Graded(scores, found is None, {"flexible": found}, target)
+    return Graded(scores, found is None, {"flexible": found}, target, same=same)

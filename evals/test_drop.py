@@ -14,7 +14,7 @@ from pytest_touchstone import (
     Solution,
     benchmark,
 )
-from pytest_touchstone.metrics.drop import DropRow, drop_row, grade_drop, listed_spans
+from pytest_touchstone.metrics.drop import DropRow, drop_row, grade_drop, listed_spans, same_span
 
 
 def prompt(row: DropRow) -> str:
@@ -65,4 +65,5 @@ def test_drop(example: DropRow, fewshot: FewShot) -> Scores:
     one = grade_drop(example["answers"], answer.text)
     several = grade_drop(example["answers"], listed_spans(answer.text))
     by_list = {f"{name}_list": score for name, score in several.scores.items()}
-    return Graded({**one.scores, **by_list}, one.no_answer, one.extracted, " | ".join(one.gold))
+    scores, gold = {**one.scores, **by_list}, " | ".join(one.gold)
+    return Graded(scores, one.no_answer, one.extracted, gold, same=same_span)

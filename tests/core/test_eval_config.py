@@ -120,10 +120,11 @@ def test_a_name_that_stands_for_other_rows_there_is_said_to(tmp_path: Path) -> N
 
 
 def test_metrics_are_meant_by_either_name() -> None:
-    ours = ["exact_match_flexible", "exact_match_strict", "acc", "acc_norm", "pass@1"]
+    ours = ["exact_match_flexible", "exact_match_strict", "acc", "acc_norm", "pass@1", "maj@8"]
     assert metrics_named("exact_match", ours) == ours[:2]
     assert metrics_named("acc,none", ours) == ["acc"]
     assert metrics_named("pass_at_1", ours) == ["pass@1"]
+    assert metrics_named("exact_match,maj@8", ours) == ["maj@8"]
     assert metrics_named("bleu", ours) == []
 
 

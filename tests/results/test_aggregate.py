@@ -50,6 +50,16 @@ def only(summary: Summary):
     return result
 
 
+def test_samples_have_pass_at_k_only_where_all_items_are_right_or_wrong():
+    items = collect(["winogrande"], ["c"], 3)
+    shares = {"acc": 0.5, "avg@2": 0.5, "pass@2": 1.0}
+    records = [replace(one, scores=shares) for one in score(items)]
+    assert only(summarised(records, items)).metrics["pass@2"].value == 1.0
+    records[0] = replace(records[0], scores={"acc": 0.4, "avg@2": 0.4})
+    found = only(summarised(records, items)).metrics
+    assert (list(found), found["avg@2"].n) == (["acc", "avg@2"], 3)
+
+
 def test_an_item_without_a_record_is_lost_and_named():
     items = collect(["winogrande"], ["c"], 3)
     summary = summarised(score(items)[:2], items)

@@ -39,7 +39,7 @@ from pytest_touchstone.core.settings import integer, read_as, settings_table, wo
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.sandbox import open_sandbox
 from pytest_touchstone.engines.sandbox.soundness import UNSOUND, CheckedSandbox
-from pytest_touchstone.metrics.code.grader import pass_at
+from pytest_touchstone.metrics.samples import pass_at
 
 SHOWN: Final = 5
 """The number of task names that are listed before "and N more"."""

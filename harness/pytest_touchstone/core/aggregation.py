@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -97,6 +98,11 @@ class Aggregation:
 def is_soft(metric: str) -> bool:
     """Whether a metric is a soft score, or its mean over groups: files have them, short reports do not."""
     return metric.removesuffix(MACRO) in SOFT_METRICS
+
+
+def is_of_samples(metric: str) -> bool:
+    """Whether a metric is one of several samples of each item (``metrics.samples``)."""
+    return re.fullmatch(r"(avg|maj|pass)@\d+", metric.removesuffix(MACRO)) is not None
 
 
 def mean(

@@ -102,7 +102,7 @@ class FewShot:
 
         ``header`` is text before the few-shot examples; in a chat it begins the first turn.
 
-        Greedy, unless it is ``sampled``: then ``--eval-samples``, ``--eval-temperature`` and ``--eval-top-p`` count.
+        Greedy, unless it is ``sampled``: then the run's sampling parameters count, and one answer has all samples.
         ``more`` are other fields of ``Generate``.
         """
         asked = chat or ChatForm(prompt)

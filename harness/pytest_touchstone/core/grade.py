@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
@@ -34,8 +35,9 @@ class Graded:
     """A grade made of its parts; ``no_answer`` may be a bool where there is one text.
 
     ``extracted``, what was read out of the text by each rule, and ``gold``, the answer that was due, change no score:
-    ``touchstone items`` shows them, of this and of any other grade that has them. ``parts`` is the number of parts of
-    which a score is a share, for metrics that pool them.
+    ``touchstone items`` shows them, of this and of any other grade that has them. ``same`` says whether two texts read
+    out by the primary score's rule are one answer, by which ``maj@N`` counts them; None where they are no answers.
+    ``parts`` is the number of parts of which a score is a share, for metrics that pool them.
     """
 
     scores: Mapping[str, float]
@@ -43,6 +45,7 @@ class Graded:
     extracted: Mapping[str, str | None] = field(default_factory=dict)
     gold: str | None = None
     parts: int | None = None
+    same: Callable[[str, str], bool] | None = operator.eq
 
 
 Scores: TypeAlias = Generator[Any, Any, Mapping[str, float] | Grade]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from pytest_touchstone.core.aggregation import is_of_samples
+
 SUBJECTS: Final = {
     "stem": """abstract_algebra anatomy astronomy college_biology college_chemistry college_computer_science
         college_mathematics college_physics computer_security conceptual_physics electrical_engineering
@@ -102,7 +104,8 @@ def difference(name: str, term: str) -> str | None:
 
 def metrics_named(name: str, metrics: Iterable[str]) -> list[str]:
     """Return the metrics that a name means, ours or that of lm-evaluation-harness: ``exact_match`` is a family of ours,
-    ``acc,none`` and ``pass_at_1`` are its ways to write."""
-    plain = name.partition(",")[0].replace("pass_at_", "pass@")
+    ``acc,none``, ``pass_at_1`` and, of a filter that counts answers, ``exact_match,maj@8`` are its ways to write."""
+    plain, _, by = name.replace("pass_at_", "pass@").partition(",")
+    plain = by if is_of_samples(by) else plain
     there = list(metrics)
     return [one for one in there if one == plain] or [one for one in there if one.startswith(f"{plain}_")]

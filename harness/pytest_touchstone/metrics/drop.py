@@ -112,6 +112,11 @@ def bag_f1(predicted: set[str], gold: set[str]) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
+def same_span(one: str, other: str) -> bool:
+    """Return whether two spans are equal by exact match."""
+    return normalized(one) == normalized(other)
+
+
 def normalized(span: str) -> str:
     """The words of a span as they are compared, with one space between them."""
     return " ".join(filter(None, (_word(piece) for piece in PIECES.split(span))))

@@ -57,6 +57,11 @@ class Gsm8kGrade:
         """The three answers by rule."""
         return {how: getattr(self, how) for how in RULES}
 
+    @staticmethod
+    def same(one: str, other: str) -> bool:
+        """Return whether two answers are equal by ``exact_match_flexible``."""
+        return trimmed(one) == trimmed(other)
+
     @property
     def no_answer(self) -> bool:
         """Return whether the output holds no number at all."""

@@ -348,6 +348,5 @@ def grade_ifeval(kinds: Sequence[str], values: Sequence[Mapping[str, Any]], text
         for level in ("prompt", "inst")
     }
     broken = ", ".join(kind for kind, held in zip(kinds, strict, strict=True) if not held)
-    return Graded(
-        scores, no_answer=not text.strip(), extracted={"not followed": broken or None}, parts=len(kinds)
-    )
+    extracted = {"not followed": broken or None}
+    return Graded(scores, no_answer=not text.strip(), extracted=extracted, parts=len(kinds), same=None)

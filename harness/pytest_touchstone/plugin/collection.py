@@ -42,11 +42,12 @@ from pytest_touchstone.core.eval_config import (
     is_shipped,
 )
 from pytest_touchstone.core.few_shot import FewShot, Sampling
-from pytest_touchstone.core.requests import RunProgram
+from pytest_touchstone.core.requests import Generate, RunProgram
 from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks, declared_groups
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.replicas import open_programs
+from pytest_touchstone.metrics.samples import sampled
 from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin import NO_CHECKPOINT
 from pytest_touchstone.plugin.benchmark_items import BenchmarkItem, RowsParameter
@@ -94,6 +95,12 @@ class LoadedBenchmark:
     sampling: Sampling
     code: str = ""
     asking: Asking = AS_THE_RUN
+
+    def start(self, start: Callable[[], Any], example: Example) -> Callable[[], Any]:
+        """Return a function that starts an example's generator, with its texts sampled where the run says so."""
+        if Generate not in self.spec.asks or not self.sampling.temperature:
+            return start
+        return functools.partial(sampled, start, self.spec, self.sampling.of(self.spec.name, example.id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from pytest_touchstone.core.dataset import extents_of
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.grade import NO_ANSWER, PASSED, Graded
 from pytest_touchstone.core.text import listed
+from pytest_touchstone.metrics.samples import sample_metrics
 from pytest_touchstone.metrics.soft import soft_names, temperature_of
 from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_items, result_of
@@ -87,6 +88,7 @@ def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterabl
     shown = returned_names(generator_function(item.function))  # type: ignore[attr-defined]
     scores = spec.metrics or shown or ()
     soft = soft_names(spec) if shown is None else ()  # what is shown are dicts, which tell no choices
+    more = (*soft, *sample_metrics(spec, loaded.sampling.samples)) if scores else ()
     return Declaration(
         name=name,
         version=spec.version,
@@ -100,7 +102,7 @@ def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterabl
         source=spec.published.places,
         most_unusable=spec.most_unusable,
         code=loaded.code,
-        scores=sorted({*scores, *(soft if scores else ())} - {NO_ANSWER}),
+        scores=sorted({*scores, *more} - {NO_ANSWER}),
         extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
         own_rows=spec.published.own_rows,
         composites=[one.plain() for one in composites if name in one.benchmarks],

@@ -39,6 +39,7 @@ from pytest_touchstone.core.requests import (
     to_plain,
 )
 from pytest_touchstone.engines.base import Engine
+from pytest_touchstone.metrics.samples import SampleGrade
 from pytest_touchstone.metrics.soft import soft_of
 from pytest_touchstone.plugin.dispatch import (
     CAUGHT,
@@ -571,7 +572,10 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
                 f"{_who(state.job)} returned {named} but not its primary score {wanted!r}; {remedy}"
             )
         known = state.job.spec.metrics
-        if known and (unknown := [name for name in scores if name not in known and not is_soft(name)]):
+        added = returned.added if isinstance(returned, SampleGrade) else ()
+        if known and (
+            unknown := [name for name in scores if name not in (*known, *added) and not is_soft(name)]
+        ):
             raise WireError(
                 f"{_who(state.job)} returned {unknown[0]!r}, which is not among its metrics: {', '.join(known)}"
             )
@@ -584,7 +588,10 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
         told: dict[str, Any] = {"length": state.length}
         with suppress(Exception):  # a grade of others may raise anything; what it tells changes no score
             told |= told_by(returned)
-        _settle(state, journal, "scored", scores=scores, told=told)
+        failure, more = None, {}
+        if isinstance(returned, SampleGrade) and (failure := returned.failure) is not None:
+            more["message"] = f"{returned.failed} of {returned.samples} samples: {explanation(failure)}"
+        _settle(state, journal, "scored", failure, scores=scores, told=told, **more)
 
 
 def fail_for_programs(state: _Running, journal: Recorder) -> bool:

@@ -353,7 +353,7 @@ class Execution:
             else item.callspec.params[name]
             for name in argument_names(item)
         }
-        start = functools.partial(self._function(item), **wanted)
+        start = given.loaded.start(functools.partial(self._function(item), **wanted), given.example)
         name, asking = checkpoint_of(item).name, given.loaded.asking
         spec = self._spec(item, given)
         return Job(

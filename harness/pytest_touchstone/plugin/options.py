@@ -366,7 +366,7 @@ ELSEWHERE: Final[dict[str, tuple[str, ...]]] = {
     "thinking": ("enable-thinking", "reasoning"),
     "max_new_tokens": ("max-tokens", "max-gen-toks", "max-gen-len", "max-output-tokens"),
     "seq_len": ("max-length", "max-model-len", "max-seq-len", "max-seq-length", "context-length"),
-    "samples": ("n-samples", "num-samples", "num-generations", "num-return-sequences", "epochs"),
+    "samples": ("n-samples", "num-samples", "num-generations", "num-return-sequences", "epochs", "repeats"),
     "concurrency": ("max-connections", "num-concurrent", "max-concurrency", "parallel"),
     "server_args": ("tensor-parallel-size", "pipeline-parallel-size", "gpu-memory-utilization"),
     "device": ("gpu", "gpus", "cuda-device"),
@@ -386,6 +386,7 @@ KEPT: Final = {
     "log-samples": "prompts and answers are always kept",
     "use-cache": "scores of earlier runs are always taken",
     "confirm-run-unsafe-code": "programs run in a sandbox",
+    "epochs-reducer": "--eval-samples N has avg@N (mean), maj@N (mode) and pass@k (pass_at_k)",
 }
 """Options of others whose effect we always have."""
 

@@ -195,7 +195,8 @@ class _Benchmarks:
             raise BenchmarkError(f"takes {foreign[0]!r}, which only a run of pytest can give it")
         wanted = {name: info if name in infos else OWN_ARGUMENTS[name](given) for name in names}
         spec = replace(known.loaded.spec, name=record.benchmark)
-        return Job(record.item, spec, example, record.checkpoint, partial(function, **wanted), self._asking)
+        start = known.loaded.start(partial(function, **wanted), example)
+        return Job(record.item, spec, example, record.checkpoint, start, self._asking)
 
     def _benchmark(self, record: Record) -> _Known:
         if (known := self._known.get(record.benchmark)) is not None:

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 import pytest
 
+from pytest_touchstone.core.aggregation import is_of_samples
 from pytest_touchstone.core.benchmark import Benchmark, declared
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.eval_config import PRIORITIES, Choice, EvalConfig
@@ -210,7 +211,7 @@ def _faults(choice: Choice, known: Sequence[Known]) -> Iterator[str]:
         told = (spec.primary, *spec.metrics, *spec.aggregate) if spec.metrics and tasks.chosen(spec) else ()
         metrics = list(dict.fromkeys(told))
         for name in choice.asking.metrics if metrics else ():
-            if not metrics_named(name, metrics):
+            if not metrics_named(name, metrics) and not is_of_samples(name):
                 hint = "".join(f"did you mean {one!r}? " for one in alike(name, metrics))
                 yield f"{choice.where}: {spec.name} has no metric {name!r}; {hint}there are {listed(metrics)}"
 

@@ -61,7 +61,7 @@ from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.lm_eval_names import metrics_named
 from pytest_touchstone.core.requests import ProgramOutcome
 from pytest_touchstone.core.text import count, listed, visible
-from pytest_touchstone.metrics.code.grader import KS, pass_at
+from pytest_touchstone.metrics.samples import KS, pass_at
 from pytest_touchstone.reports.page.builder import FILE as PAGE
 from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.results.journal import each_record

@@ -88,8 +88,10 @@ def duration(seconds: float) -> str:
 
 
 def asked(result: Result) -> str:
-    """Return ``5-shot``, ``5-shot as lm-eval``, ``5-shot, chat``, or empty for neither examples nor a chat template."""
-    return marks.asked(result.shots, result.template, result.pick)
+    """Return ``5-shot``, ``5-shot as lm-eval``, ``5-shot, chat``, or empty for neither examples nor a chat template;
+    with ``avg@4`` where scores are means over samples."""
+    samples = (name for name in result.metrics if name.startswith("avg@"))
+    return ", ".join(filter(None, (marks.asked(result.shots, result.template, result.pick), *samples)))
 
 
 def asked_alike(results: Sequence[Result]) -> str:

@@ -105,6 +105,14 @@ def traces(summary: Summary) -> list[str]:
     ]
 
 
+def unsampled(summary: Summary) -> list[str]:
+    """Return that samples were asked for, and no benchmark has any texts."""
+    samples = summary.manifest.get("settings", {}).get("samples") or 1
+    if samples == 1 or any(one.outputs or not one.scored for one in wholes(summary)):
+        return []
+    return [f"--eval-samples {samples} has no effect: no benchmark of this run asks for texts"]
+
+
 def other_prompts(summary: Summary) -> list[str]:
     """Return the benchmarks whose few-shot examples were drawn as another harness does, but not from all its rows."""
     found: dict[str, list[str]] = {}
@@ -122,7 +130,7 @@ def other_prompts(summary: Summary) -> list[str]:
 def warnings(summary: Summary) -> list[str]:
     """Return the facts that a reader must know before believing the numbers."""
     found = [*invalid(summary), *unanswered(summary), *traces(summary), *unsandboxed(summary)]
-    found += [*weak_tests(summary), *other_prompts(summary)]
+    found += [*weak_tests(summary), *other_prompts(summary), *unsampled(summary)]
     found += [text] if (text := cut(summary)) else []
     return [*found, *journal(summary), *engines(summary), *slow_ways(summary)]
 

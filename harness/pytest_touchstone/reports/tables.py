@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_touchstone.compare.standings import leading
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import count
+from pytest_touchstone.metrics.samples import KS
 from pytest_touchstone.reports import formatting
 from pytest_touchstone.reports.formatting import cell_width, folded, open_table
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
@@ -152,12 +153,13 @@ def _groups(summary: Summary, whole: Result, details: bool) -> list[Result]:
 
 
 def _at_other_numbers(result: Result) -> list[TableRow]:
-    """Return the rows of pass@5 and so on beside pass@1, where there are samples enough."""
-    return [
-        _metric_row(metric)
-        for name, metric in result.metrics.items()
-        if name != result.primary and metric.value is not None and name.startswith("pass@")
-    ]
+    """Return the rows of maj@N, of pass@5 and so on beside pass@1, and of pass@N, where there are samples enough."""
+    there = [name for name, one in result.metrics.items() if one.value is not None and name != result.primary]
+    at = [name for name in there if name.startswith("pass@")]
+    if any(name.startswith("avg@") for name in there):  # which is pass@1 too
+        at = [name for name in at if name in (*(f"pass@{k}" for k in KS[1:]), at[-1])]
+    votes = [name for name in there if name.startswith("maj@")]
+    return [_metric_row(result.metrics[name]) for name in (*votes, *at)]
 
 
 def _primary(result: Result, best: bool, own: bool, name: str = "") -> TableRow:

@@ -344,6 +344,7 @@ def brief_lines(summary: Summary) -> list[FactLine]:
         "weak tests": _weak_tests(summary),
         "slow": _slow_ways(summary),
         "prompts": "; ".join(notes.other_prompts(summary)),
+        "samples": "; ".join(notes.unsampled(summary)),
         "note": listed([*notes.journal(summary), *notes.engines(summary)], 1, between="; "),
         "limit": "; ".join(notes.short_of_limit(summary)),
         "part": "; ".join(_parts(summary)),

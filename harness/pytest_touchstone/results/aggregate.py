@@ -277,10 +277,17 @@ def _metrics(declaration: Declaration, records: Iterable[Record]) -> dict[str, M
     scored = _scored(records)
     named = (name for record in scored for name in record.scores)
     wanted = dict.fromkeys([declaration.primary, *dict.fromkeys(named), *declaration.aggregate])
-    return {
+    found = {
         name: _metric(name, aggregation_of(declaration.aggregate, name), declaration, scored)
         for name in wanted
     }
+    if any(
+        name.startswith("avg@") for name in found
+    ):  # graded scores have no pass@k, whatever those of an item are
+        found = {
+            name: one for name, one in found.items() if one.n == len(scored) or not name.startswith("pass@")
+        }
+    return found
 
 
 def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Sequence[Record]) -> Metric:

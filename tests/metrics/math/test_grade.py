@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -16,8 +17,10 @@ from pytest_touchstone.metrics.math.grade import (
     grade_math,
     math_verify,
     minerva_exact,
+    same_answer,
     shared_judge,
 )
+from pytest_touchstone.metrics.samples import majority
 from tests.support.places import ROOT
 
 GOLD = "So it is $\\boxed{\\frac{1}{2}}$."
@@ -42,6 +45,12 @@ PIECES = (
     "!",
 )
 HUGE = "9^{9^{9^{9}}}"
+
+
+def test_answers_of_several_samples_are_one_where_math_verify_finds_them_equal(judge: MathJudge) -> None:
+    answers, same = ["\\frac{1}{2}", "3", "0.5", "3"], partial(same_answer, judge=judge)
+    assert majority(answers, [1.0, 0.0, 1.0, 0.0], same) == 0.5
+    assert majority(answers[:3], [1.0, 0.0, 1.0], same) == 1.0
 
 
 def test_one_output_has_a_verdict_of_each_rule(judge: MathJudge) -> None:

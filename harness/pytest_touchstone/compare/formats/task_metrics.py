@@ -33,7 +33,7 @@ SHARE: Final = 1
 PER_CENT: Final = 100
 
 _SHARES: Final = re.compile(
-    r"(.*_)?(acc|accuracy|em|exact|exact_match|f1|pass@\d+|pass_at_\d+|precision|recall|match|mcc|math_verify|rate)"
+    r"(.*_)?(acc|accuracy|em|exact|exact_match|f1|(avg|maj|pass)(@|_at_)\d+|precision|recall|match|mcc|math_verify|rate)"
     r"(_.*)?"
 )
 """Metrics that are shares by their meaning, and so are per cent where they are above 1."""

@@ -156,7 +156,10 @@ def _asked(entry: BenchmarkScores, measure: Measure) -> tuple[Kind, int]:
         return "not known", 1
     asked = [one["request"] for one in exchanges if one["kind"] == "Generate"]
     warm = any(float(request.get("temperature") or 0) > 0 for request in asked)
-    return ("sampled" if warm else "certain"), 1
+    many = max((int(request.get("samples") or 1) for request in asked), default=1)
+    # A share of right samples, as pass@1 is; other scores of a sample are not counted.
+    shares = f"avg@{many}" in entry.saved.metrics and f"{PASS}1" in entry.saved.metrics
+    return ("sampled" if warm else "certain"), many if shares else 1
 
 
 def _lost(

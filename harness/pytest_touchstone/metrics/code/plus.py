@@ -20,7 +20,8 @@ from pytest_touchstone.core.grade import Graded, Scores
 from pytest_touchstone.core.requests import CallTests, Generate, GenerateAnswer, RunProgram, RunProgramAnswer
 from pytest_touchstone.metrics.code import plus_rules
 from pytest_touchstone.metrics.code.extract import evalplus_chat, function_program
-from pytest_touchstone.metrics.code.grader import CANONICAL, KS, ProgramGrader, program_scores
+from pytest_touchstone.metrics.code.grader import CANONICAL, ProgramGrader, program_scores
+from pytest_touchstone.metrics.samples import KS
 
 SECONDS: Final = 62.0
 """The limit of CPU time on all inputs, EvalPlus's for each part; each input has its own too (``plus_rules``)."""

@@ -130,6 +130,12 @@ def math_verify(solution: str, output: str, judge: MathJudge) -> MathVerdict:
     return MathVerdict(value["correct"], value["answer"], reply.timed_out, reply.error)
 
 
+def same_answer(one: str, other: str, judge: MathJudge | None = None) -> bool:
+    """Return whether math-verify finds two answers equal that it read out of outputs, the first taken for the gold
+    one."""
+    return one == other or math_verify(f"${one}$", f"${other}$", judge or shared_judge()).correct
+
+
 def grade_math(solution: str, output: str, judge: MathJudge | None = None) -> MathGrade:
     """All three verdicts on one output; ``solution`` is the gold solution with its boxed answer.
 
@@ -216,4 +222,5 @@ def math_solution(row: MathRow, fewshot: FewShot) -> Scores:
     answer = yield fewshot.generate(_prompt(row), stop=("Problem:",), max_new_tokens=512)
     grade = grade_math(row["solution"], answer.text)
     by_level = {f"{name}_level_{row['level']}": score for name, score in grade.scores.items()}
-    return Graded({**grade.scores, **by_level}, grade.no_answer, grade.extracted, grade.gold)
+    scores = {**grade.scores, **by_level}
+    return Graded(scores, grade.no_answer, grade.extracted, grade.gold, same=same_answer)

@@ -28,7 +28,7 @@ entry per item, in the order in which items were collected::
     {"example": [TEXT], "status": [INDEX of statuses], "right": [1 | 0 | null], "metrics": {SCORE: [NUMBER | null]},
      "group": [INDEX of the benchmark's groups | null], "length": [CHARACTERS of the question], "seconds": [NUMBER],
      "tokens": [NUMBER of the answers], "error": {"values": [TEXT], "codes": [INDEX | null]}, "invalid": [1 | 0],
-     "repeats": [NUMBER of samples], "passed": [NUMBER of those whose programs passed | null], "rank": [STEP],
+     "repeats": [NUMBER of samples], "passed": [NUMBER of those that are right | null], "rank": [STEP],
      "fields": {NAME: {"values": [TEXT | NUMBER | BOOL], "codes": [INDEX | null]}},
      "place": [PLACE] | null}
 

@@ -264,7 +264,7 @@ def row_of(
     answers = [one["answer"] for one in record.exchanges]
     samples = [sample for answer in answers for sample in answer.get("samples", ())]
     repeats = max((len(answer.get("samples", ())) for answer in answers), default=0) or 1
-    judged = repeats > 1 and sum(record.programs.values()) == repeats
+    share = record.scores.get("pass@1") if repeats > 1 else None
     return ItemRow(
         example=record.example,
         status=STATUSES.index(record.status),
@@ -278,7 +278,7 @@ def row_of(
         error=error_of(record),
         invalid=int(bool(record.at_limit or record.no_answer)),
         repeats=repeats,
-        passed=record.programs.get("passed", 0) if judged else None,
+        passed=None if share is None else round(share * repeats),
         fields=fields,
     )
 
