@@ -52,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # With tiny models torch's threads mostly wait for each other, and most of all beside other processes.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Where a test has several all the same, one that waits leaves its core to the other worker.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Without it Ray joins whatever cluster runs on this machine: that of another worker's test.
     os.environ["RAY_ADDRESS"] = "local"
     # Thousands of items live to the end, and most of what tests leave is freed without the collector.
