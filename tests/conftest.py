@@ -93,6 +93,18 @@ def at_rest() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def frozen() -> Iterator[None]:
+    """What is there before the first test stays to the end; the runs within tests would search all of it for garbage,
+    each several times. What they leave is found as ever."""
+    gc.collect()
+    gc.freeze()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gc.freeze", lambda: None)
+        patch.setattr("gc.unfreeze", lambda: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def usual_width() -> Iterator[None]:
     """Lines break where they do without a terminal, whatever the shell of these tests exports."""
     with pytest.MonkeyPatch.context() as patch:
