@@ -32,6 +32,12 @@ SLOW = "slow: takes more than a few seconds; run with --run-slow, or by its node
 INSTALLED = "site-packages"
 REAL_SERVER = "real_server: needs vllm or llama-server on PATH; run with --run-servers, or by its node id"
 
+# Here, since the conftests of some folders import torch, which reads both at its own import.
+# With tiny models torch's threads mostly wait for each other, and most of all beside other processes.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Where a test has several all the same, one that waits leaves its core to the other worker.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--run-slow", action="store_true", help="run the tests marked slow too")
@@ -50,8 +56,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # A process in the background ignores Ctrl-C, and so would all that it starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # With tiny models torch's threads mostly wait for each other, and most of all beside other processes.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Without it Ray joins whatever cluster runs on this machine: that of another worker's test.
     os.environ["RAY_ADDRESS"] = "local"
     # Thousands of items live to the end, and most of what tests leave is freed without the collector.
@@ -87,6 +91,18 @@ def at_rest() -> Iterator[None]:
     """A run's header says so where other programs compute; what tests compare has no such line."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def frozen() -> Iterator[None]:
+    """What is there before the first test stays to the end; the runs within tests would search all of it for garbage,
+    each several times. What they leave is found as ever."""
+    gc.collect()
+    gc.freeze()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gc.freeze", lambda: None)
+        patch.setattr("gc.unfreeze", lambda: None)
         yield
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_touchstone.reports.page.builder import write_run
+from pytest_touchstone.reports.page.builder import FILE, run_page
 from pytest_touchstone.results.summary import load_summary
 from tests.support import pages, runs
 
@@ -98,7 +98,8 @@ def test_axe_finds_no_violation_in_any_view(items: Any, theme: str, width: int) 
 
 def test_axe_finds_no_violation_in_the_summary_of_a_run(opened: Any, tmp_path: Path) -> None:
     folder = runs.run(tmp_path, "one", "first", "second")
-    address = write_run(load_summary(folder)).as_uri()
+    (tmp_path / FILE).write_text(run_page(load_summary(folder)), encoding="utf-8")
+    address = (tmp_path / FILE).as_uri()
     for theme in ("light", "dark"):
         for width in (1280, 390):
             page = opened(address, color_scheme=theme, viewport={"width": width, "height": 800})

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
+from pytest_touchstone.cli.benchmarks import known_specs
+from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.tasks import shipped_names
 from tests.conformance.kit import kits
 from tests.support.installed import touchstone
@@ -147,6 +149,18 @@ SEED = {
 }
 
 
+@pytest.fixture(scope="module")
+def specs() -> list[Benchmark]:
+    """The shipped benchmarks, for which pytest collects ``evals/``."""
+    return known_specs([])
+
+
+@pytest.fixture
+def once(specs: list[Benchmark], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several commands of a test collect ``evals/`` only once."""
+    monkeypatch.setattr("pytest_touchstone.cli.benchmarks.known_specs", lambda _: specs)
+
+
 def file_of(tmp_path: Path, told: Any) -> str:
     path = tmp_path / "eval_config.json"
     path.write_text(json.dumps(told))
@@ -171,6 +185,7 @@ def test_what_a_file_enables_is_shown(
     }
 
 
+@pytest.mark.usefixtures("once")
 def test_every_fault_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = file_of(tmp_path, {"tasks": {"gsm8k": {"limit": -1, "metric": []}, "arc_easy": {"priority": 1}}})
     assert main(["validate", path]) == 4
@@ -197,6 +212,7 @@ def test_every_fault_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "hellaswag has no metric 'bleu'" in second
 
 
+@pytest.mark.usefixtures("once")
 def test_entries_that_are_not_enabled_are_checked_and_only_noted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from pytest_touchstone.checkpoints.resolve import resolve
 from pytest_touchstone.cli import main
-from pytest_touchstone.cli.watch import Plan, Watch, device_use, served
+from pytest_touchstone.cli.watch import Watch, served
+from pytest_touchstone.cli.watch_plan import Plan, device_use
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.reports.page.builder import live_page
 from tests.support.watching import asked, checkpoint, project, start, watched, watching

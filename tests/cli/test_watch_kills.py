@@ -27,7 +27,7 @@ def finished(folder: Path) -> list[str]:
     return sorted(path.parent.name.split("-")[3] + path.parent.name.split("-")[4] for path in runs)
 
 
-@pytest.mark.parametrize(("kills", "steps"), [(2, 2), pytest.param(50, 6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kills", "steps"), [(1, 2), pytest.param(50, 6, marks=pytest.mark.slow)])
 def test_a_watch_that_is_killed_at_any_moment_goes_on(kills: int, steps: int, tmp_path: Path) -> None:
     folder, chance = project(tmp_path, rows=ROWS, seconds=0.2), random.Random(7)
     for step in range(1, steps + 1):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
@@ -92,8 +93,13 @@ class Kit(NamedTuple):
         raise AssertionError(f"{self.spec.name} asks more than {MOST_ROUNDS} times")
 
 
-def kits(data: str | None = None) -> Iterator[Kit]:
+@cache
+def kits(data: str | None = None) -> tuple[Kit, ...]:
     """Every benchmark whose rows are shipped, or in the folder ``data``."""
+    return tuple(_kits(data))
+
+
+def _kits(data: str | None) -> Iterator[Kit]:
     for path in sorted((ROOT / "evals").glob("test_*.py")):
         for function in vars(load_module(path, f"conformance_{path.stem}")).values():
             found = declared(function)

@@ -8,8 +8,9 @@ import pytest
 
 from tests.support.tutorials import matches, play, shortened, steps_of, tutorials
 
-LONG = ("gate",)
-"""Pages that take 40 s, of commands that tests of pytester run by day."""
+LONG = ("checkpoints", "gate")
+"""Pages that take 20 and 40 s. By day their commands are those of tests/plugin/test_series.py and test_gate.py,
+tests/cli/test_items.py and test_runs.py, and tests/action/test_pull_request.py."""
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import glob
-import hashlib
 import itertools
-import json
 import math
 import os
 import re
@@ -30,31 +28,26 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final
 
 from pytest_touchstone.checkpoints.arrivals import Arrival, Arrivals
-from pytest_touchstone.checkpoints.info import CheckpointInfo
-from pytest_touchstone.checkpoints.resolve import StepFilter, find
-from pytest_touchstone.cli.command import Output, Parser, say, terminal
-from pytest_touchstone.cli.run import joined
+from pytest_touchstone.cli.command import Output, say, terminal
 from pytest_touchstone.cli.study import read_study
+from pytest_touchstone.cli.watch_plan import POLL, Plan, device_use, plan_of, until
 from pytest_touchstone.compare.study.choice import standings_in
-from pytest_touchstone.core.errors import CheckpointError, ExitCode, HarnessError
+from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.files import (
     SCHEMA,
     file_name,
     shown_path,
-    unwritable,
     write_atomic,
     write_json,
 )
-from pytest_touchstone.core.settings import of_environment, of_project, settings_table
 from pytest_touchstone.core.text import count, one_line, visible, without_home
 from pytest_touchstone.reports.alarms import Finding, finding_of, kill_group, warn
 from pytest_touchstone.reports.formatting import wrapped
@@ -70,7 +63,6 @@ EPILOG: Final = """All other options go to each `touchstone run`, such as --task
 --eval-memory 4GiB, --eval-steps ::500 and --gate, with which the exit code is 8 if a checkpoint was worse than the best
 one before it, else 9 if one could not be judged. Ctrl-C ends; the same command goes on from there."""
 
-POLL: Final = 10.0
 RELOAD: Final = 10
 LEAST: Final = 1.0
 """Seconds after which the page loads itself again, and between two states of it at least."""
@@ -85,24 +77,9 @@ TAIL: Final = 65_536
 """The bytes at the end of a run's output among which its error is looked for."""
 
 TOLD: Final = "watch.json"
-OURS: Final = ("checkpoint", "run_id", "shard", "dry_run", "gate_plan")
-"""The settings that a watch gives its runs itself, or that score nothing."""
 
-JUDGED: Final = frozenset(("gate", "gate_mode", "gate_config", "baseline"))
-UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-IDLE_GPU: Final = 10.0
-IDLE_CPU: Final = 0.5
 IDLE_LOOKS: Final = 3
-"""A GPU with so many per cent of use, or a CPU with this load per core, is idle after so many looks in a row: between
-two steps every device rests for a moment."""
-
-
-class Until(NamedTuple):
-    """An end: a step that is scored, or seconds without anything new."""
-
-    step: int | None = None
-    idle: float | None = None
+"""The looks in a row after which a device is idle: between two steps every device rests for a moment."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "the benchmarks, as of `touchstone run`"
     add("--tasks", action="append", default=[], metavar="NAME,...", help=text)
     text = "end once step N is scored, or after so long without a new checkpoint; both: what comes first"
-    add("--until", action="append", default=[], type=_until, metavar="step=N|idle=2h", help=text)
+    add("--until", action="append", default=[], type=until, metavar="step=N|idle=2h", help=text)
     text = "the live page, which loads itself again (default: watch-NAME.html in the results folder)"
     add("--page", type=Path, metavar="FILE", help=text)
     text = "serve the page to this machine alone (default: at a free port)"
@@ -151,154 +128,6 @@ def run(options: argparse.Namespace) -> Output:
                 watch.show("The watch was stopped.", reload=None)
             code = ExitCode.WORSE if watch.code() == ExitCode.WORSE else ExitCode.INTERRUPTED
             return Output(None, watch.last_line("stopped", "; the same command goes on from here"), code)
-
-
-def _until(text: str) -> Until:
-    name, _, value = text.partition("=")
-    if name == "step" and value.isdecimal():
-        return Until(step=int(value))
-    if name == "idle" and (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value)):
-        return Until(idle=float(found[1]) * UNITS[found[2] or "s"])
-    raise argparse.ArgumentTypeError(
-        f"invalid {text!r}: expected step=N or idle=TIME, such as 90s, 30m or 2h"
-    )
-
-
-# What was asked for
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A watch: ``name`` is ``watch-SERIES-KEY``, ``words`` what each run is given, ``trial`` those that say whether the
-    options are right before there is a checkpoint."""
-
-    pattern: str
-    name: str
-    output: Path
-    page: Path
-    words: tuple[str, ...]
-    trial: tuple[str, ...]
-    poll: float
-    inspect: Callable[[Path], CheckpointInfo]
-    steps: StepFilter | None = None
-    until: tuple[Until, ...] = ()
-    on_worse: tuple[str, ...] = ()
-    stop_file: Path | None = None
-    idle_device: str | None = None
-
-    def command(self, *more: str) -> list[str]:
-        """Return the command of a run."""
-        return [sys.executable, "-P", "-m", "pytest_touchstone.cli", "run", *more]
-
-
-def plan_of(options: argparse.Namespace) -> Plan:
-    """Return what the options ask for. Raises ``HarnessError`` for a mistake in them."""
-    if re.match(r"\w[\w+.-]*:", options.pattern):
-        raise HarnessError(f"{options.pattern}: expected checkpoints on disk, such as 'runs/a/checkpoint-*'")
-    if options.poll <= 0:
-        raise HarnessError(f"--poll {options.poll:g}: expected seconds above 0")
-    given = _settings(options.rest)
-    for name in OURS:
-        if name in given:
-            flag = settings_table()[name].flag
-            raise HarnessError(f"{flag}: a watch has its own, or has no use for it; leave it out")
-    known = of_project(Path("pyproject.toml"))[0] | of_environment(os.environ)[0] | given
-    output = Path(known.get("output", "results"))
-    words = [
-        *(f"--eval-tasks={one}" for one in options.tasks),
-        *joined(options.rest),
-        f"--eval-output={output}",
-    ]
-    if options.on_worse or options.stop_file:
-        words.append("--gate")
-    elif not JUDGED & known.keys():
-        words.append("--baseline=best")
-    name = f"watch-{_series(options.pattern)}-{_key(options, known)}"
-    page = options.page or output / f"{name}.html"
-    for flag, path in (
-        ("--eval-output", output / name),
-        ("--page", page),
-        ("--stop-file", options.stop_file),
-    ):
-        if path is not None and (why := "is a folder" if path.is_dir() else unwritable(path.parent)):
-            raise HarnessError(f"{flag} {shown_path(path)}: {why}; choose another")
-    device = str(known.get("device", "auto"))
-    if options.when_idle:
-        device_use(device)
-    return Plan(
-        pattern=options.pattern,
-        name=name,
-        output=output,
-        page=page,
-        words=tuple(words),
-        trial=tuple(word for word in words if not _of_checkpoints(word)),
-        poll=options.poll,
-        inspect=partial(_inspected, known),
-        steps=known.get("steps"),
-        until=tuple(options.until),
-        on_worse=tuple(options.on_worse),
-        stop_file=options.stop_file,
-        idle_device=device if options.when_idle else None,
-    )
-
-
-def _settings(words: Sequence[str]) -> dict[str, Any]:
-    """Return the values of our settings among the options of a run. Raises ``OptionError``."""
-    parser = Parser(prog="touchstone watch", add_help=False, allow_abbrev=False)
-    parser.takes_rest = True
-    rows = {name: row for name, row in settings_table().items() if row.option}
-    for name, row in rows.items():
-        action = {"value": "store", "append": "append", "switch": "store_true"}[row.action]
-        flags = dict.fromkeys((row.flag, row.long_flag))
-        parser.add_argument(*flags, dest=name, action=action, default=argparse.SUPPRESS)
-    found = vars(parser.parse_args(words))
-    del found["rest"]
-
-    def read(name: str, value: Any) -> Any:
-        if isinstance(value, list):
-            return tuple(rows[name].read(one) for one in value)
-        return rows[name].read(value) if isinstance(value, str) else value
-
-    return {name: read(name, value) for name, value in found.items()}
-
-
-def _of_checkpoints(word: str) -> bool:
-    """Return whether a word is an option that only some checkpoints take."""
-    flag = word.partition("=")[0]
-    return any(
-        flag in (row.flag, row.long_flag) and (row.affects == "checkpoints" or row.name == "seq_len")
-        for row in settings_table().values()
-    )
-
-
-def _series(pattern: str) -> str:
-    """Return the name of the folder in which the checkpoints lie, as far as a pattern says it."""
-    parts = Path(os.path.abspath(pattern)).parts  # noqa: PTH100 -- links stay
-    fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), parts))
-    return file_name(fixed[-1])[:40] if len(fixed) > 1 else "all"
-
-
-def _key(options: argparse.Namespace, known: Mapping[str, Any]) -> str:
-    """Return six hexadecimal digits of what is watched, and of the settings that results depend on."""
-    rows = settings_table()
-    flags = {flag for row in rows.values() for flag in (row.flag, row.long_flag)}
-    own = {name: value for name, value in known.items() if rows[name].affects != "speed"}
-    others = [word for word in joined(options.rest) if word.partition("=")[0] not in flags]
-    facts = [os.path.abspath(options.pattern), options.tasks, sorted(own.items()), others]  # noqa: PTH100
-    return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()[:6]
-
-
-def _inspected(known: Mapping[str, Any], path: Path) -> CheckpointInfo:
-    """Describe a checkpoint from its headers. Raises ``CheckpointError``."""
-    found = find(
-        str(path),
-        seq_len=known.get("seq_len"),
-        base_model=known.get("base_model"),
-        trust_remote_code=bool(known.get("trust_remote_code")),
-    ).infos
-    if [one.path for one in found] != [path]:
-        raise CheckpointError(f"{path}: is gone, or no checkpoint itself")
-    return found[0]
 
 
 # Locks and signals
@@ -415,30 +244,6 @@ def served(page: Path, port: int) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-
-
-# The device
-
-
-def device_use(device: str) -> tuple[str, bool]:
-    """Return how busy the device of a run is, in words, and whether it is idle. Raises ``HarnessError`` where nothing
-    says that."""
-    if device != "cpu" and (program := shutil.which("nvidia-smi")):
-        place = int(device.partition(":")[2] or 0) if re.fullmatch(r"\w+(:\d+)?", device) else 0
-        shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        which = shown[place].strip() if any(shown) and place < len(shown) else str(place)
-        words = [program, f"--id={which}", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
-        try:
-            said = subprocess.run(
-                words, capture_output=True, text=True, timeout=30, check=True
-            ).stdout.strip()
-            return f"GPU {which} is {float(said):g} % busy", float(said) <= IDLE_GPU
-        except (OSError, ValueError, subprocess.SubprocessError):
-            raise HarnessError(
-                f"--when-idle: nvidia-smi does not say how busy GPU {which} is; leave it out"
-            ) from None
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    return f"the load is {load:.1f} on {count(cores, 'core')}", load <= IDLE_CPU * cores
 
 
 # The watch itself

@@ -12,7 +12,6 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -21,6 +20,7 @@ from pytest_touchstone import __version__
 from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shipped_evals
+from pytest_touchstone.results.run_directory import version_of
 
 OWN_DIGITS: Final = 16
 
@@ -69,7 +69,7 @@ def _own_code() -> str:
     """Return the part that is the same for every benchmark."""
     digest = hashlib.sha256(__version__.encode())
     for name in _REST_ON:
-        digest.update(f"{name} {_version(name)}\0".encode())
+        digest.update(f"{name} {version_of(name)}\0".encode())
     for path in _own_files():
         digest.update(f"{path.relative_to(_PACKAGE).as_posix()}\0".encode() + _content(path))
     return digest.hexdigest()
@@ -122,10 +122,3 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -248,7 +248,7 @@ def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, A
     """Return the part of a run's manifest about the command, the program versions, the machine and the commit."""
     return {
         "command": list(command),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "versions": {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}},
         "machine": {
             "platform": platform.platform(),
             "processor": platform.machine(),
@@ -261,7 +261,8 @@ def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, A
     }
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package; None where it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

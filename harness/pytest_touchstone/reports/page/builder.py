@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.core.text import visible
 from pytest_touchstone.reports import formatting, gate, notes
 from pytest_touchstone.reports.charts import line_charts
@@ -31,16 +30,6 @@ SCRIPTS: Final = ("core", "texts", "data", "filters", "list", "item", "controls"
 
 MOST_BYTES: Final = 256 * 2**20
 """Journals that are larger in all stay out of the page of a study: their runs have pages of their own."""
-
-
-def write_run(summary: Summary, target: Path | None = None) -> Path:
-    """Write the page of a run, into its folder unless told, and return its path.
-
-    Raises ``HarnessError`` where a setting holds what looks like a key, or the journal cannot be read, and ``OSError``.
-    """
-    path = target or Path(summary.directory) / FILE
-    write_atomic(path, run_page(summary))
-    return path
 
 
 def run_page(summary: Summary, tell: Tell | None = None, told: Sequence[str] = ()) -> str:

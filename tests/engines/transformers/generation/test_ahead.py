@@ -80,7 +80,13 @@ def stepper_of(engine: CausalEngine) -> Any:
     return engine._generator()._stepper  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "qwen2 sliding"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        *("llama", "gemma2"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt2", "qwen2 sliding")),
+    ],
+)
 def test_texts_in_blocks_are_those_of_plain_steps(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,218 @@
+"""What a watch was asked for: its options, which of them its runs are given, and the use of the device."""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import hashlib
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.checkpoints.resolve import StepFilter, find
+from pytest_touchstone.cli.command import Parser
+from pytest_touchstone.cli.run import joined
+from pytest_touchstone.core.errors import CheckpointError, HarnessError
+from pytest_touchstone.core.files import file_name, shown_path, unwritable
+from pytest_touchstone.core.settings import of_environment, of_project, settings_table
+from pytest_touchstone.core.text import count
+
+POLL: Final = 10.0
+"""Seconds between two looks."""
+
+OURS: Final = ("checkpoint", "run_id", "shard", "dry_run", "gate_plan")
+"""The settings that a watch gives its runs itself, or that score nothing."""
+
+JUDGED: Final = frozenset(("gate", "gate_mode", "gate_config", "baseline"))
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+IDLE_GPU: Final = 10.0
+IDLE_CPU: Final = 0.5
+"""A GPU with so many per cent of use is idle, or a CPU with this load per core."""
+
+
+class Until(NamedTuple):
+    """An end: a step that is scored, or seconds without anything new."""
+
+    step: int | None = None
+    idle: float | None = None
+
+
+def until(text: str) -> Until:
+    """Read a value of --until. Raises ``argparse.ArgumentTypeError``."""
+    name, _, value = text.partition("=")
+    if name == "step" and value.isdecimal():
+        return Until(step=int(value))
+    if name == "idle" and (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value)):
+        return Until(idle=float(found[1]) * UNITS[found[2] or "s"])
+    raise argparse.ArgumentTypeError(
+        f"invalid {text!r}: expected step=N or idle=TIME, such as 90s, 30m or 2h"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A watch: ``name`` is ``watch-SERIES-KEY``, ``words`` what each run is given, ``trial`` those that say whether the
+    options are right before there is a checkpoint."""
+
+    pattern: str
+    name: str
+    output: Path
+    page: Path
+    words: tuple[str, ...]
+    trial: tuple[str, ...]
+    poll: float
+    inspect: Callable[[Path], CheckpointInfo]
+    steps: StepFilter | None = None
+    until: tuple[Until, ...] = ()
+    on_worse: tuple[str, ...] = ()
+    stop_file: Path | None = None
+    idle_device: str | None = None
+
+    def command(self, *more: str) -> list[str]:
+        """Return the command of a run."""
+        return [sys.executable, "-P", "-m", "pytest_touchstone.cli", "run", *more]
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """Return what the options ask for. Raises ``HarnessError`` for a mistake in them."""
+    if re.match(r"\w[\w+.-]*:", options.pattern):
+        raise HarnessError(f"{options.pattern}: expected checkpoints on disk, such as 'runs/a/checkpoint-*'")
+    if options.poll <= 0:
+        raise HarnessError(f"--poll {options.poll:g}: expected seconds above 0")
+    given = _settings(options.rest)
+    for name in OURS:
+        if name in given:
+            flag = settings_table()[name].flag
+            raise HarnessError(f"{flag}: a watch has its own, or has no use for it; leave it out")
+    known = of_project(Path("pyproject.toml"))[0] | of_environment(os.environ)[0] | given
+    output = Path(known.get("output", "results"))
+    words = [
+        *(f"--eval-tasks={one}" for one in options.tasks),
+        *joined(options.rest),
+        f"--eval-output={output}",
+    ]
+    if options.on_worse or options.stop_file:
+        words.append("--gate")
+    elif not JUDGED & known.keys():
+        words.append("--baseline=best")
+    name = f"watch-{_series(options.pattern)}-{_key(options, known)}"
+    page = options.page or output / f"{name}.html"
+    for flag, path in (
+        ("--eval-output", output / name),
+        ("--page", page),
+        ("--stop-file", options.stop_file),
+    ):
+        if path is not None and (why := "is a folder" if path.is_dir() else unwritable(path.parent)):
+            raise HarnessError(f"{flag} {shown_path(path)}: {why}; choose another")
+    device = str(known.get("device", "auto"))
+    if options.when_idle:
+        device_use(device)
+    return Plan(
+        pattern=options.pattern,
+        name=name,
+        output=output,
+        page=page,
+        words=tuple(words),
+        trial=tuple(word for word in words if not _of_checkpoints(word)),
+        poll=options.poll,
+        inspect=partial(_inspected, known),
+        steps=known.get("steps"),
+        until=tuple(options.until),
+        on_worse=tuple(options.on_worse),
+        stop_file=options.stop_file,
+        idle_device=device if options.when_idle else None,
+    )
+
+
+def _settings(words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of our settings among the options of a run. Raises ``OptionError``."""
+    parser = Parser(prog="touchstone watch", add_help=False, allow_abbrev=False)
+    parser.takes_rest = True
+    rows = {name: row for name, row in settings_table().items() if row.option}
+    for name, row in rows.items():
+        action = {"value": "store", "append": "append", "switch": "store_true"}[row.action]
+        flags = dict.fromkeys((row.flag, row.long_flag))
+        parser.add_argument(*flags, dest=name, action=action, default=argparse.SUPPRESS)
+    found = vars(parser.parse_args(words))
+    del found["rest"]
+
+    def read(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(rows[name].read(one) for one in value)
+        return rows[name].read(value) if isinstance(value, str) else value
+
+    return {name: read(name, value) for name, value in found.items()}
+
+
+def _of_checkpoints(word: str) -> bool:
+    """Return whether a word is an option that only some checkpoints take."""
+    flag = word.partition("=")[0]
+    return any(
+        flag in (row.flag, row.long_flag) and (row.affects == "checkpoints" or row.name == "seq_len")
+        for row in settings_table().values()
+    )
+
+
+def _series(pattern: str) -> str:
+    """Return the name of the folder in which the checkpoints lie, as far as a pattern says it."""
+    parts = Path(os.path.abspath(pattern)).parts  # noqa: PTH100 -- links stay
+    fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), parts))
+    return file_name(fixed[-1])[:40] if len(fixed) > 1 else "all"
+
+
+def _key(options: argparse.Namespace, known: Mapping[str, Any]) -> str:
+    """Return six hexadecimal digits of what is watched, and of the settings that results depend on."""
+    rows = settings_table()
+    flags = {flag for row in rows.values() for flag in (row.flag, row.long_flag)}
+    own = {name: value for name, value in known.items() if rows[name].affects != "speed"}
+    others = [word for word in joined(options.rest) if word.partition("=")[0] not in flags]
+    facts = [os.path.abspath(options.pattern), options.tasks, sorted(own.items()), others]  # noqa: PTH100
+    return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()[:6]
+
+
+def _inspected(known: Mapping[str, Any], path: Path) -> CheckpointInfo:
+    """Describe a checkpoint from its headers. Raises ``CheckpointError``."""
+    found = find(
+        str(path),
+        seq_len=known.get("seq_len"),
+        base_model=known.get("base_model"),
+        trust_remote_code=bool(known.get("trust_remote_code")),
+    ).infos
+    if [one.path for one in found] != [path]:
+        raise CheckpointError(f"{path}: is gone, or no checkpoint itself")
+    return found[0]
+
+
+# The device
+
+
+def device_use(device: str) -> tuple[str, bool]:
+    """Return how busy the device of a run is, in words, and whether it is idle. Raises ``HarnessError`` where nothing
+    says that."""
+    if device != "cpu" and (program := shutil.which("nvidia-smi")):
+        place = int(device.partition(":")[2] or 0) if re.fullmatch(r"\w+(:\d+)?", device) else 0
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        which = shown[place].strip() if any(shown) and place < len(shown) else str(place)
+        words = [program, f"--id={which}", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+        try:
+            said = subprocess.run(
+                words, capture_output=True, text=True, timeout=30, check=True
+            ).stdout.strip()
+            return f"GPU {which} is {float(said):g} % busy", float(said) <= IDLE_GPU
+        except (OSError, ValueError, subprocess.SubprocessError):
+            raise HarnessError(
+                f"--when-idle: nvidia-smi does not say how busy GPU {which} is; leave it out"
+            ) from None
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    return f"the load is {load:.1f} on {count(cores, 'core')}", load <= IDLE_CPU * cores
