@@ -381,8 +381,12 @@ KEPT: Final = {
     "log-samples": "prompts and answers are always kept",
     "use-cache": "scores of earlier runs are always taken",
     "confirm-run-unsafe-code": "programs run in a sandbox",
+    "fewshot-as-multiturn": "few-shot examples are always turns in a chat",
+    "reasoning-history": "a reasoning is never part of what was said before",
+    "reasoning-effort": "chat templates are told --eval-thinking on or off, and nothing between",
+    "reasoning-tokens": "--eval-max-new-tokens bounds a reasoning and its answer together",
 }
-"""Options of others whose effect we always have."""
+"""Options of others that are to be left out, and why: most have an effect that we always have."""
 
 NO_PATHS: Final = (
     "hf",
