@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.requests import Answer, Generate, GenerateAnswer, Refusal
+from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator
 from tests.support.engines import ON_CPU, engine_for, generates_together
 from tests.support.model_server import serving
 from tests.support.project import Project
@@ -151,12 +153,8 @@ def test_a_server_is_sent_the_same_dialogues_turn_by_turn(talks: Project, model:
         assert own == [turns[:end] for end in range(1, len(turns), 2)]
 
 
-@ON_CPU
-def test_nothing_of_the_former_turns_is_computed_again(model: Path) -> None:
-    engine = engine_for(model)
-    assert generates_together(engine)
-    engine.work_done.reset()
-    rows = made_rows()
+def talk(engine: CausalEngine, rows: list[dict[str, Any]]) -> list[list[str]]:
+    """The texts of dialogues, each turn asked as soon as the one before is answered."""
     said: list[list[str]] = [[] for _ in rows]
 
     def ask(number: int) -> None:
@@ -177,10 +175,22 @@ def test_nothing_of_the_former_turns_is_computed_again(model: Path) -> None:
         ask(number)
     while [len(texts) for texts in said] != [len(row["questions"]) for row in rows]:
         engine.collect(wait=True)
+    return said
+
+
+@ON_CPU
+def test_nothing_of_the_former_turns_is_computed_again(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, rows = engine_for(model), made_rows()
+    assert generates_together(engine)
     right, lengths = by_a_loop(model, rows)
-    assert said == right
-    done = engine.work_done
-    assert 1.5 * sum(map(max, lengths)) < sum(map(sum, lengths)), (
-        "each turn has all former ones in its prompt"
-    )
-    assert done.computed - done.padded <= sum(map(max, lengths)) + done.decoded
+    every, once = sum(map(sum, lengths)), sum(map(max, lengths))
+    assert 1.5 * once < every, "each turn has all former ones in its prompt"
+    computed = []
+    for keeps in (True, False):
+        if not keeps:
+            monkeypatch.setattr(BatchGenerator, "_keep", lambda *_: None)
+        engine.work_done.reset()
+        assert talk(engine, rows) == right
+        done = engine.work_done
+        computed.append(done.computed - done.padded - done.decoded)
+    assert computed[0] <= once < computed[1]
