@@ -117,9 +117,9 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         return most_rows(self._model.device.type, self.budget.batch) if self.shares else 1
 
     def submit(self, requests: Sequence[Request], receiver: Receiver, *, later: bool = False) -> None:
-        """Take requests, as ``Engine`` does; those that are asked on an answer may go on from its text."""
+        """Take requests, as ``Engine`` does; texts that are asked for on an answer may go on from its text."""
         if isinstance(self._generation, BatchGenerator):
-            self._generation.asked = True
+            self._generation.asked |= any(isinstance(request, Generate) for request in requests)
         super().submit(requests, receiver, later=later)
 
     def progress(self) -> EngineProgress:

@@ -280,8 +280,7 @@ class Lane:
         for job in jobs:
             self.at_work.append(job.samples[0])
             self._coming.remove(job.samples[0])
-            for sample in job.samples:
-                sample.before = None
+            job.samples[0].before = None
         for number, job in enumerate(jobs):
             wanted = job.samples[0].prompt is next_prompt and not job.samples[0].tokens
             if len(job.samples) == 1 and not wanted:
@@ -296,6 +295,7 @@ class Lane:
 
     def _add(self, sample: GeneratedSequence, held: Held) -> None:
         self.slots.add(held)
+        sample.before = None
         self.at_work.append(sample)
         self._coming.remove(sample)
 
