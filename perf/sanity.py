@@ -127,7 +127,7 @@ def compared(wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path
                 yield line(one, judged, told(one, records, prompts))
 
 
-def kits_of(data: Path) -> Iterator[Any]:
+def kits_of(data: Path) -> tuple[Any, ...]:
     """The benchmarks whose rows are in the folder."""
     from tests.conformance.kit import kits
 

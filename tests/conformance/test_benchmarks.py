@@ -6,11 +6,17 @@ Nothing is asked or scored anew unnoticed.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
 from pytest_touchstone.core.grade import NO_ANSWER
+from pytest_touchstone.core.reasoning import DELIMITERS, without_trace
+from pytest_touchstone.core.requests import Answer, Generate, GenerateAnswer, Request
 from tests.conformance.kit import (
     PINS,
     TEXT,
@@ -93,6 +99,48 @@ def test_gold_is_right_under_every_rule_of_a_generated_answer(name: str) -> None
         if name == "math":  # this rule reads between the first and the last dollar sign of a whole solution
             scores = {metric: value for metric, value in scores.items() if "hendrycks" not in metric}
         assert set(scores.values()) == {1.0}, example.id
+
+
+TRACE = (
+    '<think>Question: is it #### 7, \\boxed{8} or "(B)"?\n\nThe answer is 9.\n'
+    "```python\nassert False\n```\n</think>\n\n"
+)
+INSTRUCTED = "<<A title>>\n\n* a point, in lower case\n* another\n\nP.S. That is all."
+"""An answer to instructions, of which some are followed."""
+
+
+@pytest.mark.parametrize("name", [name for name, kit in KITS.items() if Generate in kit.spec.asks])
+def test_a_reasoning_before_a_text_changes_no_program_and_no_score(name: str) -> None:
+    kit = KITS[name]
+    loaded = kit.loaded(0)
+
+    def outcome(kind: str, number: int, before: str) -> tuple[Any, list[Sequence[Request]]]:
+        """The scores of one row, and all that was asked."""
+        example, asked = kit.examples[number], list[Sequence[Request]]()
+
+        def answer(requests: Sequence[Request]) -> list[Answer]:
+            asked.append(requests)
+            if kind == "right" and name in TEXT:
+                found = right_answers(kit, example, requests)
+            else:
+                found = wrong_answers(kit, example, 1, requests)
+            return [traced(one, before) if isinstance(one, GenerateAnswer) else one for one in found]
+
+        return kit.score(example, loaded, answer), asked
+
+    for number in range(0, len(kit.examples), max(1, len(kit.examples) // 4)):
+        for kind in ("right", "wrong"):
+            assert outcome(kind, number, TRACE) == outcome(kind, number, ""), kit.examples[number].id
+
+
+def traced(answer: GenerateAnswer, before: str) -> GenerateAnswer:
+    """The answer of a model that writes so much before its text, as a benchmark is given it: the blank lines between
+    are no part of it."""
+    texts = [re.sub(r"\A(?:[^\S\n]*\n)+", "", one.text or INSTRUCTED) for one in answer.samples]
+    samples = tuple(replace(one, text=before + text) for one, text in zip(answer.samples, texts, strict=True))
+    found = without_trace(replace(answer, samples=samples), DELIMITERS)
+    assert [one.reasoning is not None for one in found.samples] == [bool(before)] * len(samples)
+    return found
 
 
 @pytest.mark.parametrize("kit", KITS.values(), ids=list(KITS))

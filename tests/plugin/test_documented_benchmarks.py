@@ -24,7 +24,7 @@ RIDDLES = [{"question": f"{n}+1=", "options": [str(n), str(n + 1)], "answer": 1}
 
 
 def test_each_document_shows_one() -> None:
-    assert list(EXAMPLES) == ["capitals", "riddles", "sums", "doubles"]
+    assert list(EXAMPLES) == ["capitals", "riddles", "sums", "talks", "doubles"]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -39,4 +39,4 @@ def test_a_benchmark_as_documented_runs(pytester: pytest.Pytester, name: str) ->
     assert done.ret == 0
     (summary,) = pytester.path.glob("results/*/summary.json")
     (result,) = json.loads(summary.read_text())["results"]
-    assert result["scored"] == {"capitals": 3, "riddles": 5, "sums": 10, "doubles": 1}[name]
+    assert result["scored"] == {"capitals": 3, "riddles": 5, "sums": 10, "talks": 1, "doubles": 1}[name]

@@ -18,6 +18,7 @@ from pytest_touchstone.engines.transformers.prefix_tree import (
     group,
     grow,
     lay_out,
+    nearest,
     take_batch,
     waves,
 )
@@ -258,3 +259,12 @@ def test_prompts_of_a_lane_have_about_one_length(lengths: list[int]) -> None:
     for part in parts:
         tails = [lengths[number] - part.shared for number in part.members]
         assert max(tails) <= 2 * min(tails) + 64
+
+
+@given(sequences, st.lists(st.integers(0, 2), min_size=1, max_size=12).map(tuple))
+def test_the_nearest_of_ordered_texts_shares_most_tokens(given_: Sequences, text: tuple[int, ...]) -> None:
+    texts = sorted(given_)
+    number = nearest(texts, text)
+    assert number is not None
+    assert common(texts[number], text) == max(common(one, text) for one in texts)
+    assert nearest([], text) is None

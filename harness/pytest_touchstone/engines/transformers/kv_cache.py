@@ -197,6 +197,41 @@ Held = list[tuple["torch.Tensor", "torch.Tensor"]]
 """Keys and values [heads, tokens, width] of one slot, by layer."""
 
 
+@dataclass(frozen=True, slots=True)
+class EndedRow:
+    """The tokens of a text that has ended, and their keys and values: those of a prefix, and those that were ``held``
+    in a slot after it."""
+
+    tokens: tuple[int, ...]
+    prefix: KeyValues
+    held: Held
+
+    def between(self, begin: int, end: int) -> Held:
+        """Return the keys and values of some of the tokens."""
+        import torch
+
+        past = len(self.prefix.tokens)
+        first, last = max(0, begin - past), max(0, end - past)
+        own = [(key[:, first:last], value[:, first:last]) for key, value in self.held]
+        if begin >= past:
+            return own
+        return [
+            (
+                torch.cat((prefix[0][0, :, begin:end], key), dim=1),
+                torch.cat((prefix[1][0, :, begin:end], value), dim=1),
+            )
+            for prefix, (key, value) in zip(self.prefix.layers, own, strict=True)
+        ]
+
+    def cropped(self, length: int, dtype: torch.dtype) -> KeyValues:
+        """Return the keys and values of the first ``length`` tokens, in the model's own type."""
+        layers = (
+            (key[None].to(dtype).contiguous(), value[None].to(dtype).contiguous())
+            for key, value in self.between(0, length)
+        )
+        return KeyValues(self.tokens[:length], tuple(layers))
+
+
 class SlotCache(_Cache):
     """A cache of slots; positions and masks are given to the model.
 
@@ -340,6 +375,11 @@ class SlotCache(_Cache):
         length = held[0][0].shape[1]
         self.reserve(slot + 1, enlarged(self.columns, length))
         self._written = max(self._written, length)
+        if not self._layers:
+            self._layers = {
+                layer: (self._empty(key[None]), self._empty(value[None]))
+                for layer, (key, value) in enumerate(held)
+            }
         for layer, (key, value) in zip(sorted(self._layers), held, strict=True):
             self._layers[layer][0][slot, :, :length] = key
             self._layers[layer][1][slot, :, :length] = value

@@ -19,7 +19,7 @@ Of prompts that are continued, ``group`` and ``by_length`` decide which go on to
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
@@ -124,6 +124,16 @@ def common(one: Sequence[object], other: Sequence[object]) -> int:
         else:
             high = middle - 1
     return low
+
+
+def nearest(texts: Sequence[tuple[int, ...]], text: tuple[int, ...]) -> int | None:
+    """Return the number of the text, of those given in order, with which another shares most tokens at the start."""
+    place = bisect_left(texts, text)
+    return max(
+        range(max(0, place - 1), min(len(texts), place + 1)),
+        key=lambda number: common(texts[number], text),
+        default=None,
+    )
 
 
 def grow(sequences: Sequence[tuple[int, ...]]) -> Tree:

@@ -22,7 +22,7 @@ from pytest_touchstone.engines.transformers.attention_masks import Attention, ad
 from pytest_touchstone.engines.transformers.compat import cache_argument, is_out_of_memory
 from pytest_touchstone.engines.transformers.devices import moved, to_device
 from pytest_touchstone.engines.transformers.independence import ANY, Company
-from pytest_touchstone.engines.transformers.kv_cache import KeyValues, PrefixCache, SharedPast
+from pytest_touchstone.engines.transformers.kv_cache import EndedRow, KeyValues, PrefixCache, SharedPast
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits, TargetScores, read_targets
 from pytest_touchstone.engines.transformers.memory import BatchBudget, release
 from pytest_touchstone.engines.transformers.prefix_tree import (
@@ -33,6 +33,7 @@ from pytest_touchstone.engines.transformers.prefix_tree import (
     Piece,
     Stem,
     Tree,
+    common,
     divide,
     grow,
     lay_out,
@@ -313,12 +314,14 @@ class PrefixTreeScorer:
                 release(self._model.device)
         return [scores[number] for number in range(len(works))]
 
-    def prefix(self, tokens: tuple[int, ...]) -> KeyValues:
-        """Return the keys and values of a prefix, and keep them for later calls."""
+    def prefix(self, tokens: tuple[int, ...], begun: EndedRow | None = None) -> KeyValues:
+        """Return the keys and values of a prefix, and keep them for later calls; a text may have ``begun`` like it."""
         if not tokens:
             return KeyValues()
         pass_ = _Tree(grow([tokens]), [])
         past = self._kept.find(tokens)
+        if begun is not None and (shared := common(begun.tokens, tokens)) > len(past.tokens):
+            past = begun.cropped(shared, self._model.dtype)
         made = self._run_on(pass_, past, tokens, range(len(past.tokens), len(tokens)))
         self._kept.keep(made)
         return made

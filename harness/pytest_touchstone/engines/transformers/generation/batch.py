@@ -13,6 +13,9 @@ once.
 Whoever has enough may leave while texts are at work. They stay where they are, and go on when their prompts are asked
 for again, among others.
 
+Texts that have ended stay in their slots until they are handed on. Where somebody then asks again (``asked``), as in a
+dialogue, what the text's slot holds is kept for the next call, whose prompts may begin like it. These come first.
+
 Transformers has continuous batching of its own (``generate_batch``), which does not serve here. It knows no stop
 sequences of text, has one seed for a whole batch instead of one for each sample, and shares prefixes only in whole
 blocks of its paged cache.
@@ -36,9 +39,9 @@ from pytest_touchstone.engines.transformers.generation.sequence import (
     samples_of,
 )
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
-from pytest_touchstone.engines.transformers.kv_cache import KeyValues, SlotCache
+from pytest_touchstone.engines.transformers.kv_cache import EndedRow, KeyValues, SlotCache
 from pytest_touchstone.engines.transformers.memory import BatchBudget, release, useful_rows
-from pytest_touchstone.engines.transformers.prefix_tree import by_length, group
+from pytest_touchstone.engines.transformers.prefix_tree import by_length, group, nearest
 from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
 from pytest_touchstone.engines.transformers.split_attention import splitting
 from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork
@@ -87,6 +90,9 @@ class BatchGenerator:
         self._lanes: list[Lane] = []
         self._waiting: deque[Lane] = deque()
         self._begun: dict[Prompt, list[list[GeneratedSequence]]] = {}
+        self._ended: list[EndedRow] = []
+        self.asked = False
+        """Set by whoever asks again while an ended text is handed on."""
 
     def run(self, prompts: Sequence[Prompt], first: int | None = None) -> Generator[EndedPrompt, None, None]:
         """Yield each prompt as soon as its samples have ended, while others go on; so many prompts begin ``first``.
@@ -99,24 +105,61 @@ class BatchGenerator:
         self._number_of = number_of
         going = {sample for lane in (*self._lanes, *self._waiting) for sample in lane.all()}
         open_ = [sum(sample in going for sample in some) for some in samples]
+        left = dict(enumerate(prompts))
         try:
-            yield from (EndedPrompt(number, some) for number, some in enumerate(samples) if not open_[number])
+            for number, some in enumerate(samples):
+                if not open_[number]:
+                    del left[number]
+                    yield from self._hand_on(EndedPrompt(number, some))
+            self._part()
+            self._close()
             for sample in self._run_lanes():
                 number = number_of[sample]
                 open_[number] -= 1
                 if not open_[number]:
-                    yield EndedPrompt(number, samples[number])
+                    del left[number]
+                    yield from self._hand_on(EndedPrompt(number, samples[number]))
         except GeneratorExit:
-            for prompt, some, left in zip(prompts, samples, open_, strict=True):
-                if left:
-                    self._begun.setdefault(prompt, []).append(some)
+            for number, prompt in left.items():
+                self._begun.setdefault(prompt, []).append(samples[number])
             raise
         except BaseException:
-            self._lanes, self._waiting = [], deque()
+            self._lanes, self._waiting, self._ended = [], deque(), []
             raise
+
+    def _hand_on(self, ended: EndedPrompt) -> Iterator[EndedPrompt]:
+        """Yield a prompt, and keep what a slot holds of it where somebody asks again meanwhile."""
+        self.asked = False
+        try:
+            yield ended
+        finally:
+            if self.asked and not self._stepper.speculative:
+                self._keep(ended.samples)
+
+    def _keep(self, samples: Sequence[GeneratedSequence]) -> None:
+        """Keep what a slot holds of one of these samples; kept rows take up to a quarter of the memory for rows."""
+        most = self._all_rows()
+        if most is not None and 4 * self._tokens_kept() >= most:
+            return
+        try:
+            row = next(filter(None, (lane.row_of(samples) for lane in self._lanes)), None)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            self._ended = []
+        else:
+            self._ended += [] if row is None else [row]
+
+    def _tokens_kept(self) -> int:
+        """Return the tokens of ended texts that are kept, for the next call or for prompts that wait."""
+        claimed = (one.before for lane in (*self._lanes, *self._waiting) for one in lane.all())
+        rows = {id(row): row for row in (*self._ended, *claimed) if row is not None}
+        return sum(len(row.tokens) - len(row.prefix.tokens) for row in rows.values())
 
     def _samples(self, prompts: Sequence[Prompt], first: int) -> list[list[GeneratedSequence]]:
         """Return the samples of each prompt: those that the call before has begun, or new ones, which now wait."""
+        import torch
+
         begun, self._begun = self._begun, {}
         samples: list[list[GeneratedSequence]] = []
         fresh: list[int] = []
@@ -126,15 +169,29 @@ class BatchGenerator:
             else:
                 samples.append(samples_of(prompt, self._ends))
                 fresh.append(number)
+        going_on = self._take_up([one for number in fresh for one in samples[number]])
         wanted = {sample for some in samples for sample in some}
-        for lane in (*self._lanes, *self._waiting):
-            lane.only(wanted)
+        with torch.inference_mode():
+            for lane in (*self._lanes, *self._waiting):
+                lane.only(wanted)
         old = [lane for lane in self._waiting if lane.samples]
-        self._lanes = [lane for lane in self._lanes if lane.samples]
-        self._waiting = deque(old)
-        for some in ([one for one in fresh if one < first], [one for one in fresh if one >= first]):
-            self._waiting += self._new_lanes([prompts[one] for one in some], [samples[one] for one in some])
+        self._lanes = [lane for lane in self._lanes if lane.samples or lane.over()]
+        due, later = (
+            self._new_lanes([prompts[one] for one in some], [samples[one] for one in some])
+            for some in ([one for one in fresh if one < first], [one for one in fresh if one >= first])
+        )
+        self._waiting = deque([*due, *old, *later] if going_on else [*old, *due, *later])
         return samples
+
+    def _take_up(self, samples: Sequence[GeneratedSequence]) -> bool:
+        """Give samples the texts that began like their prompts, and forget the others; return whether there are
+        any."""
+        rows, self._ended = sorted(self._ended, key=lambda row: row.tokens), []
+        texts = [row.tokens for row in rows]
+        for sample in samples if rows else ():
+            if (number := nearest(texts, sample.prompt.tokens)) is not None:
+                sample.before = rows[number]
+        return bool(rows)
 
     def _new_lanes(
         self, prompts: Sequence[Prompt], samples: Sequence[Sequence[GeneratedSequence]]
@@ -159,7 +216,8 @@ class BatchGenerator:
     def growing(self) -> list[tuple[int, int]]:
         """Return for each sample at work the number of its prompt and the tokens it has; called by another thread."""
         numbers = self._number_of
-        at_work = [sample for lane in tuple(self._lanes) for sample in tuple(lane.at_work)]
+        rows = (sample for lane in tuple(self._lanes) for sample in tuple(lane.at_work))
+        at_work = [sample for sample in rows if sample.outcome is None]
         return [(numbers.get(sample, -1), len(sample.tokens)) for sample in at_work]
 
     def verify(self, works: Probe, plain: Plain) -> str | None:
@@ -261,14 +319,12 @@ class BatchGenerator:
                 if self._budget.batch is not None or not is_out_of_memory(error) or not self._halve():
                     raise
             # Outside the handler, so that the error no longer holds the memory of its batch.
-            lanes, self._lanes = self._lanes, []
-            for lane in lanes:
-                lane.retreat()
+            lanes, self._lanes, self._ended = self._lanes, [], []
+            ended = [sample for lane in (*lanes, *self._waiting) for sample in lane.retreat()]
             self._waiting.extendleft(reversed([lane for lane in lanes if lane.samples]))
-            for lane in lanes:
-                yield from lane.leave()
             del lanes
             release(self._model.device)
+            yield from ended
 
     def _close(self) -> None:
         """Let go of the lanes that are done, and of their memory."""
@@ -278,15 +334,31 @@ class BatchGenerator:
             cpu.trim_heap(self._model.device)
 
     def _leave(self) -> Iterator[GeneratedSequence]:
-        """Yield the samples that have ended."""
-        yield from [sample for lane in self._lanes for sample in lane.leave()]
+        """Yield the samples that have ended, and let them leave."""
+        yield from [sample for lane in self._lanes for sample in lane.over()]
+        self._part()
+
+    def _part(self) -> None:
+        import torch
+
+        with torch.inference_mode():
+            for lane in self._lanes:
+                lane.part()
 
     def _most_tokens(self) -> int | None:
         """Return the most tokens whose keys and values may be in memory at once; None where there is no limit."""
         allowance = self._budget.allowance
         if allowance is None or (self._budget.batch is not None and allowance.asked is None):
             return None
-        return useful_rows(self._model, allowance)
+        most, whole = useful_rows(self._model, allowance), self._all_rows()
+        if most is None or whole is None:
+            return most
+        return min(most, whole - self._tokens_kept())
+
+    def _all_rows(self) -> int | None:
+        """Return the tokens whose keys and values there is memory for; None where that is not known."""
+        allowance = self._budget.allowance
+        return None if allowance is None or allowance.rows is None else allowance.rows // allowance.costs.row
 
     def _taken(self, rows: Callable[[Lane], int]) -> int:
         """Return the tokens in memory with so many rows in each lane that is open; a prefix of several counts once."""
@@ -319,7 +391,7 @@ class BatchGenerator:
             lane = self._waiting[0]
             with torch.inference_mode():
                 prefix = self._open_prefix(lane.shared)
-                lane.open(self._shared.prefix(lane.shared) if prefix is None else prefix)
+                lane.open(self._shared.prefix(lane.shared, lane.begun()) if prefix is None else prefix)
             self._lanes.append(self._waiting.popleft())
 
     def _go_on(self, most: int | None) -> None:
@@ -332,14 +404,14 @@ class BatchGenerator:
                 self._put_back(most)
                 for lane in self._lanes:
                     lane.let_in(self._room(lane, most))
-                if any(lane.ended for lane in self._lanes):
+                if any(lane.over() for lane in self._lanes):
                     return
                 working = [lane for lane in self._lanes if lane.at_work]
                 for found in self._stepper.advance_all([(lane.slots, lane.at_work) for lane in working]):
                     for lane, chosen in zip(working, found, strict=True):
                         lane.take(0, chosen)
-                for lane in working:
-                    lane.part()
+                if any(lane.over() for lane in self._lanes):
+                    return
 
     def _put_back(self, most: int | None) -> None:
         """Let rows wait again where all of them would grow out of the memory at the next step; one goes on."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence, choose
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
-from pytest_touchstone.engines.transformers.kv_cache import Held, KeyValues, SlotCache, enlarged
+from pytest_touchstone.engines.transformers.kv_cache import EndedRow, Held, KeyValues, SlotCache, enlarged
 from pytest_touchstone.engines.transformers.memory import BatchBudget
 from pytest_touchstone.engines.transformers.prefix_tree import LEAST_SHARED, CopySource, common, waves
 from pytest_touchstone.engines.transformers.token_work import Prompt
@@ -24,13 +24,14 @@ for the others."""
 class _Job(NamedTuple):
     """Samples of one prompt, and the tokens that a slot must be given for them.
 
-    So many tokens are ``copied`` from another ``slot``; -1 is what the lane keeps of a text that has ended.
+    So many tokens are ``copied``, from what is ``held`` of a text that has ended, or else from another ``slot``.
     """
 
     samples: list[GeneratedSequence]
     tokens: list[int]
     slot: int = 0
     copied: int = 0
+    held: Held | None = None
 
     @property
     def left(self) -> int:
@@ -56,10 +57,9 @@ class Lane:
         self.shared, self.slots = shared, SlotCache(KeyValues())
         self.prefix = KeyValues()
         self.at_work: list[GeneratedSequence] = []
-        self.ended: list[GeneratedSequence] = []
         self._waiting = deque(waiting)
         self._coming: list[GeneratedSequence] = []
-        self._over: set[int] = set()
+        self._over: set[GeneratedSequence] = set()
         self._stepper, self._budget = stepper, budget
         self._held: dict[int, tuple[Held, torch.Tensor]] = {}
         self._begun: tuple[list[int], Held] = ([], [])
@@ -69,7 +69,7 @@ class Lane:
     @property
     def samples(self) -> int:
         """The number of samples that wait or are at work."""
-        return len(self._waiting) + len(self.at_work)
+        return len(self._waiting) + len(self.at_work) - len(self._over)
 
     @property
     def row(self) -> int:
@@ -90,14 +90,16 @@ class Lane:
             self.slots.own()
             self.prefix = KeyValues()
 
-    def retreat(self) -> None:
-        """Let all samples wait again, with the tokens that they have."""
-        over, self._over = self._over, set()
-        self.ended += [sample for number, sample in enumerate(self.at_work) if number in over]
-        going = [sample for number, sample in enumerate(self.at_work) if number not in over]
+    def retreat(self) -> list[GeneratedSequence]:
+        """Let all samples wait again, with the tokens that they have; return those that have ended."""
+        ended, self._over = self.over(), set()
+        going = [sample for sample in self.at_work if sample not in ended]
         self._waiting.extendleft(reversed([*going, *self._coming]))
+        for sample in self._waiting:
+            sample.before = None
         self.at_work, self._coming, self._held = [], [], {}
         self.slots, self.prefix, self._begun = SlotCache(KeyValues()), KeyValues(), ([], [])
+        return ended
 
     def put_back(self) -> None:
         """Let the sample with the fewest tokens wait again, and free the memory of its slot."""
@@ -105,18 +107,32 @@ class Lane:
         self._waiting.appendleft(self._remove(number))
         self.slots.trim()
 
-    def leave(self) -> list[GeneratedSequence]:
-        """Return the samples that have ended, each once."""
-        ended, self.ended = self.ended, []
-        return ended
+    def over(self) -> list[GeneratedSequence]:
+        """Return the samples that have ended, and are still in their slots."""
+        return [one for one in self.at_work if one in self._over] if self._over else []
+
+    def row_of(self, samples: Collection[GeneratedSequence]) -> EndedRow | None:
+        """Return a copy of what the slot of one of these samples holds, None where none of them is in a slot."""
+        for number, sample in enumerate(self.at_work):
+            if sample in samples:
+                own = self._content(number)
+                tokens = (*self.slots.prefix.tokens, *own)
+                return EndedRow(tokens, self.slots.prefix, self.slots.take(number, len(own)))
+        return None
+
+    def begun(self) -> EndedRow | None:
+        """Return the text that has most of the prefix, of those that began like samples that wait."""
+        rows = [one.before for one in self._waiting if one.before is not None]
+        return max(rows, key=lambda row: common(row.tokens, self.shared), default=None)
 
     def all(self) -> list[GeneratedSequence]:
         """Return the samples that wait or are at work."""
-        return [*self._waiting, *self.at_work]
+        return [*self._waiting, *(one for one in self.at_work if one not in self._over)]
 
     def only(self, wanted: Collection[GeneratedSequence]) -> None:
         """Forget all samples but those that are wanted."""
         self._waiting = deque(one for one in self._waiting if one in wanted)
+        self.part(wanted)
         for number in reversed(range(len(self.at_work))):
             if self.at_work[number] not in wanted:
                 self._remove(number)
@@ -155,7 +171,6 @@ class Lane:
                 logits += self._fill(batch, following)
         chosen = choose(torch.stack(logits), [sample.draw for sample in self.at_work[first:]])
         self.take(first, [[token] for token in chosen])
-        self.part()
         if not self._waiting:
             self._begun, self._longest = ([], []), self._planned()
 
@@ -163,19 +178,19 @@ class Lane:
         """Give the samples from ``first`` on their next tokens; what comes after a sample's end counts for nothing."""
         for number, tokens in enumerate(chosen, first):
             sample = self.at_work[number]
-            if number not in self._over and any(sample.take(token) for token in tokens):
-                self._over.add(number)
+            if sample not in self._over and any(sample.take(token) for token in tokens):
+                self._over.add(sample)
 
-    def part(self) -> None:
-        """Let the samples that are done leave."""
+    def part(self, wanted: Collection[GeneratedSequence] = ()) -> None:
+        """Let the samples that are done leave, but those that are still wanted."""
         # From the last one down, since the last one takes the place of one that leaves.
-        for number in sorted(self._over, reverse=True):
-            self._over.remove(number)
+        for number in reversed(range(len(self.at_work)) if self._over else ()):
             sample = self.at_work[number]
-            self._stepper.ended(sample)
-            self.ended.append(sample)
-            self._keep_beginning(number)
-            self._remove(number)
+            if sample in self._over and sample not in wanted:
+                self._over.remove(sample)
+                self._stepper.ended(sample)
+                self._keep_beginning(number)
+                self._remove(number)
 
     def _planned(self) -> int:
         """Return the tokens that memory is planned for in a row of those that wait."""
@@ -213,6 +228,11 @@ class Lane:
         if self._stepper.speculative or self.slots.begun:
             yield [_Job(job, tail) for job, tail in zip(jobs, tails, strict=True)]
             return
+        if going_on := list(filter(None, map(self._going_on, jobs, tails))):
+            yield going_on
+            taken = [one.samples for one in going_on]
+            jobs = [job for job in jobs if job not in taken]
+            tails = [self._tail(job[0]) for job in jobs]
         known = [self._content(number) for number in range(len(self.at_work))]
         slots = [*range(len(known)), -1]
         for wave in waves(tails, [*known, self._begun[0]]):
@@ -221,15 +241,27 @@ class Lane:
                 for number, source in wave
             ]
 
+    def _going_on(self, samples: list[GeneratedSequence], tail: list[int]) -> _Job | None:
+        """Return samples as a job that takes what their prompt shares with the text before it, None where that is
+        little."""
+        if (row := samples[0].before) is None:
+            return None
+        past, prompt = self.slots.past, samples[0].prompt.tokens
+        until = min(common(row.tokens, prompt), len(prompt) - 1)
+        if until - past < LEAST_SHARED:
+            return None
+        return _Job(samples, tail, 0, until - past, row.between(past, until))
+
     def _taken(
         self, source: CopySource | None, jobs: list[list[GeneratedSequence]], slots: Sequence[int]
-    ) -> tuple[int, int]:
-        """Return the slot of a source, and the tokens taken from it."""
+    ) -> tuple[int, int, Held | None]:
+        """Return the slot of a source, the tokens taken from it, and what the lane holds of it where it has ended."""
         if source is None:
-            return 0, 0
+            return 0, 0, None
         if source.text >= len(jobs):
-            return slots[source.text - len(jobs)], source.shared
-        return self.at_work.index(jobs[source.text][0]), source.shared
+            slot = slots[source.text - len(jobs)]
+            return slot, source.shared, self._begun[1] if slot < 0 else None
+        return self.at_work.index(jobs[source.text][0]), source.shared, None
 
     def _fill(self, jobs: Sequence[_Job], next_prompt: Prompt | None) -> list[torch.Tensor]:
         """Compute the prompts of some jobs, and copy them for the further samples of each.
@@ -238,18 +270,17 @@ class Lane:
         """
         slot = len(self.at_work)
         for number, job in enumerate(jobs):
-            if job.copied and job.slot < 0:
-                kept = self._begun[1]
+            if job.copied:
+                held = self.slots.look(job.slot, job.copied) if job.held is None else job.held
                 self.slots.put(
-                    slot + number, [(key[:, : job.copied], value[:, : job.copied]) for key, value in kept]
+                    slot + number, [(key[:, : job.copied], value[:, : job.copied]) for key, value in held]
                 )
-            elif job.copied:
-                self.slots.put(slot + number, self.slots.look(job.slot, job.copied))
         tails = [job.tokens[job.copied :] for job in jobs]
         logits = list(self._stepper.fill(self.slots, tails, [job.copied for job in jobs]))
         for job in jobs:
             self.at_work.append(job.samples[0])
             self._coming.remove(job.samples[0])
+            job.samples[0].before = None
         for number, job in enumerate(jobs):
             wanted = job.samples[0].prompt is next_prompt and not job.samples[0].tokens
             if len(job.samples) == 1 and not wanted:
@@ -264,6 +295,7 @@ class Lane:
 
     def _add(self, sample: GeneratedSequence, held: Held) -> None:
         self.slots.add(held)
+        sample.before = None
         self.at_work.append(sample)
         self._coming.remove(sample)
 

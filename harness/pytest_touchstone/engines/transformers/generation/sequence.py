@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_touchstone.core.reasoning import ReasoningDelimiters
 from pytest_touchstone.core.requests import FinishReason, Generated, earliest_stop
 from pytest_touchstone.engines.transformers.devices import Reading, to_device
+from pytest_touchstone.engines.transformers.kv_cache import EndedRow
 from pytest_touchstone.engines.transformers.token_work import Prompt
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
@@ -201,7 +202,7 @@ class GeneratedSequence:
 
     ``proposals`` has the tokens that extra heads proposed, each list with the number (from 0) of the token that it
     begins at. ``lookup`` is the ``PromptLookup`` of its
-    text, once that was asked.
+    text, once that was asked. ``before`` is a text that began like its prompt, until the prompt is computed.
     """
 
     prompt: Prompt
@@ -212,6 +213,7 @@ class GeneratedSequence:
     outcome: Generated | None = None
     proposals: list[tuple[int, list[int]]] = field(default_factory=list)
     lookup: Any = None
+    before: EndedRow | None = None
 
     @property
     def draw(self) -> DrawKey:
