@@ -9,12 +9,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 
+from pytest_touchstone.checkpoints.registry import Fake
+from pytest_touchstone.results.journal import Journal, latest, read_journal
+from pytest_touchstone.results.summary import load_summary
 from tests.drill.conftest import Drill
 from tests.drill.disk import HOLE, Moment, PowerCut, SimulatedDisk, here
 from tests.drill.kept import (
@@ -27,11 +31,13 @@ from tests.drill.kept import (
     check_store,
     merged,
     others,
+    report_of,
     scores_in,
     shards,
     simplified,
     steps,
 )
+from tests.support.project import ALONE, Project
 
 SMALL: Final = Question(3, batch=2)
 LARGE: Final = Question(20)
@@ -156,7 +162,7 @@ def random_runs(seeds: Iterable[int]) -> int:
 
 
 def test_random_runs_are_cut_and_go_on_and_are_cut_again(drill: Drill) -> None:
-    seeds = drill.seeds(150, 8_000)
+    seeds = drill.seeds(100, 8_000)
     if drill.whole and len(seeds) > 1:
         parts = [range(begin, len(seeds), 40) for begin in range(40)]
         with ProcessPoolExecutor(2) as processes:
@@ -184,6 +190,9 @@ def test_a_run_beside_another_is_cut_with_it(drill: Drill) -> None:
                     if next(running[number], True):
                         del running[number]
             except PowerCut:
+                for one in running.values():
+                    with suppress(PowerCut):
+                        one.close()
                 disk.restore(disk.moment().drawn_tail(draw), frozenset(disk.promised))
             disk.stop_at = None
             assert all(one.report in (None, expected) for one in made), f"seed {seed}"
@@ -241,3 +250,50 @@ def cut_merges(disk: SimulatedDisk) -> Tried:
             assert merged(folders, target) == expected
             tails += 1
     return Tried(len(moments), tails, tails)
+
+
+def test_whole_runs_of_pytest_are_cut_and_go_on(
+    drill: Drill, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(pytester)
+    inspect, sync = Fake.inspect, Journal.sync
+    monkeypatch.setattr(
+        Fake, "inspect", lambda self, path, asked: replace(inspect(self, path, asked), cacheable=True)
+    )
+    disk = SimulatedDisk(project.path).install(monkeypatch)
+
+    def noted(journal: Journal, *, every: float = 0.0) -> None:
+        sync(journal, every=every)
+        disk.promised |= {
+            one.item for one in read_journal(journal.path.parents[1]) if one.status == "scored" and not every
+        }
+
+    monkeypatch.setattr(Journal, "sync", noted)
+
+    def run(name: str) -> Path:
+        pytester.runpytest_inprocess(
+            *("--checkpoint", "fake:causal", "--eval-data", "data", "-q", "--eval-run-id", name, *ALONE)
+        )
+        return project.path / "results" / name
+
+    def report(folder: Path) -> dict[str, Any]:
+        return report_of(load_summary(folder), list(latest(read_journal(folder)).values()))
+
+    whole = run("whole")
+    calls, expected = disk.calls, report(whole)
+    seeds = drill.seeds(1, 40)
+    for seed in seeds:
+        draw = random.Random(seed)
+        disk.restore({})
+        for name in ("first", "second"):
+            disk.stop_at = draw.randint(1, calls)
+            with suppress(PowerCut):
+                run(name)
+            assert disk.off or name == "second"  # which may have less to do
+            disk.restore(disk.moment().drawn_tail(draw), frozenset(disk.promised))
+        promised = set(disk.promised)
+        last = run("last")
+        assert report(last) == expected, f"seed {seed}"
+        asked = {one.item for one in read_journal(last) if one.reused_from is None}
+        assert not promised & asked, f"seed {seed}: asked again, though it was synced"
+    drill.figure("whole runs of pytest cut twice", len(seeds))
