@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,7 +157,7 @@ def steps(
     *,
     number: int,
     whole: bool = False,
-) -> Iterator[None]:
+) -> Generator[None, None, None]:
     """Run the command, and stop after each batch, so that another can run meanwhile."""
     directory = RunDirectory(output / f"run-{number:03}")
     directory.make(logs_at_top=whole)

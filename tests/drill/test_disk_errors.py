@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -160,6 +161,19 @@ def test_nothing_follows_a_line_that_was_refused() -> None:
 def test_no_sync_follows_one_that_was_refused() -> None:
     with on_a_disk() as disk:
         sync_after_refusal(disk)
+
+
+def ask_otherwise(disk: SimulatedDisk) -> None:
+    """A run with another seed takes nothing of the first."""
+    other = replace(SMALL, seed=2)
+    expected = undisturbed(disk, other)
+    attempt(disk.root / "results", SMALL, disk, number=0)
+    assert attempt(disk.root / "results", other, disk, number=1).report == expected
+
+
+def test_scores_of_another_question_are_not_taken() -> None:
+    with on_a_disk() as disk:
+        ask_otherwise(disk)
 
 
 # Bits

@@ -21,8 +21,10 @@ from tests.drill import test_crash_points as crashes
 from tests.drill import test_disk_errors as errors
 from tests.drill.conftest import Drill
 from tests.drill.disk import PowerCut, SimulatedDisk
+from tests.drill.kept import Question
 
-TWO: Final = crashes.Question(2, ("step-1", "step-2"), batch=2)
+ONE: Final = Question(1, batch=1)
+TWO: Final = Question(1, ("step-1", "step-2"), batch=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +46,30 @@ class Mutant:
         made: dict[str, Any] = {}
         program = "from __future__ import annotations\n" + source.replace(self.old, self.new)
         exec(compile(program, self.name, "exec"), vars(sys.modules[function.__module__]), made)
-        patch.setattr(self.owner, self.function, made[self.function])
+        importers = [one for name, one in sys.modules.items() if name.startswith("pytest_touchstone.")]
+        for owner in {self.owner, *importers}:
+            if vars(owner).get(self.function) is original:
+                patch.setattr(owner, self.function, made[self.function])
 
 
 def _crash(disk: SimulatedDisk) -> object:
-    return crashes.every_crash(disk, crashes.SMALL)
+    return crashes.every_crash(disk, ONE)
 
 
 def _crash_two(disk: SimulatedDisk) -> object:
     return crashes.every_crash(disk, TWO)
 
 
-def _flip(disk: SimulatedDisk) -> object:
-    return errors.flip(disk, random.Random(2), 31)
-
-
-def _flip_fingerprint(disk: SimulatedDisk) -> object:
-    return errors.flip(disk, random.Random(2), 1, only="/fingerprints/")
+def _flip(only: str) -> Callable[[SimulatedDisk], object]:
+    return lambda disk: errors.flip(disk, random.Random(2), 3, only=only)
 
 
 def _short(disk: SimulatedDisk) -> object:
     return errors.take_parts(disk, crashes.SMALL)
 
 
-def _lock(disk: SimulatedDisk) -> object:
-    return errors.watch_at_once(disk.root)
+def _lock(disk: SimulatedDisk) -> None:
+    errors.watch_at_once(disk.root)
 
 
 MUTANTS: Final = (
@@ -93,11 +94,11 @@ MUTANTS: Final = (
         journal.Journal, "_writable", "self._refused = error", "pass", errors.append_after_refusal,
     ),
     Mutant("the checksum of lines", journal, "has_checksum", "raise DamagedError", "return True; raise DamagedError",
-           _flip),
-    Mutant("the checksum of files", files, "read_checked", "has_checksum(data)", "pass", _flip_fingerprint),
+           _flip("items-main")),
+    Mutant("the checksum of files", files, "read_checked", "has_checksum(data)", "pass", _flip("/fingerprints/")),
     Mutant("the checkpoint in the key", reuse.Reuse, "_places", "(source.checkpoint, benchmark, example)",
            "next((key for key in stored.places if key[1:] == (benchmark, example)), None)", _crash_two),
-    Mutant("the settings in the key", reuse, "_alike", "same_answers(*asked)", "True", _flip),
+    Mutant("the settings in the key", reuse, "_alike", "same_answers(*asked)", "True", errors.ask_otherwise),
     Mutant("the order of an entry and its scores", store.ResultStore, "save",
            "write_checked(path.with_suffix(_ITEMS), items_json(items))",
            "write_checked(path, saved_json(saved)); write_checked(path.with_suffix(_ITEMS), items_json(items))",
@@ -105,7 +106,7 @@ MUTANTS: Final = (
     Mutant("the former merge until the new one is there", merging, "_write_journal",
            "write_atomic(new, _lines(rows))", "[disk.unlink(old) for old in journal_files(target)]; "
            "write_atomic(new, _lines(rows))", crashes.cut_merges),
-    Mutant("the error of a packed text", cache.TextFiles, "find", ", zlib.error", "", _flip),
+    Mutant("the error of a packed text", cache.TextFiles, "find", ", zlib.error", "", _flip("/texts/")),
     Mutant("the lock", watch, "_taken", "except BlockingIOError:\n        return False",
            "except BlockingIOError:\n        return True", _lock),
 )  # fmt: skip
