@@ -188,7 +188,9 @@ def test_scores_that_differ_between_shards_are_reported(
     rows.run("--eval-shard", "1/1", "--eval-run-id", "a")
     shutil.copytree("results/a_1of1", "results/b_1of1")
     manifest = Path("results/b_1of1/run.json")
-    manifest.write_text(manifest.read_text().replace('"a_1of1"', '"b_1of1"'), encoding="utf-8")
+    manifest.write_text(
+        json.dumps({**json.loads(manifest.read_text()), "run_id": "b_1of1"}), encoding="utf-8"
+    )
     journal = Path("results/b_1of1/items/items-main.jsonl")
     lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
     other = json.loads(lines[0])

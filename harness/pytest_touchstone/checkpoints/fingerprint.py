@@ -15,7 +15,6 @@ that young. Git treats "racy" entries of its index the same way. The clock is th
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 import time
@@ -27,8 +26,9 @@ from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.checkpoints.config_files import readable
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.registry import format_of
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.files import write_atomic
+from pytest_touchstone.core.files import read_checked, write_checked
 
 _HEADER: Final = b"touchstone-fingerprint-2\n"
 
@@ -85,7 +85,7 @@ class FingerprintCache:
         """The time by the file system's clock, as far as the folder's file system has the same one, in
         nanoseconds; by the computer's where nothing can be written."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(self._folder)
             with tempfile.TemporaryFile(dir=self._folder) as file:
                 return os.fstat(file.fileno()).st_mtime_ns
         except OSError:
@@ -94,7 +94,7 @@ class FingerprintCache:
     def find(self, name: str, found: Sequence[Stamp]) -> str | None:
         """The fingerprint of these very files; None where it is not known."""
         try:
-            entry = json.loads(self._path(name).read_bytes())
+            entry = read_checked(self._path(name))
         except (OSError, ValueError):
             return None
         if not isinstance(entry, dict) or entry.get("files") != found:
@@ -107,9 +107,8 @@ class FingerprintCache:
         the future."""
         if any(max(stamp[4:]) > began - _TICK for stamp in found):
             return
-        content = json.dumps({"path": name, "files": found, "fingerprint": fingerprint})
         try:
-            write_atomic(self._path(name), content)
+            write_checked(self._path(name), {"path": name, "files": found, "fingerprint": fingerprint})
             self._prune()
         except OSError:
             return
@@ -122,7 +121,7 @@ class FingerprintCache:
         if len(entries) > self._most:
             entries.sort(key=lambda path: path.stat().st_mtime_ns)
             for path in entries[: len(entries) - self._most]:
-                path.unlink(missing_ok=True)
+                disk.unlink(path)
 
 
 def stamps(files: Sequence[Path]) -> list[Stamp]:

@@ -23,15 +23,15 @@ from typing import Final
 
 from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.load import read_file
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import DataError, GateError, HarnessError
 from pytest_touchstone.core.files import (
     SCHEMA,
     DamagedError,
     check_kind,
     read_checked,
-    read_json,
     shown_path,
-    write_json,
+    write_checked,
 )
 from pytest_touchstone.core.text import did_you_mean
 from pytest_touchstone.results.journal import latest, read_journal
@@ -84,7 +84,7 @@ def set_named_baseline(output: Path, name: str, run_id: str, checkpoint: str | N
     pin = NamedBaseline(
         name=name, run_id=run_id, checkpoint=chosen.checkpoint, fingerprint=chosen.fingerprint
     )
-    write_json(_path(output, name), {"schema": SCHEMA, "kind": "baseline", **asdict(pin)})
+    write_checked(_path(output, name), {"schema": SCHEMA, "kind": "baseline", **asdict(pin)}, indent=2)
     return pin
 
 
@@ -92,7 +92,7 @@ def read_named_baseline(output: Path, name: str) -> NamedBaseline | None:
     """The baseline that the name means, None if there is none; raises ``GateError`` for a file that cannot be read."""
     path = _path(output, name)
     try:
-        data = read_json(path)
+        data = read_checked(path)
         check_kind(data, "baseline")
         return NamedBaseline(**{field: str(data[field]) for field in NamedBaseline.__dataclass_fields__})
     except FileNotFoundError:
@@ -111,7 +111,9 @@ def remove_named_baseline(output: Path, name: str) -> bool:
     """Remove the name; return False where nothing had it."""
     path = _path(output, name)
     there = path.is_file()
-    path.unlink(missing_ok=True)
+    if there:
+        disk.unlink(path)
+        disk.sync_folder(path.parent)
     return there
 
 

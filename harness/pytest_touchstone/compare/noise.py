@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.result import GateLine
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import SCHEMA, check_kind, file_name, read_json, typed, write_atomic
+from pytest_touchstone.core.files import SCHEMA, check_kind, file_name, read_checked, typed, write_checked
 from pytest_touchstone.core.text import one_line
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import StoredResult
@@ -143,7 +142,7 @@ def save_noise(output: Path, measured: MeasuredNoise, run_id: str) -> Path:
     """Write what was measured into a results folder, and return the file."""
     path = output / FOLDER / f"{file_name(measured.checkpoint)}@{file_name(run_id)}.json"
     plain = finite({"schema": SCHEMA, "kind": "noise", **asdict(measured)})
-    write_atomic(path, json.dumps(plain, ensure_ascii=False, indent=1))
+    write_checked(path, plain, indent=1)
     return path
 
 
@@ -152,7 +151,7 @@ def read_noise(output: Path) -> list[MeasuredNoise]:
     found = []
     for path in sorted((output / FOLDER).glob("*.json")):
         try:
-            data = read_json(path)
+            data = read_checked(path)
             check_kind(data, "noise")
             found.append(typed(MeasuredNoise, {key: data[key] for key in MeasuredNoise.__dataclass_fields__}))
         except (OSError, ValueError, KeyError, HarnessError) as error:

@@ -24,6 +24,7 @@ import os
 import re
 import stat
 import sys
+import threading
 import tomllib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,10 +32,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, Final, TypeVar
 
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import HarnessError
 
 LONGEST_NAME: Final = 120
 """The number of characters of a name that are kept; file systems take 255 bytes, and a Korean syllable is three."""
+
+_BLOCK: Final = 1 << 20
+"""The bytes that are written at once, of a content in small pieces."""
 
 SCHEMA: Final = 1
 """The version of all forms of files that are written; a change that former versions cannot read raises it."""
@@ -53,10 +58,10 @@ def check_kind(data: object, kind: str, error: type[HarnessError] = HarnessError
         raise error(f"no {kind} of schema {SCHEMA}{said}")
 
 
-def write_atomic(path: Path, content: str | bytes | Iterable[str]) -> None:
+def write_atomic(path: Path, content: str | bytes | Iterable[str | bytes], *, lasting: bool = True) -> None:
     """Write under a temporary name, then rename: a reader sees the old file or the new, never a part.
 
-    A text may come in pieces.
+    It is on the disk afterwards, unless it need not be ``lasting``. The content may come in pieces.
     A link is kept, and its target is written. A device or pipe (``/dev/stdout``) cannot be renamed over and is
     written to. Missing folders are created. Raises ``OSError`` as the system does, and then leaves no temporary file.
     """
@@ -65,25 +70,41 @@ def write_atomic(path: Path, content: str | bytes | Iterable[str]) -> None:
             stream.writelines(_encoded(content))
         return
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    disk.make_folder(path.parent)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            file.writelines(_encoded(content))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        descriptor = disk.open_file(temporary)
+        try:
+            for piece in _blocks(_encoded(content)):
+                disk.write_all(descriptor, piece)
+            if lasting:
+                disk.sync(descriptor)
+        finally:
+            disk.close(descriptor)
+        disk.rename(temporary, path)
+        if lasting:
+            disk.sync_folder(path.parent)
     except BaseException:  # a piece may raise anything
-        temporary.unlink(missing_ok=True)
+        disk.unlink(temporary)
         raise
 
 
-def _encoded(content: str | bytes | Iterable[str]) -> Iterator[bytes]:
-    if isinstance(content, bytes):
-        yield content
-        return
-    for text in (content,) if isinstance(content, str) else content:
-        yield text.encode("utf-8", "backslashreplace")
+def _encoded(content: str | bytes | Iterable[str | bytes]) -> Iterator[bytes]:
+    for piece in (content,) if isinstance(content, (str, bytes)) else content:
+        yield piece if isinstance(piece, bytes) else piece.encode("utf-8", "backslashreplace")
+
+
+def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield many small pieces as a few large ones."""
+    block: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        block.append(piece)
+        size += len(piece)
+        if size >= _BLOCK:
+            yield b"".join(block)
+            block, size = [], 0
+    yield b"".join(block)
 
 
 def _is_stream(path: Path) -> bool:
@@ -316,6 +337,13 @@ def has_checksum(data: bytes) -> bool:
     elif sum(map(operator.eq, _MARK, data[max(end, 0) :])) < _LIKE:
         return False
     raise DamagedError("damaged, its checksum is of other content")
+
+
+def write_checked(path: Path, value: Mapping[str, Any], *, indent: int | None = None) -> None:
+    """Write an object as JSON with its checksum, atomically. Raises ``ValueError`` for NaN, which is not JSON."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+    write_atomic(path, pieces_with_checksum([text]))
 
 
 def read_checked(path: Path) -> Any:

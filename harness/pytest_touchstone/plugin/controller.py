@@ -194,7 +194,9 @@ class Controller:
         manifest = results.write_manifest(told, self._config, used, self._collection.failed)
         self._hooks.tell_beginning(manifest, len(results.items))
         if not self._settings.no_cache:
-            write_decision(self._directory.path, decide(manifest, self._directory.path.parent))
+            damaged: list[str] = []
+            write_decision(self._directory.path, decide(manifest, self._directory.path.parent, damaged))
+            self.tell_damaged(damaged)
         size, names = len(results.items), ", ".join(sorted(results.checkpoints))
         self._directory.log(f"begin: {size} items, {names}, {self._settings.workers} process(es)")
         for line in results.deselected:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_touchstone.core import disk
 from pytest_touchstone.plugin.batches import batch_size, plan_batches
 
 if TYPE_CHECKING:
@@ -40,9 +41,8 @@ class Quarantine:
 
     def add(self, nodeids: Sequence[str]) -> None:
         """Put items into quarantine."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write("".join(f"{nodeid}\n" for nodeid in nodeids))
+        disk.make_folder(self.path.parent)
+        disk.append_text(self.path, "".join(f"{nodeid}\n" for nodeid in nodeids))
 
     def items(self) -> frozenset[str]:
         """Return the items in quarantine now; the file is read only when it has grown."""

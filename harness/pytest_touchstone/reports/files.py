@@ -46,6 +46,7 @@ from typing import Any, Final, TypeVar, get_args
 
 from pytest_touchstone.compare.formats import korean_mlm, result_formats, task_json
 from pytest_touchstone.compare.formats.base import WritableFormat
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.eval_config import AS_THE_RUN, Asking
 from pytest_touchstone.core.files import (
@@ -131,7 +132,7 @@ def _of_formats(summary: Summary, taken: Container[str]) -> dict[str, Any]:
 def _write(folder: Path, files: Mapping[str, Any], at_top: Container[str] = ()) -> list[Path]:
     paths = {name: folder / name if name in at_top else place_in(folder, name) for name in files}
     try:
-        (folder / DETAILS).mkdir(parents=True, exist_ok=True)
+        disk.make_folder(folder / DETAILS)
         for name, value in files.items():
             (write_atomic if isinstance(value, str) else write_json)(paths[name], value)
     except OSError as error:
@@ -182,7 +183,6 @@ def write_benchmark_files(
         write_atomic(directory / f"{file_name(name)}.log", "".join(f"{line}\n" for line in lines))
         if asking.output_path is not None:
             target = output_file(base / asking.output_path, file_name(name), summary.run_id)
-            target.parent.mkdir(parents=True, exist_ok=True)
             write_json(target, benchmark_facts(summary, declaration))
 
 

@@ -2,7 +2,8 @@
 
 Every process writes its own file (``layout``), one JSON object per line. Each line is a single ``write`` to a file
 opened for appending, so that ``kill -9`` leaves at worst one torn last line. Shards are synced to disk once per
-second, after a batch, in case of power cuts.
+second, after a batch, in case of power cuts. Nothing is appended after a write or sync that the disk has refused: a
+line would go on where another one was torn, and a system may forget what it could not sync.
 
 Each line ends with the CRC-32 of all before it, ``"crc32"``: a bit that has flipped on the disk is no score. Lines of
 former versions have none; their scores are checked by their ranges.
@@ -17,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.files import (
     DamagedError,
@@ -65,29 +66,38 @@ class Journal:
         self.path = directory / ITEMS / f"items-{who}.jsonl"
         self._descriptor: int | None = None
         self._synced = time.monotonic()
+        self._refused: OSError | None = None
 
     def append(self, record: Record) -> None:
-        """Write the record at once. Raises ``JournalError`` when the disk refuses."""
-        try:
-            data = memoryview(line_of(record))
-            while data:
-                data = data[os.write(self._open(), data) :]
-        except OSError as error:
-            raise JournalError(
-                f"cannot write {self.path}: {error.strerror}; free some space or choose another --eval-output"
-            ) from error
+        """Write the record at once. Raises ``JournalError`` when the disk refuses, and ever after."""
+        line = line_of(record)
+        with self._writable():
+            disk.write_all(self._open(), line)
 
     def sync(self, *, every: float = 0.0) -> None:
-        """Return when everything appended so far is on disk, or, with ``every``, was there that many seconds ago."""
+        """Return when everything appended so far is on disk, or, with ``every``, was there that many seconds ago.
+
+        Raises ``JournalError`` as ``append`` does."""
         if self._descriptor is not None and time.monotonic() - self._synced >= every:
-            os.fsync(self._descriptor)
+            with self._writable():
+                disk.sync(self._descriptor)
             self._synced = time.monotonic()
 
     def close(self) -> None:
         """Close the file; appending again would open it again."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+            descriptor, self._descriptor = self._descriptor, None
+            disk.close(descriptor)
+
+    @contextlib.contextmanager
+    def _writable(self) -> Iterator[None]:
+        try:
+            if self._refused is not None:
+                raise self._refused
+            yield
+        except OSError as error:
+            self._refused = error
+            raise unwritable_journal(self.path, error) from error
 
     def __enter__(self) -> Journal:
         return self
@@ -99,9 +109,16 @@ class Journal:
 
     def _open(self) -> int:
         if self._descriptor is None:
-            self.path.parent.mkdir(exist_ok=True)
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            disk.make_folder(self.path.parent)
+            self._descriptor = disk.open_to_append(self.path)
         return self._descriptor
+
+
+def unwritable_journal(path: Path, error: OSError) -> JournalError:
+    """Return what to raise where the disk refuses what a process must write down before it goes on."""
+    return JournalError(
+        f"cannot write {path}: {error.strerror}; free some space or choose another --eval-output"
+    )
 
 
 def line_of(record: Record) -> bytes:

@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pytest_touchstone.core.files import SCHEMA, read_json
+from pytest_touchstone.core import disk
+from pytest_touchstone.core.files import SCHEMA, read_json, write_atomic
 from pytest_touchstone.results.layout import DETAILS, places_in
 
 WORKLOAD: Final = "workload.json"
@@ -187,19 +188,14 @@ def remove_live(directory: Path) -> None:
     names = (one for kind in (PROGRESS, WORKLOAD) for one in (kind, f".{kind}.*.tmp"))
     for path in (path for name in names for path in places_in(directory, name)):
         with suppress(OSError):
-            path.unlink(missing_ok=True)
+            disk.unlink(path)
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:
     """Write whole or not at all, and not through to the disk: after a loss of power nobody needs it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        temporary.write_text(json.dumps({"schema": SCHEMA, **data}), encoding="utf-8")
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    with suppress(OSError):
+        if path.parent.parent.is_dir():  # else somebody has removed the run
+            write_atomic(path, json.dumps({"schema": SCHEMA, **data}), lasting=False)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -10,15 +10,23 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.conditions import unlike
 from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
-from pytest_touchstone.core.files import SCHEMA, check_kind, read_json, shown_path, typed, write_atomic
+from pytest_touchstone.core.files import (
+    SCHEMA,
+    check_kind,
+    read_checked,
+    shown_path,
+    typed,
+    write_atomic,
+    write_checked,
+)
 from pytest_touchstone.core.shard import FLAG
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.journal import (
@@ -64,16 +72,14 @@ class ShardShare:
 def write_share(folder: Path, share: ShardShare) -> None:
     """Write the share; every worker writes the same."""
     plain = {name: getattr(share, name) for name in ShardShare.__dataclass_fields__}
-    write_atomic(
-        place_in(folder, SHARE), json.dumps({"schema": SCHEMA, "kind": "shard", **plain}, ensure_ascii=False)
-    )
+    write_checked(place_in(folder, SHARE), {"schema": SCHEMA, "kind": "shard", **plain})
 
 
 def read_share(folder: Path) -> ShardShare | None:
     """Return the share of a run; None for a run that is no shard. Raises ``HarnessError`` for a broken file."""
     path = place_in(folder, SHARE)
     try:
-        data: dict[str, Any] = read_json(path)
+        data: dict[str, Any] = read_checked(path)
         check_kind(data, "shard")
         return typed(ShardShare, data)
     except FileNotFoundError:
@@ -344,22 +350,22 @@ def _write_journal(
     rows = [(record.reused_from in known, place) for record, place in kept if record.status != "lost"]
     rows.sort(key=lambda one: (rank[run_of(one[1].path)], one[1].path.name, one[1].offset))
     new = target / ITEMS / f"items-{MERGED}.jsonl"
-    temporary = new.with_suffix(".tmp")
     try:
-        with temporary.open("wb") as file:
-            for path, some in itertools.groupby(rows, key=lambda one: one[1].path):
-                with path.open("rb") as source:
-                    for own, place in some:
-                        source.seek(place.offset)
-                        line = source.readline()
-                        file.write(line_of(replace(read_line(line), reused_from=None)) if own else line)
-            file.flush()
-            os.fsync(file.fileno())
+        write_atomic(new, _lines(rows))
         for old in journal_files(target):
-            old.unlink()
-        temporary.replace(new)
+            if old != new:
+                disk.unlink(old)
     except OSError as error:
         raise JournalError(f"cannot write {new}: {error.strerror}") from error
+
+
+def _lines(rows: Iterable[tuple[bool, RecordPlace]]) -> Iterator[bytes]:
+    for path, some in itertools.groupby(rows, key=lambda one: one[1].path):
+        with path.open("rb") as source:
+            for own, place in some:
+                source.seek(place.offset)
+                line = source.readline()
+                yield line_of(replace(read_line(line), reused_from=None)) if own else line
 
 
 def _manifest(directory: RunDirectory, parts: Sequence[ShardRun]) -> dict[str, Any]:

@@ -19,7 +19,6 @@ something is scored twice.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -28,19 +27,23 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.checkpoints.fingerprint import WEAK
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.conditions import same_answers
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.files import (
     SCHEMA,
+    DamagedError,
     read_checked,
     read_json,
-    write_atomic,
+    shown_path,
+    write_checked,
 )
 from pytest_touchstone.results.journal import (
     RecordPlace,
     journal_files,
     placed_records,
     read_at,
+    unwritable_journal,
 )
 from pytest_touchstone.results.layout import place_in, places_in
 from pytest_touchstone.results.records import Record
@@ -78,10 +81,10 @@ def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str
     }
 
 
-def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
+def decide(manifest: Mapping[str, Any], output: Path, damaged: list[str] | None = None) -> Decision:
     """Return the runs below ``output``, begun before this one, with answers that hold for this one too.
 
-    A run whose manifest cannot be read is left out.
+    A run whose manifest cannot be read is left out; one whose manifest is not what was written is named in ``damaged``.
     """
     mine = {
         row["name"]: row["fingerprint"]
@@ -93,7 +96,7 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
         return decision
     weak_too = bool(manifest.get(SETTINGS, {}).get("reuse_served"))
     closed: set[tuple[str, str]] = set()
-    for directory, other in _earlier(manifest, output):
+    for directory, other in _earlier(manifest, output, [] if damaged is None else damaged):
         try:
             alike = [name for name in manifest["benchmarks"] if _alike(manifest, other, name)]
             by_print = {row.get("fingerprint"): str(row["name"]) for row in other.get("checkpoints", ())}
@@ -133,16 +136,20 @@ def _alike(mine: Mapping[str, Any], other: Mapping[str, Any], benchmark: str) ->
     return bool(facts[0].get("code")) and facts[0] == facts[1] and same_answers(*asked)
 
 
-def _earlier(manifest: Mapping[str, Any], output: Path) -> list[tuple[Path, dict[str, Any]]]:
+def _earlier(
+    manifest: Mapping[str, Any], output: Path, damaged: list[str]
+) -> list[tuple[Path, dict[str, Any]]]:
     """Return the manifests of the runs that began before, newest first."""
     found = []
     for path in output.glob("*/run.json"):
         try:
-            other = read_json(path)
+            other = read_checked(path)
             if path.parent.name == manifest["run_id"] or _apart(manifest, other):
                 continue
             began = other.get("began")
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError) as error:
+            if isinstance(error, DamagedError):
+                damaged.append(f"{shown_path(path)}: {error}")
             continue
         else:
             if isinstance(began, (int, float)) and began < manifest["began"]:
@@ -162,9 +169,7 @@ def _apart(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def write_decision(directory: Path, decision: Decision) -> None:
     """Write the decision for the other processes of the run."""
     if decision:
-        write_atomic(
-            place_in(directory, FILE), json.dumps({"schema": SCHEMA, "sources": decision}, ensure_ascii=False)
-        )
+        write_checked(place_in(directory, FILE), {"schema": SCHEMA, "sources": decision})
 
 
 # Finding records
@@ -218,7 +223,7 @@ class Reuse:
     def _sources(self) -> Decision:
         if self._decision is None:
             try:
-                read = read_json(place_in(self._directory, FILE))["sources"]
+                read = read_checked(place_in(self._directory, FILE))["sources"]
             except FileNotFoundError:
                 read = {}
             self._decision = {
@@ -302,25 +307,27 @@ class InFlight:
         )
         try:
             if self._descriptor is None:
-                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
-            os.truncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, data, 0)
+                self._descriptor = disk.open_to_append(self._path, lasting=False)
+            disk.truncate(self._descriptor, 0)
+            disk.write_all(self._descriptor, data)
         except OSError as error:
-            raise JournalError(
-                f"cannot write {self._path}: {error.strerror}; free some space or choose another --eval-output"
-            ) from error
+            raise unwritable_journal(self._path, error) from error
 
     def end(self) -> None:
-        """Write that nothing is computed."""
+        """Write that nothing is computed. Raises ``JournalError`` as ``begin`` does."""
         if self._descriptor is not None:
-            os.truncate(self._descriptor, 0)
+            try:
+                disk.truncate(self._descriptor, 0)
+            except OSError as error:
+                raise unwritable_journal(self._path, error) from error
 
     def close(self) -> None:
-        """Remove the file."""
+        """Remove the file; where that cannot be, it is empty unless the disk has refused that too."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-            self._path.unlink(missing_ok=True)
+            descriptor, self._descriptor = self._descriptor, None
+            with suppress(OSError):
+                disk.close(descriptor)
+                disk.unlink(self._path)
 
 
 class Kills:

@@ -16,13 +16,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import (
     SCHEMA,
+    read_checked,
     read_json,
     shown_path,
     typed,
     write_atomic,
+    write_checked,
 )
 from pytest_touchstone.core.keys import masked, masked_value
 from pytest_touchstone.core.text import did_you_mean, unbroken
@@ -123,9 +126,9 @@ class RunDirectory:
         """Make the folder. Raises ``JournalError`` when that is impossible."""
         try:
             for name in (DETAILS, ITEMS):
-                (self.path / name).mkdir(parents=True, exist_ok=True)
+                disk.make_folder(self.path / name)
             for name in LOGS if logs_at_top else ():
-                (self.path / name).touch()
+                disk.append_text(self.path / name, "")
         except OSError as error:
             raise JournalError(
                 f"cannot make the folder {self.path}: {error.strerror}; choose another --eval-output"
@@ -138,7 +141,7 @@ class RunDirectory:
         remove_live(self.path)
         with suppress(OSError):
             for name in (*PREPARATIONS, *LOGS):
-                place_in(self.path, name).unlink(missing_ok=True)
+                disk.unlink(place_in(self.path, name))
             for folder in (self.path / DETAILS, self.path / ITEMS, self.path):
                 folder.rmdir()
 
@@ -152,14 +155,14 @@ class RunDirectory:
             "declarations": {name: keyed(one) for name, one in declarations.items()},
             "deselected": list(deselected),
         }
-        write_atomic(self.collected, json.dumps(data, ensure_ascii=False))
+        write_checked(self.collected, data)
 
     def read_collected(self) -> tuple[list[Collected], dict[str, Declaration], list[str]]:
         """Return what ``write_collected`` noted; nothing when no process got that far. Raises ``HarnessError``."""
         if not self.collected.is_file():
             return [], {}, []
         try:
-            data = read_json(self.collected)
+            data = read_checked(self.collected)
             # Interned: benchmarks, checkpoints and groups are the same for very many, and records have all of them.
             items = [
                 Collected(*(sys.intern(text) if isinstance(text, str) else text for text in row))
@@ -198,11 +201,8 @@ class RunDirectory:
     def log(self, message: str) -> None:
         """Add a line with its local time to ``run.log``; on a full disk it is lost, and what matters says so itself."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        with (
-            suppress(OSError),
-            place_in(self.path, "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file,
-        ):
-            file.write(f"{stamp} {unbroken(masked(message))}\n")
+        with suppress(OSError):
+            disk.append_text(place_in(self.path, "run.log"), f"{stamp} {unbroken(masked(message))}\n")
 
     def unwritten(self, error: OSError) -> str:
         """Return what to say where one of the run's files cannot be written."""
@@ -211,15 +211,12 @@ class RunDirectory:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write ``run.json``, without keys."""
-        write_atomic(
-            self.manifest,
-            json.dumps({"schema": SCHEMA, **masked_value(manifest)}, ensure_ascii=False, indent=2) + "\n",
-        )
+        write_checked(self.manifest, {"schema": SCHEMA, **masked_value(manifest)}, indent=2)
 
     def read_manifest(self) -> dict[str, Any]:
         """Return ``run.json`` as written, empty when there is none. Raises ``HarnessError`` for what is no manifest."""
         try:
-            found: dict[str, Any] = read_json(self.manifest)
+            found: dict[str, Any] = read_checked(self.manifest)
             check_manifest(found)
         except FileNotFoundError:
             return {}

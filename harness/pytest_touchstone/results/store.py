@@ -12,19 +12,17 @@ and belongs to one run, so simultaneous runs do not interfere.
 from __future__ import annotations
 
 import functools
-import json
 import logging
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import DataError, HarnessError
 from pytest_touchstone.core.files import (
     file_name,
     read_checked,
     shown_path,
-    with_checksum,
-    write_atomic,
+    write_checked,
 )
 from pytest_touchstone.results.store_entry import (
     ItemScores,
@@ -54,8 +52,8 @@ class ResultStore:
         The scores are written first, so that whoever sees the entry finds them.
         """
         path = self._path(saved)
-        _write(path.with_suffix(_ITEMS), items_json(items))
-        _write(path, saved_json(saved))
+        write_checked(path.with_suffix(_ITEMS), items_json(items))
+        write_checked(path, saved_json(saved))
         return path
 
     def find(self, *, benchmark: str | None = None) -> list[StoredResult]:
@@ -81,8 +79,10 @@ class ResultStore:
     def remove(self, saved: StoredResult) -> None:
         """Remove an entry; do nothing where it is gone already."""
         path = self._written(saved)
-        path.unlink(missing_ok=True)
-        path.with_suffix(_ITEMS).unlink(missing_ok=True)
+        for one in (path, path.with_suffix(_ITEMS)):
+            disk.unlink(one)
+        if path.parent.is_dir():
+            disk.sync_folder(path.parent)
 
     def _read(self, path: Path) -> StoredResult | None:
         try:
@@ -107,11 +107,6 @@ class ResultStore:
         path = self._path(saved)
         former = path.with_name(f"{file_name(saved.benchmark)}@{file_name(saved.run_id)}.json")
         return former if not path.exists() and former.exists() else path
-
-
-def _write(path: Path, value: Mapping[str, Any]) -> None:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    write_atomic(path, with_checksum(text[:-1].encode("utf-8", "backslashreplace")))
 
 
 @functools.cache

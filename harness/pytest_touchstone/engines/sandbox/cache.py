@@ -6,14 +6,17 @@ import functools
 import gzip
 import hashlib
 import json
-import os
 import sys
 import threading
+import zlib
 from collections.abc import Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
+
+from pytest_touchstone.core import disk
+from pytest_touchstone.core.files import write_atomic
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -54,7 +57,7 @@ class TextFiles:
             return None
         try:
             entry = json.loads(gzip.decompress(self._path(self._folder, key).read_bytes()))
-        except (OSError, ValueError, EOFError):
+        except (OSError, ValueError, EOFError, zlib.error):
             return None
         texts = entry.get("texts") if isinstance(entry, dict) and entry.get("key") == key else None
         sound = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
@@ -64,16 +67,10 @@ class TextFiles:
         """Keep the texts of a key."""
         if self._folder is None:
             return
-        path = self._path(self._folder, key)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(gzip.compress(json.dumps({"key": key, "texts": list(texts)}).encode(), 1))
-            temporary.replace(path)
+        data = gzip.compress(json.dumps({"key": key, "texts": list(texts)}).encode(), 1)
+        with suppress(OSError):
+            write_atomic(self._path(self._folder, key), data, lasting=False)
             self._written = True
-        except OSError:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
 
     def prune(self) -> None:
         """Remove the oldest files when there are too many."""
@@ -82,7 +79,7 @@ class TextFiles:
         with suppress(OSError):
             newest = sorted(self._folder.glob("*.json.gz"), key=lambda path: -path.stat().st_mtime_ns)
             for path in newest[self._most :]:
-                path.unlink(missing_ok=True)
+                disk.unlink(path)
 
     @staticmethod
     def _path(folder: Path, key: str) -> Path:

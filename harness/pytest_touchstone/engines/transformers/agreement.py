@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
@@ -178,7 +179,7 @@ class KnownWays:
             write_atomic(self._path, json.dumps(sorted(self._known | _read(self._path))))
             entries = sorted(self._path.parent.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
             for path in entries[:-_MOST]:
-                path.unlink(missing_ok=True)
+                disk.unlink(path)
 
 
 def folder_for(model: Any) -> Path | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.mlflow import TrackerError, reason, without_password
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.reports.trackers.payload import MetricPoint, Pictures, Sent, TrackedRun, place_name
@@ -129,7 +130,7 @@ class _Sending:
             run.log_artifact(artifact)
         folder = Path(run.dir).parent
         run.finish(exit_code=0 if one.why_not is None else 1)
-        (folder / MARK).touch()
+        disk.append_text(folder / MARK, "")
         self._new += 1
         self._numbers += len(one.points)
         self._files += len(files)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
+from pytest_touchstone.core import disk
 from pytest_touchstone.engines.transformers.cpu.processor import (
     computes_in_float32,
     instructions,
@@ -171,7 +172,7 @@ def _compile(compiler: list[str], path: Path) -> None:
             if done.returncode:
                 said = done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"]
                 raise UnavailableError(f"{compiler[0]} does not compile them: {said[0]}")
-            made.replace(path)  # other processes see the whole file or none
+            disk.rename(made, path)  # other processes see the whole file or none
     except subprocess.TimeoutExpired:
         raise UnavailableError(f"{compiler[0]} takes longer than {_PATIENCE} s") from None
     except OSError as error:

@@ -1,0 +1,105 @@
+"""The disk: all that the program keeps is written by these functions, so that a test can put a disk in their place
+that stops anywhere, refuses, or forgets what was not synced.
+
+What is written lasts once the file is synced, and, where it is new or renamed, its folder too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+_NO_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
+"""The errors of file systems that do not sync folders, and of folders that may be written to but not read."""
+
+
+def open_file(path: Path, *, append: bool = False) -> int:
+    """Return the descriptor of a file to be written, made where it is missing; emptied unless it is to ``append``."""
+    how = os.O_APPEND if append else os.O_TRUNC
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o644)
+
+
+def write(descriptor: int, data: bytes | memoryview) -> int:
+    """Write, and return how many bytes were taken, which may be fewer."""
+    return os.write(descriptor, data)
+
+
+def truncate(descriptor: int, size: int) -> None:
+    """Cut a file."""
+    os.ftruncate(descriptor, size)
+
+
+def sync(descriptor: int) -> None:
+    """Return when the content of a file is on the disk."""
+    os.fsync(descriptor)
+
+
+def close(descriptor: int) -> None:
+    """Close a file."""
+    os.close(descriptor)
+
+
+def rename(old: Path, new: Path) -> None:
+    """Rename a file over another, which may be missing."""
+    old.replace(new)
+
+
+def unlink(path: Path) -> None:
+    """Remove a file; do nothing where it is missing."""
+    path.unlink(missing_ok=True)
+
+
+def mkdir(path: Path) -> None:
+    """Make a folder, in one that is there; do nothing where it is there itself."""
+    path.mkdir(exist_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names of the files in a folder are on the disk, as far as the file system can do that."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+
+
+# Made of those above
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write all of it."""
+    left = memoryview(data)
+    while left:
+        left = left[write(descriptor, left) :]
+
+
+def open_to_append(path: Path, *, lasting: bool = True) -> int:
+    """Return the descriptor of a file that is appended to; a new one then has its name on the disk, if ``lasting``."""
+    new = lasting and not path.exists()
+    descriptor = open_file(path, append=True)
+    if new:
+        sync_folder(path.parent)
+    return descriptor
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing; their names are then on the disk."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        mkdir(folder)
+        sync_folder(folder.parent)
+
+
+def append_text(path: Path, text: str) -> None:
+    """Append a text to a file; it need not last."""
+    descriptor = open_to_append(path, lasting=False)
+    try:
+        write_all(descriptor, text.encode("utf-8", "backslashreplace"))
+    finally:
+        close(descriptor)
