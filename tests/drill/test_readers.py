@@ -1,0 +1,63 @@
+"""Whatever a file holds, it is read, or refused in one line, and what is read can be used."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_touchstone.core.errors import HarnessError
+from tests.drill.conftest import Drill
+from tests.drill.mutations import damaged
+from tests.drill.readers import LOADED, READERS, Reader, check_harmless, check_refusal
+
+
+@pytest.fixture(autouse=True)
+def shown_plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A wide terminal, and a project of its own."""
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
+
+
+def trial(reader: Reader, path: Path) -> bool:
+    """Whether it is accepted; it is refused otherwise, as it should be."""
+    try:
+        reader.read(path)
+    except HarnessError as error:
+        assert reader.raises, error
+        check_refusal(error)
+        return False
+    return True
+
+
+def tried(reader: Reader, folder: Path, seeds: range, logged: Callable[[], str]) -> None:
+    folder.mkdir()
+    path = reader.example(folder)
+    assert trial(reader, path), f"{reader.name}: the example itself is refused"
+    whole = path.read_bytes()
+    for seed in seeds:
+        content = damaged(whole, random.Random(seed))
+        path.unlink(missing_ok=True)
+        path.write_bytes(content)
+        try:
+            trial(reader, path)
+        except Exception as error:
+            kept = folder.parent / f"damaged-{path.name}"
+            shutil.copy(path, kept)
+            raise AssertionError(
+                f"{reader.name}: {type(error).__name__} by --drill-seed {seed}; the file is {kept}"
+            ) from error
+        check_harmless(logged())
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_file_is_read_or_refused_in_one_line(
+    name: str, drill: Drill, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seeds = drill.seeds(6, 400)
+    tried(READERS[name], tmp_path / "given", seeds, lambda: caplog.text)
+    drill.figure("damaged files read or refused", len(seeds))
+    drill.figure("readers of files", 1)
