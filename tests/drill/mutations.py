@@ -10,13 +10,63 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-BYTES: Final = (b"\0", b"\xff", b'"', b"[", b"{", b"\n", b"\x1b[31m", b"9" * 400, b"\xed\xa0\x80", b"\r\n", b"\\u0000")
+BYTES: Final = (
+    b"\0",
+    b"\xff",
+    b'"',
+    b"[",
+    b"{",
+    b"\n",
+    b"\x1b[31m",
+    b"9" * 400,
+    b"\xed\xa0\x80",
+    b"\r\n",
+    b"\\u0000",
+)
 """What is put in between others."""
 
-VALUES: Final = (
-    *(None, True, False, 0, -1, 1 << 62, 1 << 63, -(1 << 70), 10**400, 0.5, 1e308, -0.0, math.nan, math.inf, -math.inf),
-    *("", "x", "0", "NaN", "a\0b", "\ud800", "\x1b[2J\x1b]0;x\x07", "two\nlines\r\n", "\u202ereversed", "../../etc/passwd"),
-    *("::error::x", "x" * 5000, "9" * 5000, "http://127.0.0.1:1/", [], {}, [[]], [None], {"": None}, [1, "a", None]),
+VALUES: Final[tuple[Any, ...]] = (
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1 << 62,
+        1 << 63,
+        -(1 << 70),
+        10**400,
+        0.5,
+        1e308,
+        -0.0,
+        math.nan,
+        math.inf,
+        -math.inf,
+    ),
+    *(
+        "",
+        "x",
+        "0",
+        "NaN",
+        "a\0b",
+        "\ud800",
+        "\x1b[2J\x1b]0;x\x07",
+        "two\nlines\r\n",
+        "\u202ereversed",
+        "../../etc/passwd",
+    ),
+    *(
+        "::error::x",
+        "x" * 5000,
+        "9" * 5000,
+        "http://127.0.0.1:1/",
+        [],
+        {},
+        [[]],
+        [None],
+        {"": None},
+        [1, "a", None],
+    ),
 )
 """What stands in place of another value."""
 
@@ -41,7 +91,11 @@ def _of_structure(content: bytes, draw: random.Random) -> bytes | None:
     if content[8:9] == b"{" and len(content) > 8:  # of safetensors
         size = int.from_bytes(content[:8], "little")
         header = _of_structure(content[8 : 8 + size], draw)
-        return None if header is None else struct.pack("<Q", len(header)) + content[8 + size :].join((header, b""))
+        return (
+            None
+            if header is None
+            else struct.pack("<Q", len(header)) + content[8 + size :].join((header, b""))
+        )
     lines = content.splitlines(keepends=True) if content.count(b"}\n{") else [content]
     at = draw.randrange(len(lines)) if lines else 0
     try:
@@ -53,7 +107,7 @@ def _of_structure(content: bytes, draw: random.Random) -> bytes | None:
     text = json.dumps(value, ensure_ascii=draw.random() < 0.5)
     if draw.random() < 0.1 and text.startswith("{") and len(text) > 2:
         key = json.dumps(next(iter(value)))
-        text = f'{{{key}: {json.dumps(draw.choice(VALUES))}, {text[1:]}'  # the same key twice
+        text = f"{{{key}: {json.dumps(draw.choice(VALUES))}, {text[1:]}"  # the same key twice
     if draw.random() < 0.05:
         text = text.replace("null", "[" * DEEP + "]" * DEEP, 1)
     lines[at] = text.encode("utf-8", "surrogatepass") + (b"\n" if content.endswith(b"\n") else b"")
@@ -83,7 +137,9 @@ def _in_place_of(value: Any, draw: random.Random) -> Any:
         return draw.choice((-value, value + 1, value * 10**9, str(value), [value], 1 - value))
     if isinstance(value, str) and value and draw.random() < 0.4:
         at = draw.randrange(len(value) + 1)
-        return draw.choice((value * 2, value[:at] + "\n" + value[at:], value[::-1], value + "\x1b[5m", [value], {value: 1}))
+        return draw.choice(
+            (value * 2, value[:at] + "\n" + value[at:], value[::-1], value + "\x1b[5m", [value], {value: 1})
+        )
     return copy.deepcopy(draw.choice(VALUES))
 
 
@@ -121,7 +177,9 @@ def _number(found: bytearray, draw: random.Random) -> None:
     if len(found) > size:
         # Lengths and offsets are rather at the beginning.
         at = draw.randrange(draw.choice((min(len(found) - size, 200), len(found) - size)))
-        found[at : at + size] = draw.choice((0, 1, -1, 1 << 31, (1 << 62) + 1)).to_bytes(9, "little", signed=True)[:size]
+        found[at : at + size] = draw.choice((0, 1, -1, 1 << 31, (1 << 62) + 1)).to_bytes(
+            9, "little", signed=True
+        )[:size]
 
 
 WAYS: Final[tuple[Callable[[bytearray, random.Random], None], ...]] = (

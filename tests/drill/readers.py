@@ -13,26 +13,32 @@ import json
 import math
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.checkpoints import resolve
-from pytest_touchstone.checkpoints.fingerprint import FingerprintCache, fingerprint
+from pytest_touchstone.checkpoints.fingerprint import FingerprintCache, fingerprint, stamps
+from pytest_touchstone.checkpoints.registry import format_of
 from pytest_touchstone.cli import main
+from pytest_touchstone.cli.benchmarks import checked, known_specs, rows_of, table_of
 from pytest_touchstone.cli.grade import load_problems, read_samples
 from pytest_touchstone.compare.fidelity import _documents as documents
+from pytest_touchstone.compare.formats.hub_export import _yaml_list as hub_results
 from pytest_touchstone.compare.gate.accepted import read_accepted
 from pytest_touchstone.compare.gate.config import read_gate_config
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.compare.noise import read_noise
 from pytest_touchstone.compare.pair import compare_pair
+from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.data_files import CANONICAL, read_lines
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.eval_config import read_eval_config
+from pytest_touchstone.core.eval_config import ConfigFileError
 from pytest_touchstone.core.settings import of_project, settings_table
-from pytest_touchstone.core.tasks import declared_in, shipped_names
+from pytest_touchstone.core.tasks import declared_in, task_groups
 from pytest_touchstone.engines.http.calls import Malformed
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.sandbox.cache import TextFiles
@@ -73,12 +79,15 @@ def command(*words: object, codes: tuple[int, ...] = (0, 9)) -> str:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([str(word) for word in words])
-    if code == 4:
-        assert out.getvalue() == ""
+    if code == 4 and not out.getvalue():
         lines = err.getvalue().removesuffix("\n")
         assert lines.startswith("touchstone: ")
         # Files that are left out have lines of their own before it.
         raise HarnessError(lines.rpartition("\ntouchstone: ")[2])
+    if code == 4:  # a check that prints all faults, each in a line
+        for line in out.getvalue().splitlines():
+            check_refusal(HarnessError(line))
+        return ""
     assert code in codes, f"exit code {code}"
     check_harmless(out.getvalue())
     return out.getvalue()
@@ -86,7 +95,9 @@ def command(*words: object, codes: tuple[int, ...] = (0, 9)) -> str:
 
 def check_harmless(text: str) -> None:
     """Nothing in it is obeyed by a terminal."""
-    assert not set(text) & (set(map(chr, range(32))) - {"\n", "\t"} | {"\x7f", "\u202e", "\u2028"}), repr(text)
+    assert not set(text) & (set(map(chr, range(32))) - {"\n", "\t"} | {"\x7f", "\u202e", "\u2028"}), repr(
+        text
+    )
 
 
 def check_refusal(error: HarnessError) -> None:
@@ -105,7 +116,7 @@ LONGEST: Final = 1500
 # Rows, settings and programs
 
 
-def _lines(folder: Path, *rows: object, name: str = "rows.jsonl") -> Path:
+def lines(folder: Path, *rows: object, name: str = "rows.jsonl") -> Path:
     path = folder / name
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
@@ -133,9 +144,16 @@ def _rows(path: Path) -> None:
 
 
 ROWS: Final = [{"question": f"{n}+1=", "options": [str(n), None, {"a": 1.5}], "answer": n} for n in range(3)]
-TASK: Final = {"num_fewshot": 5, "batch_size": 8, "limit": None, "metrics": ["acc"], "priority": "high", "timeout": 60}
+TASK: Final = {
+    "num_fewshot": 5,
+    "batch_size": 8,
+    "limit": None,
+    "metrics": ["acc"],
+    "priority": "high",
+    "timeout": 60,
+}
 CONFIG: Final = {
-    "device": "cpu",
+    "settings": {"device": "cpu"},
     "benchmarks": {"arc": {"enabled": True, "description": "", "tasks": ["arc_easy"]}, "gsm8k": {"limit": 2}},
     "tasks": {"arc_easy": {"enabled": True, "log_samples": True, "output_path": "out", **TASK}},
 }
@@ -157,7 +175,7 @@ no-cache = true
 
 [tool.touchstone.gate]
 mode = "strict"
-metric = ["score"]
+metric = "score"
 allow = ["shots"]
 margin = 0.02
 
@@ -166,8 +184,8 @@ max_drop = 0.05
 floors = ["real@1 >= 0.60"]
 
 [tool.touchstone.composites.mine]
-"winogrande acc" = 0.5
-"real_coref real@1" = 0.5
+"winogrande:acc" = 0.5
+"real_coref:real@1" = 0.5
 
 [tool.touchstone.groups]
 mine = "arc_easy 5-shot, gsm8k"
@@ -209,7 +227,8 @@ task: mine
 dataset_path: json
 output_type: multiple_choice
 doc_to_text: "{{question}}"
-doc_to_choice: !function utils.choices
+doc_to_choice: options
+process_docs: !function utils.process
 doc_to_target: answer
 metric_list: [{metric: acc}, {metric: perplexity}]
 """
@@ -225,26 +244,51 @@ def test_sums(example):
 '''
 
 
+@cache
+def _shipped() -> list[Benchmark]:
+    return [one for one in known_specs(()) if one.name in ("arc_easy", "gsm8k")]
+
+
+def _config(path: Path) -> None:
+    """As ``touchstone validate`` reads it, and shows what it enables."""
+    file, faults = checked(path, _shipped())
+    for line in faults:
+        check_refusal(HarnessError(line))
+    if faults:
+        raise ConfigFileError(faults)
+    check_harmless(table_of(file, rows_of(file, _shipped()), file.notes))
+
+
 def _in_project(path: Path) -> None:
     """All that reads a pyproject.toml reads this one."""
-    words: list[tuple[object, ...]] = [("benchmarks", "arc_easy"), ("study", "r"), ("plan", "--output", "r")]
+    words: list[tuple[object, ...]] = [("study", "r"), ("plan", "--output", "r")]
     if not (path.parent / "r").exists():
         run(path.parent / "r", "one", "checkpoint-100")
     of_project(path)
+    task_groups(path)
     with contextlib.chdir(path.parent):
         for one in words:
             command(*one)
 
 
 def _grade_problems(path: Path) -> None:
-    read_samples(_lines(path.parent, *SAMPLES, name="samples.jsonl"), "humaneval", load_problems("humaneval", path))
+    read_samples(
+        lines(path.parent, *SAMPLES, name="samples.jsonl"), "humaneval", load_problems("humaneval", path)
+    )
 
 
 def _grade_samples(path: Path) -> None:
-    problems = load_problems("humaneval", _lines(path.parent, *PROBLEMS, name="problems.jsonl"))
+    problems = load_problems("humaneval", lines(path.parent, *PROBLEMS, name="problems.jsonl"))
     for one in read_samples(path, "humaneval", problems):
         assert one.task in problems
         assert isinstance(one.program, str)
+
+
+def _verdict_rows(folder: Path) -> Path:
+    return lines(
+        folder,
+        *({**one.data, "scorer": "bits_per_byte"} for one in read_lines(VERDICTS / "bits_per_byte.jsonl")),
+    )
 
 
 def _verdicts(path: Path) -> None:
@@ -260,25 +304,28 @@ def _documents(path: Path) -> None:
 
 
 SETTINGS: Final = (
-    Reader("rows", lambda folder: _lines(folder, *ROWS), _rows),
-    Reader("rows, packed", lambda folder: _lines(folder, *ROWS, name="rows.jsonl.gz"), _rows),
+    Reader("rows", lambda folder: lines(folder, *ROWS), _rows),
+    Reader("rows, packed", lambda folder: lines(folder, *ROWS, name="rows.jsonl.gz"), _rows),
     Reader(
         "eval config (JSON)",
         lambda folder: _json(folder, CONFIG, "asked.json"),
-        lambda path: command("validate", path),
+        _config,
     ),
-    Reader("eval config (TOML)", _text(CONFIG_TOML, "asked.toml"), lambda path: command("validate", path)),
-    Reader("eval config in a run", _text(json.dumps(CONFIG), "a.json"), lambda path: read_eval_config(path, shipped_names())),
+    Reader("eval config (TOML)", _text(CONFIG_TOML, "asked.toml"), _config),
     Reader("pyproject.toml", _text(PROJECT, "pyproject.toml"), _in_project),
     Reader("benchmarks of one's own", _text(MODULE, "test_sums.py"), lambda path: list(declared_in(path))),
-    Reader("tasks of programs", lambda folder: _lines(folder, *PROBLEMS), _grade_problems),
-    Reader("samples of programs", lambda folder: _lines(folder, *SAMPLES), _grade_samples),
-    Reader("verdicts", lambda folder: Path(shutil.copy(VERDICTS / "bits_per_byte.jsonl", folder)), _verdicts),
+    Reader("tasks of programs", lambda folder: lines(folder, *PROBLEMS), _grade_problems),
+    Reader("samples of programs", lambda folder: lines(folder, *SAMPLES), _grade_samples),
+    Reader("verdicts", _verdict_rows, _verdicts),
     Reader("task of lm-eval", _text(TASK_YAML, "mine.yaml"), lambda path: command("migrate", path)),
-    Reader("config of lm-eval", _text("model: hf\ntasks: [arc_easy]\nlimit: 5\n", "c.yaml"), lambda path: command("migrate", path)),
+    Reader(
+        "config of lm-eval",
+        _text("model: hf\ntasks: [arc_easy]\nlimit: 5\n", "c.yaml"),
+        lambda path: command("migrate", path),
+    ),
     Reader("system prompt", _text("Answer in one word.", "prompt.txt"), _system),
     Reader("texts", _text("A text.\n", "text.txt"), _documents),
-    Reader("texts, as rows", lambda folder: _lines(folder, {"text": "A text."}), _documents),
+    Reader("texts, as rows", lambda folder: lines(folder, {"text": "A text."}), _documents),
 )
 
 
@@ -289,16 +336,17 @@ def _in_run(name: str, read: Callable[[Path], object], raises: bool = True, cont
     """A file of a run's folder, which ``read`` gets."""
 
     def example(folder: Path) -> Path:
-        made = run(folder / "results", "one", "checkpoint-100", "checkpoint-200", when=7)
-        run(folder / "results", "two", "checkpoint-100", seed=1, when=9)
-        path = made.parent / name if "/" in name else place_in(made, name)
+        output = folder / "results"
+        run(output, "one", "checkpoint-100", when=7)
+        run(output, "two", "checkpoint-100", seed=1, when=9)
+        for one in ("one", "two"):
+            _json(output, {**MANIFEST, "run_id": one}, f"{one}/run.json")
         if content is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-        (found,) = sorted(path.parent.glob(path.name))[:1]
-        return found
+            _json(output, content, name)
+        (path,) = output.glob(name)
+        return path
 
-    return Reader(name, example, lambda path: read(_results_of(path)), raises)
+    return Reader(name.rpartition("/")[2], example, lambda path: read(_results_of(path)), raises)
 
 
 def _results_of(path: Path) -> Path:
@@ -332,6 +380,11 @@ def _share(output: Path) -> None:
         check_harmless(share.line)
 
 
+def _noise(output: Path) -> None:
+    check_harmless(repr(read_noise(output)))
+    command("report", output / "one")
+
+
 def _live(output: Path) -> None:
     load, states = read_workload(output / "one"), read_progress(output / "one")
     if load is not None:
@@ -350,6 +403,22 @@ def _in_flight(output: Path) -> None:
     Kills(Reuse(output / "two")).given_up(ItemKey("checkpoint-100", "winogrande", "winogrande/1"))
 
 
+MANIFEST: Final = {
+    **{
+        "schema": 1,
+        "began": 7.0,
+        "run_id": "one",
+        "command": ["evals/"],
+        "rootdir": str(ROOT),
+        "folder": ".",
+    },
+    **{
+        "versions": {"python": "3"},
+        "settings": {"seed": 1, "limit": 5},
+        "benchmarks": {"winogrande": {"code": "c"}},
+    },
+    "checkpoints": [{"name": "checkpoint-100", "fingerprint": "f", "global_step": 100}],
+}
 SHARE_ROW: Final = {
     **{"schema": 1, "kind": "shard", "number": 1, "count": 2, "items": 9, "digest": "d", "cost": 0.5},
     **{"checkpoints": ["checkpoint-100"], "places": {"x": 3}},
@@ -360,26 +429,72 @@ WORKLOAD_ROW: Final = {
     "parameters": {"c": 3},
 }
 PROGRESS_ROW: Final = {
-    **{"schema": 1, "who": "main", "at": 7.0, "pid": 1, "space": "s", "doing": "answering", "checkpoint": "c"},
-    **{"open": [0], "parts": {"0": [1, 0, 0.5, 0, 0, 1, 3, 4, 0]}, "seconds": {"c": {"computing": 1.0}}, "loads": {"c": 1.0}},
+    **{
+        "schema": 1,
+        "who": "main",
+        "at": 7.0,
+        "pid": 1,
+        "space": "s",
+        "doing": "answering",
+        "checkpoint": "c",
+    },
+    **{
+        "open": [0],
+        "parts": {"0": [1, 0, 0.5, 0, 0, 1, 3, 4, 0]},
+        "seconds": {"c": {"computing": 1.0}},
+        "loads": {"c": 1.0},
+    },
 }
-REUSE_ROW: Final = {"schema": 1, "sources": {"checkpoint-100": {"winogrande": [["results/one", "checkpoint-100"]]}}}
+REUSE_ROW: Final = {
+    "schema": 1,
+    "sources": {"checkpoint-100": {"winogrande": [["results/one", "checkpoint-100"]]}},
+}
 USAGE_ROW: Final = {
-    **{"who": "main", "checkpoint": "checkpoint-100", "engine": {"tokens": 9, "notes": ["x"], "speculative": None}},
+    **{
+        "who": "main",
+        "checkpoint": "checkpoint-100",
+        "engine": {"tokens": 9, "notes": ["x"], "speculative": None},
+    },
     **{"first_answer": 1.5, "devices": ["cpu"]},
 }
 NOISE_ROW: Final = {
     **{"schema": 1, "kind": "noise", "checkpoint": "checkpoint-100", "fingerprint": "f", "dtype": "auto"},
-    "rows": [{"benchmark": "winogrande", "way": "again", "same_machine": True, "metric": "acc", "items": 9, "flips": 1, "change": 0.1}],
+    "rows": [
+        {
+            "benchmark": "winogrande",
+            "way": "again",
+            "same_machine": True,
+            "metric": "acc",
+            "items": 9,
+            "flips": 1,
+            "change": 0.1,
+        }
+    ],
 }
-SCHEDULE_ROW: Final = {"checkpoint": "c", "benchmark": "b", "items": ["i"], "examples": ["e"], "rows": ["r"], "looks": [1]}
-ALL: Final = ("report OUT/one", "page OUT/one", "list --output OUT", "study OUT/one", "compare OUT/one OUT/two", "best OUT/one")
-SAVED: Final = ("baseline list --output OUT", "plan --output OUT", "compare OUT/two --against best --output OUT")
+SCHEDULE_ROW: Final = {
+    "checkpoint": "c",
+    "benchmark": "b",
+    "items": ["i"],
+    "examples": ["e"],
+    "rows": ["r"],
+    "looks": [1],
+}
+ALL: Final = (
+    "report OUT/one",
+    "page OUT/one",
+    "list --output OUT",
+    "study OUT/one",
+    "compare OUT/one OUT/two",
+    "best OUT/one",
+)
+SAVED: Final = ("baseline list --output OUT", "plan --output OUT", "baseline show one --output OUT")
 
 
 def _exported(form: str, pattern: str) -> Callable[[Path], Path]:
     def example(folder: Path) -> Path:
-        command("export", RUN, "--to", form, "-o", folder / "out", "--root", ROOT, "--checkpoint", "fake-causal")
+        command(
+            "export", RUN, "--to", form, "-o", folder / "out", "--root", ROOT, "--checkpoint", "fake-causal"
+        )
         return next(iter(sorted((folder / "out").rglob(pattern))))
 
     return example
@@ -409,43 +524,92 @@ def _own_table(name: str) -> Callable[[Path], Path]:
 
 
 def _again(path: Path) -> None:
-    """What the hub has already is read when more is written beside it."""
-    out = path.parents[next(at for at, one in enumerate(path.parents) if one.name == "out")]
-    command("export", RUN, "--to", "hub", "-o", out, "--root", ROOT, "--checkpoint", "fake-causal")
+    """The card that is there is read when more is written into it."""
+    command("export", RUN, "--to", "hub", "-o", path.parent, "--root", ROOT, "--checkpoint", "fake-causal")
 
+
+HUB: Final = """
+- dataset: {id: cais/mmlu, task_id: mmlu}
+  value: 0.5
+  date: 2026-01-02
+  source: {url: https://example.org}
+"""
 
 RESULTS: Final = (
-    _in_run("run.json", _commands(*ALL, "items OUT/one", "export OUT/one -o OUT/x"), content={
-        **{"schema": 1, "began": 7.0, "run_id": "one", "command": ["evals/"], "rootdir": str(ROOT), "folder": "."},
-        **{"versions": {"python": "3"}, "settings": {"seed": 1, "limit": 5}, "checkpoints": [{"name": "checkpoint-100"}]},
-    }),
-    _in_run("summary.json", _commands(*ALL)),
-    _in_run("collected.json", _commands("items OUT/one", "items OUT/one --wrong", "report OUT/one")),
-    _in_run("items-main.jsonl", _commands("items OUT/one", "compare OUT/one OUT/two", "rescore OUT/one")),
+    _in_run("one/run.json", _commands(*ALL, "items OUT/one", "export OUT/one -o OUT/x")),
+    _in_run("one/summary.json", _commands(*ALL)),
+    _in_run(
+        "one/details/collected.json", _commands("items OUT/one", "items OUT/one --wrong", "report OUT/one")
+    ),
+    _in_run(
+        "one/items/items-main.jsonl", _commands("items OUT/one", "compare OUT/one OUT/two", "rescore OUT/one")
+    ),
     _in_run("saved/*/winogrande@one.json", _commands(*SAVED)),
     _in_run("saved/*/winogrande@one.items.json", _commands(*SAVED)),
-    _in_run("baselines/main.json", _commands("baseline show --output OUT", "baseline list --output OUT"), content={
-        **{"schema": 1, "kind": "baseline", "name": "main", "run_id": "one", "checkpoint": "checkpoint-100", "fingerprint": "f"},
-    }),
-    _in_run("noise/a@one.json", lambda output: [check_harmless(repr(read_noise(output))), command("report", output / "one")], content=NOISE_ROW),
-    _in_run("shard.json", _share, content=SHARE_ROW),
-    _in_run("courses.json", lambda output: read_schedules(output / "one"), content=[SCHEDULE_ROW]),
-    _in_run("effort-main.json", lambda output: RunDirectory(output / "one").read_usage(), content=[USAGE_ROW]),
-    _in_run("workload.json", _live, False, WORKLOAD_ROW),
-    _in_run("progress-main.json", _live, False, PROGRESS_ROW),
-    _in_run("in-flight-main.json", _in_flight, False, {"schema": 1, "items": [["checkpoint-100", "winogrande", "winogrande/1"]]}),
-    _in_run("reuse.json", _reuse, content=REUSE_ROW),
+    _in_run(
+        "baselines/main.json",
+        _commands("baseline show --output OUT", "baseline list --output OUT"),
+        content={
+            **{
+                "schema": 1,
+                "kind": "baseline",
+                "name": "main",
+                "run_id": "one",
+                "checkpoint": "checkpoint-100",
+                "fingerprint": "f",
+            },
+        },
+    ),
+    _in_run(
+        "noise/a@one.json",
+        _noise,
+        content=NOISE_ROW,
+    ),
+    _in_run("one/details/shard.json", _share, content=SHARE_ROW),
+    _in_run(
+        "one/details/courses.json", lambda output: read_schedules(output / "one"), content=[SCHEDULE_ROW]
+    ),
+    _in_run(
+        "one/details/effort-main.json",
+        lambda output: RunDirectory(output / "one").read_usage(),
+        content=[USAGE_ROW],
+    ),
+    _in_run("one/details/workload.json", _live, False, WORKLOAD_ROW),
+    _in_run("one/details/progress-main.json", _live, False, PROGRESS_ROW),
+    _in_run(
+        "one/details/in-flight-main.json",
+        _in_flight,
+        False,
+        {"schema": 1, "items": [["checkpoint-100", "winogrande", "winogrande/1"]]},
+    ),
+    _in_run("two/details/reuse.json", _reuse, content=REUSE_ROW),
     Reader("gate plan", _text(GATE, "gate.toml"), lambda path: read_gate_config(path, required=True)),
-    Reader("accepted drops", lambda folder: _json(folder, {"schema": 1, "kind": "accepted", "accepted": [DROP]}, "a.json"), _accepted),
+    Reader(
+        "accepted drops",
+        lambda folder: _json(folder, {"schema": 1, "kind": "accepted", "accepted": [DROP]}, "a.json"),
+        _accepted,
+    ),
     Reader("lm-eval", _exported("lm-eval", "results*.json"), read_results),
-    Reader("lm-eval, samples", _exported("lm-eval", "samples*.jsonl"), lambda path: read_results(next(iter(path.parent.glob("results*.json"))))),
-    Reader("lm-eval, old", _exported("lm-eval-0.3", "*.json"), read_results),
+    Reader(
+        "lm-eval, samples",
+        _exported("lm-eval", "samples*.jsonl"),
+        lambda path: read_results(next(iter(path.parent.glob("results*.json")))),
+    ),
+    Reader("lm-eval, old", _exported("lm-eval-0.3", "fake-causal.json"), read_results),
     Reader("every_eval_ever", _exported("every-eval-ever", "*.json"), read_results),
-    Reader("every_eval_ever, samples", _exported("every-eval-ever", "*.jsonl"), lambda path: read_results(next(iter(path.parent.glob("*.json"))))),
-    Reader("korean table (CSV)", lambda folder: korean_table.write(folder / "x.csv", korean_table.row(), korean_table.row("b", 200)), read_results),
+    Reader(
+        "every_eval_ever, samples",
+        _exported("every-eval-ever", "*.jsonl"),
+        lambda path: read_results(next(iter(path.parent.glob("*.json")))),
+    ),
+    Reader(
+        "korean table (CSV)",
+        lambda folder: korean_table.write(folder / "x.csv", korean_table.row(), korean_table.row("b", 200)),
+        read_results,
+    ),
     Reader("korean table (JSON)", _own_table("fake-masked_results.json"), read_results),
     Reader("tasks (JSON)", _own_table("fake-causal_results.json"), read_results),
-    Reader("hub results", _exported("hub", "*.yaml"), _again),
+    Reader("hub results", _text(HUB, "mmlu.yaml"), hub_results),
     Reader("hub card", _exported("hub", "README.md"), _again),
 )
 
@@ -477,7 +641,9 @@ def _loaded(path: Path) -> None:
         engine.close()
 
 
-def _causal(name: str, *, content: str | None = None, change: Callable[[Path], object] = lambda _: None) -> Callable[[Path], Path]:
+def _causal(
+    name: str, *, content: str | None = None, change: Callable[[Path], object] = lambda _: None
+) -> Callable[[Path], Path]:
     """A file of a folder with a tiny causal model."""
 
     def example(folder: Path) -> Path:
@@ -504,7 +670,17 @@ def _llama(folder: Path) -> Path:
 
 
 def _nanogpt(folder: Path) -> Path:
-    args = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 32, "bias": True, "vocab_size": 50304, "dropout": 0.0}
+    args = {
+        "n_layer": 1,
+        "n_head": 2,
+        "n_embd": 16,
+        "block_size": 32,
+        "bias": True,
+        "vocab_size": 400,
+        "dropout": 0.0,
+    }
+    tiny_causal(folder / "base")
+    shutil.copy(folder / "base" / "tokenizer.json", folder)
     return save_nanogpt(folder / "ckpt.pt", random_state(args), args)
 
 
@@ -573,7 +749,11 @@ CHECKPOINTS: Final = (
     Reader("tokenizer.json", _causal("tokenizer.json"), _resolved),
     Reader("trainer_state.json", _causal("trainer_state.json"), _resolved),
     Reader("model.safetensors", _causal("model.safetensors"), _resolved),
-    Reader("model.safetensors.index.json", _causal("model.safetensors.index.json", change=split_weights), _resolved),
+    Reader(
+        "model.safetensors.index.json",
+        _causal("model.safetensors.index.json", change=split_weights),
+        _resolved,
+    ),
     Reader("pytorch_model.bin", _causal("pytorch_model.bin", change=pickle_weights), _resolved),
     Reader("adapter_config.json", _adapter("adapter_config.json"), _resolved),
     Reader("adapter_model.safetensors", _adapter("adapter_model.safetensors"), _resolved),
@@ -610,7 +790,8 @@ def _fingerprint_entry(folder: Path) -> Path:
     for one in (folder / "checkpoint-7").iterdir():
         os.utime(one, (1, 1))
     (info,) = resolve(str(folder / "checkpoint-7"), seq_len=None)
-    fingerprint(info, FingerprintCache(folder))
+    cache = FingerprintCache(folder)
+    cache.keep(str(info.path), stamps(format_of(info).files(info)), "f" * 64, time.time_ns() + 10**12)
     return next(folder.glob("*.json"))
 
 
@@ -627,7 +808,7 @@ def _programs(path: Path) -> None:
 CACHES: Final = (
     Reader("fingerprints", _fingerprint_entry, _fingerprints, False),
     Reader("verdicts of programs", _programs_entry, _programs, False),
-    Reader("ways of a model", _text(json.dumps(["fused"]), "ways.json"), lambda path: read_ways(path), False),
+    Reader("ways of a model", _text(json.dumps(["fused"]), "ways.json"), read_ways, False),
 )
 
 READERS: Final = {one.name: one for one in (*SETTINGS, *RESULTS, *CHECKPOINTS, *CACHES)}

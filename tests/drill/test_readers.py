@@ -12,7 +12,7 @@ import pytest
 from pytest_touchstone.core.errors import HarnessError
 from tests.drill.conftest import Drill
 from tests.drill.mutations import damaged
-from tests.drill.readers import LOADED, READERS, Reader, check_harmless, check_refusal
+from tests.drill.readers import READERS, Reader, check_harmless, check_refusal
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def trial(reader: Reader, path: Path) -> bool:
 def tried(reader: Reader, folder: Path, seeds: range, logged: Callable[[], str]) -> None:
     folder.mkdir()
     path = reader.example(folder)
-    assert trial(reader, path), f"{reader.name}: the example itself is refused"
+    reader.read(path)  # the example itself is right
     whole = path.read_bytes()
     for seed in seeds:
         content = damaged(whole, random.Random(seed))

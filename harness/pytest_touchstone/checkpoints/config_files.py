@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.files import MOST_SETTINGS, read_regular
 
 
 def check_inside(folder: Path) -> None:
@@ -158,7 +159,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def read_json(path: Path, model: type[Model]) -> Model:
     """The file's content, checked; a ``CheckpointError`` names the file and the first fault."""
     with readable(path):
-        text = path.read_bytes()
+        text = read_regular(path, MOST_SETTINGS)
     with _valid(path):
         return model.model_validate_json(text)
 

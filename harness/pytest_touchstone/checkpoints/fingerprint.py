@@ -28,7 +28,7 @@ from pytest_touchstone.checkpoints.config_files import readable
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.registry import format_of
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.files import write_atomic
+from pytest_touchstone.core.files import read_json, write_atomic
 
 _HEADER: Final = b"touchstone-fingerprint-2\n"
 
@@ -94,7 +94,7 @@ class FingerprintCache:
     def find(self, name: str, found: Sequence[Stamp]) -> str | None:
         """The fingerprint of these very files; None where it is not known."""
         try:
-            entry = json.loads(self._path(name).read_bytes())
+            entry = read_json(self._path(name))
         except (OSError, ValueError):
             return None
         if not isinstance(entry, dict) or entry.get("files") != found:

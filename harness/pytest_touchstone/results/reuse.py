@@ -34,6 +34,7 @@ from pytest_touchstone.core.files import (
     SCHEMA,
     read_checked,
     read_json,
+    typed,
     write_atomic,
 )
 from pytest_touchstone.results.journal import (
@@ -217,14 +218,13 @@ class Reuse:
 
     def _sources(self) -> Decision:
         if self._decision is None:
+            path = place_in(self._directory, FILE)
             try:
-                read = read_json(place_in(self._directory, FILE))["sources"]
+                self._decision = typed(Decision, read_json(path)["sources"])
             except FileNotFoundError:
-                read = {}
-            self._decision = {
-                checkpoint: {name: [EarlierRun(*one) for one in found] for name, found in benchmarks.items()}
-                for checkpoint, benchmarks in read.items()
-            }
+                self._decision = {}
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise JournalError(f"{path}: cannot be read ({error}); start the run anew") from None
         return self._decision
 
 

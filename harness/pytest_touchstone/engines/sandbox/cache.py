@@ -9,11 +9,14 @@ import json
 import os
 import sys
 import threading
+import zlib
 from collections.abc import Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
+
+from pytest_touchstone.core.files import parsed, read_regular, unpacked
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -53,8 +56,8 @@ class TextFiles:
         if self._folder is None:
             return None
         try:
-            entry = json.loads(gzip.decompress(self._path(self._folder, key).read_bytes()))
-        except (OSError, ValueError, EOFError):
+            entry = parsed(unpacked(read_regular(self._path(self._folder, key))))
+        except (OSError, ValueError, EOFError, zlib.error):
             return None
         texts = entry.get("texts") if isinstance(entry, dict) and entry.get("key") == key else None
         sound = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
