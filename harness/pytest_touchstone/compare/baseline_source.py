@@ -110,8 +110,8 @@ def list_named_baselines(output: Path) -> list[NamedBaseline]:
 def remove_named_baseline(output: Path, name: str) -> bool:
     """Remove the name; return False where nothing had it."""
     path = _path(output, name)
-    there = path.is_file()
-    path.unlink(missing_ok=True)
+    if there := path.is_file():
+        path.unlink(missing_ok=True)
     return there
 
 
