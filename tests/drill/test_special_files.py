@@ -30,11 +30,9 @@ from pytest_touchstone.core.settings import settings_table
 from tests.drill.conftest import Drill
 from tests.drill.readers import (
     LONGEST,
-    PROBLEMS,
     READERS,
     RUN,
     SAMPLES,
-    VERDICTS,
     check_harmless,
     check_refusal,
     lines,

@@ -113,6 +113,13 @@ def unwritable(folder: Path) -> str | None:
     return None
 
 
+def keep_others_out() -> int:
+    """Let no other user write to what this process makes from now on, and return the umask that was."""
+    before = os.umask(0o077)
+    os.umask(before | 0o002)
+    return before
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write plain data as indented JSON, atomically. Raises ``ValueError`` for NaN, which is not JSON."""
     write_atomic(path, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
@@ -244,12 +251,13 @@ def parsed(text: str | bytes, **how: Any) -> Any:
 
 
 def read_json(path: Path, most: int | None = None) -> Any:
-    """Return the content of a regular file of JSON; raises ``OSError``, as ``read_regular`` does, and ``ValueError``."""
+    """Return the content of a regular file of JSON; raises ``OSError`` (see ``read_regular``) and ``ValueError``."""
     return parsed(read_regular(path, most))
 
 
 def typed(kind: type[Kind], fields: object) -> Kind:
-    """Return the dataclass or tuple that plain data describes, with those in it; raises ``ValueError`` naming a wrong field."""
+    """Return the dataclass or tuple that plain data describes, with those in it; raises ``ValueError`` naming a wrong
+    field."""
     from pydantic import ValidationError
 
     try:

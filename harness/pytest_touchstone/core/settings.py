@@ -146,7 +146,9 @@ def system_prompt(text: str) -> str:
     except (OSError, UnicodeDecodeError):
         found = ""
     if not found:
-        raise ValueError(f"a text, or the path of a UTF-8 text file of {LONGEST_PROMPT >> 10} KiB at most, not empty")
+        raise ValueError(
+            f"a text, or the path of a UTF-8 text file of {LONGEST_PROMPT >> 10} KiB at most, which is not empty"
+        )
     return found
 
 
