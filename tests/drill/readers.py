@@ -1,7 +1,7 @@
 """Every reader of files, with an example that is right, and what must hold of whatever it accepts.
 
-A reader raises a ``HarnessError``; many are commands of ``touchstone``, which draw what they accept too. One of a cache,
-or of a run's small notes, takes damage for nothing, and never raises (``raises`` is false).
+A reader raises a ``HarnessError``; many are commands of ``touchstone``, which draw what they accept too. One of a
+cache, or of a run's small notes, takes damage for nothing, and never raises (``raises`` is false).
 """
 
 from __future__ import annotations

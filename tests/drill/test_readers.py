@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from pytest_touchstone.checkpoints.registry import formats
+from pytest_touchstone.compare.formats import result_formats
 from pytest_touchstone.core.errors import HarnessError
 from tests.drill.conftest import Drill
 from tests.drill.mutations import damaged
-from tests.drill.readers import READERS, Reader, check_harmless, check_refusal
+from tests.drill.readers import CHECKPOINTS, READERS, RESULTS, Reader, check_harmless, check_refusal
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +29,8 @@ def trial(reader: Reader, path: Path) -> bool:
     try:
         reader.read(path)
     except HarnessError as error:
-        assert reader.raises, error
+        if not reader.raises:
+            raise
         check_refusal(error)
         return False
     return True
@@ -61,3 +64,15 @@ def test_a_damaged_file_is_read_or_refused_in_one_line(
     tried(READERS[name], tmp_path / "given", seeds, lambda: caplog.text)
     drill.figure("damaged files read or refused", len(seeds))
     drill.figure("readers of files", 1)
+
+
+def test_every_form_of_checkpoints_and_results_has_a_reader(tmp_path: Path) -> None:
+    made: list[Path] = []
+    for number, reader in enumerate((*CHECKPOINTS, *RESULTS)):
+        (tmp_path / str(number)).mkdir()
+        path = reader.example(tmp_path / str(number))
+        made += [path, *(one for one in path.parents if tmp_path in one.parents)]
+    for form in formats():
+        assert form.name == "fake" or any(form.detect(path) for path in made), form.name
+    for results in result_formats():
+        assert any(results.sniff(path) for path in made), results.name

@@ -18,6 +18,7 @@ import socket
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -183,7 +184,7 @@ def test_no_reader_waits_or_fills_the_memory(name: str, drill: Drill, place: Pat
 
     for kind in some(list(SPECIAL), drill.seeds(1, 1), drill.whole, list(READERS).index(name)):
         put(kind, path)
-        ended = limited(lambda kind=kind: call(kind), place)
+        ended = limited(partial(call, kind), place)
         assert not ended.fault, f"{kind}: {ended.fault}"
         drill.figure("special files in the places of others", 1)
 
@@ -372,7 +373,7 @@ def test_no_command_waits_or_fills_the_memory(name: str, drill: Drill, place: Pa
     for kind in some(kinds, drill.seeds(1, 1), drill.whole, list(ARGUMENTS).index(name)):
         path = place / "special.json"
         put(kind, path)
-        ended = limited(lambda kind=kind, path=path: call(kind, path), place)
+        ended = limited(partial(call, kind, path), place)
         assert not ended.fault, f"{kind}: {ended.fault}\n{ended.text}"
         code = ended.text.rpartition("exit code ")[2].strip()
         assert code in ("0", "4"), f"{kind}: {ended.text}"

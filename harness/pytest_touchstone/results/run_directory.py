@@ -162,7 +162,7 @@ class RunDirectory:
             data = read_json(self.collected)
             # Interned: benchmarks, checkpoints and groups are the same for very many, and records have all of them.
             items = [
-                Collected(*map(sys.intern, row[:-1]), row[-1] and sys.intern(row[-1]))
+                Collected(*(text if text is None else sys.intern(text) for text in row))
                 for row in data["items"]
             ]
             declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
