@@ -703,7 +703,7 @@ def _served(path: Path) -> None:
         replies = json.loads(path.read_bytes())
         if not isinstance(replies, list) or len(replies) != len(asked):
             raise ValueError("another number of replies")
-    except (ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise HarnessError("no replies") from error
     rows = [
         {"path": where, "body": body, "status": 200, "reply": reply}

@@ -10,6 +10,7 @@ the machine as its own. The Hub's cache is the one place where links may lead ou
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ def check_inside(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         if not path.is_symlink() or path.is_dir():
             continue
-        target = path.resolve()
+        target = Path(os.path.realpath(path))  # ``resolve`` raises for a link to itself
         if not any(target.is_relative_to(root) for root in allowed):
             raise CheckpointError(
                 f"{path}: a link out of the checkpoint's folder (to {target}); copy the file into the folder"
