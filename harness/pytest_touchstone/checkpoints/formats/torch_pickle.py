@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from pytest_touchstone.checkpoints.config_files import readable
 from pytest_touchstone.checkpoints.formats.content import Tensor, size_of
@@ -94,7 +94,7 @@ def read_pickled(path: Path, begin: int = 0, end: int | None = None) -> Any:
 class _Part(io.RawIOBase):
     """A part of a file as a file."""
 
-    def __init__(self, file: IO[bytes], begin: int, end: int) -> None:
+    def __init__(self, file: Any, begin: int, end: int) -> None:
         super().__init__()
         self._file, self._begin, self._size, self._at = file, begin, end - begin, 0
 
@@ -115,7 +115,7 @@ class _Part(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         self._file.seek(self._begin + self._at)
-        count = self._file.readinto(memoryview(buffer)[: max(0, self._size - self._at)])
+        count: int = self._file.readinto(memoryview(buffer)[: max(0, self._size - self._at)])
         self._at += count
         return count
 
