@@ -60,12 +60,13 @@ def tried(reader: Reader, folder: Path, seeds: range, logged: Callable[[], str])
 def test_a_damaged_file_is_read_or_refused_in_one_line(
     name: str, drill: Drill, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    seeds = drill.seeds(6, 400)
+    seeds = drill.seeds(1, 60)
     tried(READERS[name], tmp_path / "given", seeds, lambda: caplog.text)
     drill.figure("damaged files read or refused", len(seeds))
     drill.figure("readers of files", 1)
 
 
+@pytest.mark.slow
 def test_every_form_of_checkpoints_and_results_has_a_reader(tmp_path: Path) -> None:
     made: list[Path] = []
     for number, reader in enumerate((*CHECKPOINTS, *RESULTS)):

@@ -167,6 +167,7 @@ def some(all_of: Sequence[Any], seeds: range, whole: bool, at: int) -> list[Any]
 # Readers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_no_reader_waits_or_fills_the_memory(name: str, drill: Drill, place: Path) -> None:
     reader = READERS[name]
