@@ -27,6 +27,7 @@ BESIDES = (
     "action",
     "browser",
     "conformance",
+    "drill",
     "evals",
     "fixtures",
     "perf",

@@ -42,8 +42,10 @@ TEXTS: tuple[Request, ...] = (
 class RecordedServer:
     """A server that gives its recorded replies."""
 
-    def __init__(self, name: str) -> None:
-        rows = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    def __init__(self, name: str, rows: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """``rows`` are in place of those of the file."""
+        if rows is None:
+            rows = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
         self._rows = {_key(row["path"], row["body"]): row for row in rows}
 
     def ask(self, path: str, body: Mapping[str, Any] | None) -> Any | Failure:

@@ -10,6 +10,7 @@ the machine as its own. The Hub's cache is the one place where links may lead ou
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import Any, Final, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.files import MOST_SETTINGS, read_regular
 
 
 def check_inside(folder: Path) -> None:
@@ -30,7 +32,7 @@ def check_inside(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         if not path.is_symlink() or path.is_dir():
             continue
-        target = path.resolve()
+        target = Path(os.path.realpath(path))  # ``resolve`` raises for a link to itself
         if not any(target.is_relative_to(root) for root in allowed):
             raise CheckpointError(
                 f"{path}: a link out of the checkpoint's folder (to {target}); copy the file into the folder"
@@ -158,7 +160,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def read_json(path: Path, model: type[Model]) -> Model:
     """The file's content, checked; a ``CheckpointError`` names the file and the first fault."""
     with readable(path):
-        text = path.read_bytes()
+        text = read_regular(path, MOST_SETTINGS)
     with _valid(path):
         return model.model_validate_json(text)
 

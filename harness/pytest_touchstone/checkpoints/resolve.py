@@ -176,7 +176,8 @@ def named_by_file(
 ) -> list[CheckpointInfo]:
     """The checkpoint that a file of a checkpoint names: a path, a builtin one or a Hub id.
 
-    Whoever wrote the file is not the person who runs this: no server is asked or started, and no pattern is expanded.
+    Whoever wrote the file is not the person who runs this: no server is asked or started, no pattern is expanded, and
+    of the Hub only what is here already is taken.
     Raises ``CheckpointError`` as ``resolve`` does.
     """
     path = _path(name)
@@ -184,11 +185,12 @@ def named_by_file(
         raise CheckpointError(
             f"{name}: a file of a checkpoint may name a path, builtin:NAME or ORG/NAME, and nothing else"
         )
-    return [_single(CheckpointRequest(name, seq_len, trust_remote_code=trust_remote_code))]
+    return [_single(CheckpointRequest(name, seq_len, trust_remote_code=trust_remote_code), fetch=False)]
 
 
-def _single(asked: CheckpointRequest) -> CheckpointInfo:
-    """The checkpoint at a path, the builtin one or that of the Hub. Raises ``CheckpointError`` where there is none."""
+def _single(asked: CheckpointRequest, *, fetch: bool = True) -> CheckpointInfo:
+    """The checkpoint at a path, the builtin one or that of the Hub, which is asked only with ``fetch``. Raises
+    ``CheckpointError`` where there is none."""
     source = asked.source
     if source.startswith("builtin:"):
         return _builtin(asked)
@@ -196,7 +198,7 @@ def _single(asked: CheckpointRequest) -> CheckpointInfo:
     if _exists(path):
         return _local(path, asked)
     if (name := _hub_id(source)) is not None:
-        info = _local(_download(name, asked.trust_remote_code), asked)
+        info = _local(_download(name, asked.trust_remote_code, fetch), asked)
         return replace(info, name=name.split("/")[-1])
     if target := _TARGET.match(source):
         listed = [owner for owner in _owners() if getattr(owner, "listed", True)]
@@ -335,14 +337,20 @@ def is_hub_id(text: str) -> bool:
     return bool(_ID.fullmatch(text)) and not Path(text.split("/", maxsplit=1)[0]).exists()
 
 
-def _download(name: str, code: bool) -> Path:
+def _download(name: str, code: bool, fetch: bool) -> Path:
     """The local folder with the snapshot of ``org/name``; only files not yet there are fetched, Python files only
-    with ``code``. Every failure is a one-line ``CheckpointError``."""
+    with ``code``, and nothing without ``fetch``. Every failure is a one-line ``CheckpointError``."""
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, allow_patterns=[*_FILES, *(["*.py"] if code else [])]))
+        wanted = [*_FILES, *(["*.py"] if code else [])]
+        return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=not fetch))
     except (OSError, ValueError, RuntimeError) as error:
+        if not fetch:
+            raise CheckpointError(
+                f"{name}: a file of the checkpoint names it, and it is not here; nothing is fetched because a file "
+                f"says so: give --eval-base-model {name}"
+            ) from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise CheckpointError(
             f"{name}: no such local path, and not available on the Hub ({reason}); "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
@@ -17,6 +18,7 @@ from typing import Any, Final
 from pytest_touchstone import __version__
 from pytest_touchstone.cli.command import GROUP, Command, Output, Parser, form_of, say, shown
 from pytest_touchstone.core.errors import ExitCode, HarnessError
+from pytest_touchstone.core.files import keep_others_out
 from pytest_touchstone.reports.language import ENGLISH, spoken
 
 
@@ -84,6 +86,7 @@ COMMANDS: Final = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    umask = keep_others_out()
     try:
         options = _parser(given).parse_args(given)
         command: Command = options.command
@@ -106,6 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `touchstone list | head`
         sys.stderr.close()
         return 0
+    finally:
+        os.umask(umask)
 
 
 def _parser(given: Sequence[str]) -> Parser:

@@ -423,7 +423,7 @@ def _programs(
                 "give their file with --problems, or their folder with --data"
             )
     elif "prompt" in row and "samples" in row:
-        if row["prompt"] not in prompts:
+        if not isinstance(row["prompt"], str) or row["prompt"] not in prompts:
             raise DataError(
                 f"{where}: no task of {benchmark} has this prompt; give the file of tasks whose prompts "
                 "these are with --problems"

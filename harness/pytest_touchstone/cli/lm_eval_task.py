@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.files import MOST_SETTINGS, read_regular, shown_path
 
 KINDS: Final = ("multiple_choice", "generate_until")
 
@@ -194,8 +194,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     )  # a class of its own, to read ``!function`` as a name
     loader.add_constructor("!function", lambda reader, node: _Python(reader.construct_scalar(node)))
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        found = yaml.load(read_regular(path, MOST_SETTINGS).decode("utf-8"), Loader=loader)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise HarnessError(f"cannot read {shown_path(path)}: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict):
         raise HarnessError(f"{shown_path(path)} is no task or config: expected a table of keys")

@@ -113,7 +113,11 @@ def published_entry(
     mark: str | None = None,
 ) -> StoredResult:
     """A benchmark's entry from totals alone; the fingerprint is made of file and name, so that no two rows of
-    any files share one."""
+    any files share one. Raises ``DataError`` for a standard error below 0."""
+    if wrong := [one for one in metrics.values() if one.stderr is not None and one.stderr < 0]:
+        raise DataError(
+            f"{source.file}, {benchmark} {wrong[0].name}: a standard error of {wrong[0].stderr:g}; none is below 0"
+        )
     n = metrics[primary].n
     digest = hashlib.sha256(f"{source.digest}\0{name}".encode("utf-8", "backslashreplace")).hexdigest()
     return StoredResult(

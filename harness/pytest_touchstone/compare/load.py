@@ -17,6 +17,7 @@ Of each benchmark the newest entry counts. Checkpoints of one name but different
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -275,7 +276,7 @@ def with_items(store: ResultStore, one: CheckpointResults) -> CheckpointResults:
 def _is(saved: StoredResult, wanted: str) -> bool:
     if len(wanted) >= SHORTEST and saved.fingerprint.startswith(wanted):
         return True
-    return bool(saved.path) and Path(saved.path).resolve() == Path(wanted).resolve()
+    return bool(saved.path) and os.path.realpath(saved.path) == os.path.realpath(wanted)
 
 
 def select(candidates: Sequence[CheckpointResults], wanted: str) -> list[CheckpointResults]:

@@ -9,6 +9,7 @@ one, so that the user sees one line and exit code 4, never a traceback.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import harmless, is_log, unbroken
@@ -20,7 +21,13 @@ class HarnessError(Exception):
     def __str__(self) -> str:
         """Return the message; nothing that others wrote into it does more than be read."""
         text = unbroken(masked(super().__str__()))
+        if len(text) > _LONGEST:
+            text = f"{text[: 2 * _LONGEST // 3]} ... {text[-_LONGEST // 3 :]}"
         return harmless(text) if is_log() else text
+
+
+_LONGEST: Final = 1200
+"""The characters of a message; of a longer one the ends are kept, which say what is wrong and what to do."""
 
 
 class CheckpointError(HarnessError):

@@ -35,7 +35,14 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, Stri
 
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.errors import OptionError
-from pytest_touchstone.core.files import parsed, parsed_toml, read_regular, shipped_evals, shown_path
+from pytest_touchstone.core.files import (
+    MOST_SETTINGS,
+    parsed,
+    parsed_toml,
+    read_regular,
+    shipped_evals,
+    shown_path,
+)
 from pytest_touchstone.core.lm_eval_names import difference, translated
 from pytest_touchstone.core.reasoning import AUTO, delimiters_of, without_trace
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Request
@@ -278,7 +285,7 @@ def _without(tables: Any, places: Iterable[tuple[int | str, ...]]) -> Any:
 def _tables(path: Path) -> Any:
     shown = shown_path(path)
     try:
-        text = read_regular(path).decode("utf-8-sig")
+        text = read_regular(path, MOST_SETTINGS).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigFileError([f"--eval-config: cannot read {shown}: {reason}"]) from None

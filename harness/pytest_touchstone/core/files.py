@@ -134,6 +134,13 @@ def unwritable(folder: Path) -> str | None:
     return None
 
 
+def keep_others_out() -> int:
+    """Let no other user write to what this process makes from now on, and return the umask that was."""
+    before = os.umask(0o077)
+    os.umask(before | 0o002)
+    return before
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write plain data as indented JSON, atomically. Raises ``ValueError`` for NaN, which is not JSON."""
     write_atomic(path, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
@@ -177,6 +184,12 @@ Kind = TypeVar("Kind")
 MOST_BYTES: Final = 1 << 31
 """The largest file that is read at once."""
 
+MOST_SETTINGS: Final = 1 << 26
+"""The largest file of settings that is read: one that somebody has written, or a program for one model."""
+
+BEST_PACKED: Final = 100
+"""How much smaller than its content a packed file may be; rows of real text are packed to a tenth."""
+
 MOST_DEPTH: Final = 100
 """The most lists and objects of JSON that are within each other."""
 
@@ -190,7 +203,8 @@ def open_regular(path: Path, *, buffering: int = -1, most: int | None = None) ->
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     if most is not None and os.fstat(file.fileno()).st_size > most:
         file.close()
-        raise OSError(errno.EFBIG, f"it is larger than {most >> 30} GiB", str(path))
+        size = f"{most >> 30} GiB" if most >> 30 else f"{most >> 20} MiB"
+        raise OSError(errno.EFBIG, f"it is larger than {size}", str(path))
     return file
 
 
@@ -198,18 +212,21 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def read_regular(path: Path) -> bytes:
-    """Return the content of a regular file; raises ``OSError`` for anything else, and for one that is too large."""
-    with open_regular(path, most=MOST_BYTES) as file:
+def read_regular(path: Path, most: int | None = None) -> bytes:
+    """Return the content of a regular file; raises ``OSError`` for anything else, and for one of more than ``most``
+    bytes (default: ``MOST_BYTES``)."""
+    with open_regular(path, most=MOST_BYTES if most is None else most) as file:
         return file.read()
 
 
 def unpacked(data: bytes) -> bytes:
-    """Return what gzip has packed; raises ``OSError``, ``EOFError`` or ``zlib.error``, and for too much of it too."""
+    """Return what gzip has packed; raises ``OSError``, ``EOFError`` or ``zlib.error``, and for too much of it too, or
+    what was packed for that."""
+    most = min(MOST_BYTES, max(MOST_SETTINGS, BEST_PACKED * len(data)))
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        found = file.read(MOST_BYTES + 1)
-    if len(found) > MOST_BYTES:
-        raise OSError(errno.EFBIG, f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise OSError(errno.EFBIG, f"it unpacks to more than {most >> 20:,} MiB")
     return found
 
 
@@ -227,7 +244,7 @@ def parsed_toml(text: str) -> dict[str, Any]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of a regular file of TOML; raises ``OSError`` and ``ValueError``."""
-    return parsed_toml(read_regular(path).decode("utf-8"))
+    return parsed_toml(read_regular(path, MOST_SETTINGS).decode("utf-8"))
 
 
 def project_table(pyproject: Path, name: str, error: type[HarnessError]) -> Mapping[str, Any]:
@@ -254,13 +271,14 @@ def parsed(text: str | bytes, **how: Any) -> Any:
     return found
 
 
-def read_json(path: Path) -> Any:
-    """Return the content of a regular file of JSON; raises ``OSError`` and ``ValueError``."""
-    return parsed(read_regular(path))
+def read_json(path: Path, most: int | None = None) -> Any:
+    """Return the content of a regular file of JSON; raises ``OSError`` (see ``read_regular``) and ``ValueError``."""
+    return parsed(read_regular(path, most))
 
 
-def typed(kind: type[Kind], fields: Mapping[str, Any]) -> Kind:
-    """Return the dataclass that plain data describes, with those in it; raises ``ValueError`` naming a wrong field."""
+def typed(kind: type[Kind], fields: object) -> Kind:
+    """Return the dataclass or tuple that plain data describes, with those in it; raises ``ValueError`` naming a wrong
+    field."""
     from pydantic import ValidationError
 
     try:

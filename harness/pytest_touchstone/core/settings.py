@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from pytest_touchstone.core.errors import ExitCode, OptionError
-from pytest_touchstone.core.files import read_toml
+from pytest_touchstone.core.files import read_regular, read_toml
 from pytest_touchstone.core.text import alike, either
 
 Affects: TypeAlias = Literal["answers", "rounding", "items", "checkpoints", "speed", "output"]
@@ -136,17 +136,19 @@ LONGEST_PROMPT: Final = 1 << 16
 
 def system_prompt(text: str) -> str:
     """Return a text, or what the file of this name holds, without white space around it; raise ``ValueError`` where
-    that is no text, or empty."""
-    path = Path(text)
+    that is no text, too long, or empty."""
     try:
-        content = (
-            path.read_bytes() if path.is_file() and path.stat().st_size <= LONGEST_PROMPT else text.encode()
-        )
-        found = content.decode("utf-8-sig").strip()
+        there = not Path(text).is_dir() and Path(text).exists()
     except (OSError, ValueError):  # a text may be too long for a path, or have a NUL in it
-        found = text.strip()
+        there = False
+    try:
+        found = (read_regular(Path(text), LONGEST_PROMPT).decode("utf-8-sig") if there else text).strip()
+    except (OSError, UnicodeDecodeError):
+        found = ""
     if not found:
-        raise ValueError("a text, or the path of a UTF-8 text file, which is not empty")
+        raise ValueError(
+            f"a text, or the path of a UTF-8 text file of {LONGEST_PROMPT >> 10} KiB at most, which is not empty"
+        )
     return found
 
 

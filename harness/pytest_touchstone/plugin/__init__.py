@@ -304,7 +304,7 @@ def project_file(config: pytest.Config) -> Path:
     if not apart and (config.option.rootdir or config.option.inifilename):
         return config.rootpath / PROJECT_FILE
     here = config.invocation_params.dir
-    given = [(here / argument.partition("::")[0]).resolve() for argument in config.args]
+    given = [Path(os.path.realpath(here / argument.partition("::")[0])) for argument in config.args]
     own = [path for path in given if path.exists() and not SHIPPED & {path, *path.parents}]
     found = (folder / PROJECT_FILE for start in (*own, here) for folder in (start, *start.parents))
     return next((path for path in found if path.is_file()), config.rootpath / PROJECT_FILE)

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pytest
 
@@ -39,7 +39,7 @@ from pytest_touchstone.compare.prompts import PROMPTS
 from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, Series, draw_schedule
 from pytest_touchstone.core.conditions import condition_names
 from pytest_touchstone.core.errors import ExitCode, GateError, HarnessError
-from pytest_touchstone.core.files import read_json, write_atomic
+from pytest_touchstone.core.files import read_json, shown_path, typed, write_atomic
 from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_of, result_of
@@ -140,16 +140,18 @@ def write_schedules(folder: Path, schedules: Mapping[Series, InterimSchedule]) -
 
 
 def read_schedules(folder: Path) -> dict[Series, InterimSchedule]:
-    """Return what ``write_schedules`` wrote; nothing for a run that does not stop early."""
+    """Return what ``write_schedules`` wrote; nothing for a run that does not stop early. Raises ``GateError``."""
     if not (path := place_in(folder, SCHEDULES)).is_file():
         return {}
-    rows: list[dict[str, Any]] = read_json(path)
-    return {
-        (row["checkpoint"], row["benchmark"]): InterimSchedule(
-            row["items"], row["examples"], row["rows"], tuple(row["looks"])
-        )
-        for row in rows
-    }
+    try:
+        return {
+            (row["checkpoint"], row["benchmark"]): typed(
+                InterimSchedule, [row[key] for key in ("items", "examples", "rows", "looks")]
+            )
+            for row in read_json(path)
+        }
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise GateError(f"{shown_path(path)}: cannot be read ({error}); start the run anew") from None
 
 
 def _cluster(given: Given) -> Hashable | None:

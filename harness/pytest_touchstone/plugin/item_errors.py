@@ -19,7 +19,7 @@ from pytest_touchstone.core.errors import BenchmarkError, HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.requests import REQUEST_KINDS, Turn, plain_text
-from pytest_touchstone.core.text import count, did_you_mean, listed
+from pytest_touchstone.core.text import count, did_you_mean, listed, without_home
 
 SAME: Final = "touchstone_error"
 """The attribute of a report that is equal for the same error of other items: its type and place."""
@@ -79,9 +79,14 @@ def _there(what: str, name: str, names: Iterable[str]) -> str:
     return f"{what} {listed(names)}" + (f"; {near}" if near else "")
 
 
+def _plain(text: str) -> str:
+    """Return a text of an error without what it must not tell those who are sent the results."""
+    return without_home(masked(plain_text(text).strip()))
+
+
 def explanation(error: BaseException) -> str:
     """Return why an assertion failed: in pytest's words, without addresses of methods, else the line of code."""
-    text = _METHOD.sub(r"\1", masked(plain_text(str(error)).strip()))
+    text = _METHOD.sub(r"\1", _plain(str(error)))
     for frame in traceback.extract_tb(error.__traceback__)[-1:] if not text else ():
         text = frame.line or ""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
@@ -89,7 +94,7 @@ def explanation(error: BaseException) -> str:
 
 def sentence(error: BaseException) -> str:
     """Return an error as the journal has it: an explanation as it is, else with its type."""
-    text = masked(plain_text(str(error)).strip())
+    text = _plain(str(error))
     if isinstance(error, (HarnessError, pytest.skip.Exception, pytest.fail.Exception)) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -97,9 +102,7 @@ def sentence(error: BaseException) -> str:
 
 def whole_sentence(error: BaseException) -> str:
     """Return the same, with what was noted about the error on its way."""
-    return "; ".join(
-        [sentence(error), *(masked(plain_text(note)) for note in getattr(error, "__notes__", ()))]
-    )
+    return "; ".join([sentence(error), *(_plain(note) for note in getattr(error, "__notes__", ()))])
 
 
 def place_of(error: BaseException, root: Path) -> str:

@@ -29,7 +29,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import CheckpointError, HarnessError, JournalError, ServerError
-from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.files import keep_others_out, shown_path
 from pytest_touchstone.core.settings import OPTION
 from pytest_touchstone.core.shard import shard_of
 from pytest_touchstone.core.text import listed
@@ -68,6 +68,7 @@ class EvalSession:
     def __init__(self, config: pytest.Config, told: Mapping[str, Any]) -> None:
         """``told`` is what ``for_workers`` returns; it is empty for a session that begins by itself."""
         self.config = config
+        self._umask = keep_others_out()
         self.worker = hasattr(config, "workerinput")
         self._told = told
         self.fault: str | None = told.get("fault")
@@ -523,6 +524,7 @@ class EvalSession:
             self.collection.close()
         self._lasting.close()
         self._interrupts.close()
+        os.umask(self._umask)
         if self._collector:
             gc.enable()
 

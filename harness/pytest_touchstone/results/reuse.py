@@ -36,6 +36,7 @@ from pytest_touchstone.core.files import (
     read_checked,
     read_json,
     shown_path,
+    typed,
     write_checked,
 )
 from pytest_touchstone.results.journal import (
@@ -222,14 +223,13 @@ class Reuse:
 
     def _sources(self) -> Decision:
         if self._decision is None:
+            path = place_in(self._directory, FILE)
             try:
-                read = read_checked(place_in(self._directory, FILE))["sources"]
+                self._decision = typed(Decision, read_checked(path)["sources"])
             except FileNotFoundError:
-                read = {}
-            self._decision = {
-                checkpoint: {name: [EarlierRun(*one) for one in found] for name, found in benchmarks.items()}
-                for checkpoint, benchmarks in read.items()
-            }
+                self._decision = {}
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise JournalError(f"{path}: cannot be read ({error}); start the run anew") from None
         return self._decision
 
 

@@ -164,10 +164,7 @@ class RunDirectory:
         try:
             data = read_checked(self.collected)
             # Interned: benchmarks, checkpoints and groups are the same for very many, and records have all of them.
-            items = [
-                Collected(*(sys.intern(text) if isinstance(text, str) else text for text in row))
-                for row in data["items"]
-            ]
+            items = [Collected(*map(_interned, row)) for row in data["items"]]
             declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
             return items, declarations, list(map(str, data["deselected"]))
         except (
@@ -223,6 +220,10 @@ class RunDirectory:
         except (OSError, ValueError, AttributeError) as error:
             raise HarnessError(f"{shown_path(self.manifest)}: cannot be read ({_why(error)})") from None
         return found
+
+
+def _interned(text: Any) -> Any:
+    return text if text is None else sys.intern(text)  # raises for what is no text
 
 
 def _why(error: Exception) -> str:

@@ -295,6 +295,7 @@ def summary_from_json(data: Mapping[str, Any]) -> Summary:
     """Return the summary that ``summary_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other."""
     check_kind(data, "summary")
     try:
+        data = finite(data)
         parts = {name: [_fields(one) for one in data.get(name, ())] for name in ("results", "declarations")}
         found = typed(Summary, {**_fields(data), **parts})
         check_manifest({**found.manifest, "checkpoints": found.checkpoints})

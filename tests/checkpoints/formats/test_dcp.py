@@ -9,7 +9,6 @@ import os
 import pickle
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -210,24 +209,6 @@ def test_tuples_within_one_another_as_a_key_take_no_time(saved: Path) -> None:
     content = pickle.dumps(key, 4).removesuffix(b".")
     (saved / ".metadata").write_bytes(b"\x80\x04}" + content.removeprefix(b"\x80\x04")[9:] + b"K\x01s.")
     refusal(saved)
-
-
-@given(data=st.data())
-def test_metadata_with_any_changed_bytes_are_read_or_refused(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    import torch
-
-    place = tmp_path_factory.getbasetemp() / "changed"
-    if not place.exists():
-        save_distributed({"model": {"a": torch.zeros(2, 3)}, "optim": {"a": torch.zeros(2)}}, place)
-        (place / ".metadata").rename(place / "whole")
-    content = bytearray((place / "whole").read_bytes())
-    for _ in range(data.draw(st.integers(1, 3))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    (place / ".metadata").write_bytes(content)
-    with suppress(CheckpointError):
-        assert read_distributed(place).keys()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.5])

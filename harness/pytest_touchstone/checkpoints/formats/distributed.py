@@ -29,6 +29,7 @@ from pytest_touchstone.checkpoints.formats.transformers import PATTERNS, describ
 from pytest_touchstone.checkpoints.formats.weights import has_weights, without_wrappers
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.files import MOST_SETTINGS, read_regular
 
 _OLMO: Final = tuple(
     (re.compile(pattern), name)
@@ -142,7 +143,7 @@ def _has_config(folder: Path) -> bool:
     if not path.is_file():
         return False
     with readable(path):
-        text = path.read_bytes()
+        text = read_regular(path, MOST_SETTINGS)
     try:
         content = from_json(text)
     except ValueError:

@@ -35,6 +35,7 @@ from pytest_touchstone.checkpoints.formats.gguf_keys import (
 )
 from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.files import open_regular
 from pytest_touchstone.core.text import listed
 
 _WORDS: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
@@ -285,7 +286,7 @@ class GgufHeader(NamedTuple):
 def read_gguf(path: Path) -> GgufHeader:
     """The content of the header. Raises ``CheckpointError`` when it is no GGUF file or the file is cut off."""
     try:
-        with readable(path), path.open("rb") as file:
+        with readable(path), open_regular(path) as file:
             if file.read(4) != b"GGUF":
                 raise CheckpointError(
                     f"{path}: no GGUF file (it does not begin with 'GGUF'); fetch or convert it again"

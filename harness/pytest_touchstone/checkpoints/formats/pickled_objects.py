@@ -18,6 +18,7 @@ from pytest_touchstone.checkpoints.formats.torch_pickle import (
     plain_pickle,
 )
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.files import read_regular
 
 _LARGEST: Final = 1 << 26
 """Bytes: of a model on five hundred ranks with its optimizer, there are as many."""
@@ -62,7 +63,7 @@ def read_objects(
             raise CheckpointError(
                 f"{path}: a pickle of {size} bytes, {_LARGEST} at most are read; save it again"
             )
-        return _ObjectReader(path, path.read_bytes(), classes, calls).load()
+        return _ObjectReader(path, read_regular(path), classes, calls).load()
 
 
 class _ObjectReader(PickleReader):

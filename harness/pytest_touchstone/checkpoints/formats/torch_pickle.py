@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from pytest_touchstone.checkpoints.config_files import readable
 from pytest_touchstone.checkpoints.formats.content import Tensor, size_of
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.files import open_regular
 
 _LARGEST_PICKLE: Final = 1 << 24
 """Bytes of ``data.pkl``: that of a model with ten thousand tensors and its optimizer takes a tenth of it."""
@@ -82,7 +83,7 @@ def read_pickled(path: Path, begin: int = 0, end: int | None = None) -> Any:
     Raises ``CheckpointError`` for a file that is cut off, that is not torch's, or that names anything which is not
     plain data.
     """
-    with plain_pickle(path), path.open("rb") as file:
+    with plain_pickle(path), open_regular(path) as file:
         part = io.BufferedReader(_Part(file, begin, path.stat().st_size if end is None else end))
         with zipfile.ZipFile(part) as archive:
             pickled, places = _records(path, archive, part)
@@ -93,7 +94,7 @@ def read_pickled(path: Path, begin: int = 0, end: int | None = None) -> Any:
 class _Part(io.RawIOBase):
     """A part of a file as a file."""
 
-    def __init__(self, file: io.BufferedReader, begin: int, end: int) -> None:
+    def __init__(self, file: Any, begin: int, end: int) -> None:
         super().__init__()
         self._file, self._begin, self._size, self._at = file, begin, end - begin, 0
 
@@ -114,7 +115,7 @@ class _Part(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         self._file.seek(self._begin + self._at)
-        count = self._file.readinto(memoryview(buffer)[: max(0, self._size - self._at)])
+        count: int = self._file.readinto(memoryview(buffer)[: max(0, self._size - self._at)])
         self._at += count
         return count
 
@@ -145,7 +146,7 @@ def is_old(path: Path) -> bool:
 
 def _starts(path: Path, prefix: bytes) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(len(prefix)) == prefix
     except OSError:
         return False

@@ -49,6 +49,7 @@ from pytest_touchstone.checkpoints.formats.weights import (
 )
 from pytest_touchstone.checkpoints.info import LACKS, SERVES, CheckpointInfo, Kind
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.files import open_regular
 
 _LENGTH_FIELDS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
 _POSITION_TABLE: Final = re.compile(r"(^|\.)(position_embeddings|wpe|embed_positions)\.weight$")
@@ -369,7 +370,7 @@ def check_tokenizer(folder: Path) -> None:
         )
     path = folder / "tokenizer.json"
     if path.is_file():
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             first = file.read(64).lstrip()[:1]
             file.seek(max(0, path.stat().st_size - 64))
             last = file.read().rstrip()[-1:]

@@ -19,6 +19,7 @@ from pytest_touchstone.checkpoints.config_files import ShardIndex, read_json, re
 from pytest_touchstone.checkpoints.formats.content import Tensor, Tensors, size_of
 from pytest_touchstone.checkpoints.formats.torch_pickle import is_old, read_pickled
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.files import open_regular
 from pytest_touchstone.core.text import count, listed
 
 _LARGEST_HEADER: Final = 100_000_000
@@ -37,7 +38,7 @@ _HEADER = TypeAdapter(dict[str, _Entry])
 def read_tensors(path: Path) -> Tensors:
     """Tensor name -> tensor. Raises ``CheckpointError`` when the file is cut off, is no safetensors file, or
     describes an impossible tensor."""
-    with readable(path), path.open("rb") as file:
+    with readable(path), open_regular(path) as file:
         size = path.stat().st_size
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or not 2 <= length <= _LARGEST_HEADER:

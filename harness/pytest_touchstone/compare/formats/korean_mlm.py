@@ -49,13 +49,15 @@ from pytest_touchstone.compare.formats.base import BadRow, Contradiction, Result
 from pytest_touchstone.compare.formats.task_json import is_task_file, read_tasks
 from pytest_touchstone.core.composite import composite_value
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.files import SCHEMA, file_name
+from pytest_touchstone.core.files import SCHEMA, file_name, open_regular
 from pytest_touchstone.core.text import cell, text_of_cell
 from pytest_touchstone.results.store_entry import STUDIED
 from pytest_touchstone.results.summary import Metric, Result, Summary, finite, wholes
 
 TABLES: Final = (".csv", ".tsv")
 MARKDOWN: Final = (".md", ".markdown")
+_LONGEST_HEADER: Final = 1 << 16
+"""The bytes of a table's first line that are looked at."""
 _NAME: Final = ("checkpoint", "name")
 _REPORTED: Final = {"score": ("score", "reported_score"), "score_wiki": ("score_wiki",)}
 _STRICT: Final = "_strict"
@@ -74,8 +76,12 @@ class KoreanStudy:
     def sniff(self, path: Path) -> bool:
         """Return whether every object, or the first line of the table, has one of the shares."""
         if path.suffix.lower() in TABLES and path.is_file():
-            with path.open(encoding="utf-8-sig", errors="replace") as lines:
-                names = re.split(r"[,;\t]", lines.readline())
+            try:
+                with open_regular(path) as lines:
+                    first = lines.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
+            except OSError:
+                return False
+            names = re.split(r"[,;\t]", first)
             return is_korean(dict.fromkeys(_header([name.strip().strip('"') for name in names])))
         if path.suffix.lower() in MARKDOWN and path.is_file():
             return bool(_markdown_rows(path))

@@ -182,7 +182,7 @@ def _items(path: Path, benchmark: str, names: Container[str], found: TaskMetrics
         rows[number] = str(line.data.get("doc_hash", ""))
         kept = scores.setdefault(number, {})
         listed_names = line.data.get("metrics")
-        for base in listed_names if isinstance(listed_names, list) else _numbers(line.data, names):
+        for base in map(str, listed_names) if isinstance(listed_names, list) else _numbers(line.data, names):
             value = line.data.get(base)
             if isinstance(value, (bool, int, float)):
                 metric = metric_name(f"{base},{line.data.get('filter', 'none')}")

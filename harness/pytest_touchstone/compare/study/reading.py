@@ -27,6 +27,7 @@ from __future__ import annotations
 import glob
 import itertools
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -234,7 +235,7 @@ def read_tables(
     left_out: list[str] = []
     for argument in arguments or ([] if more else [str(output)]):
         for path, name in _places(argument, output, left_out):
-            places.setdefault(path.resolve() / name, (path, name))
+            places.setdefault(Path(os.path.realpath(path)) / name, (path, name))
     tables = [(str(path), _named(read_file(path, sizes), name, path)) for path, name in places.values()]
     tables += more.items()
     if not any(one.entries for _, table in tables for one in table.candidates):

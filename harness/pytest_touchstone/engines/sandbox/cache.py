@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from pytest_touchstone.core import disk
-from pytest_touchstone.core.files import write_atomic
+from pytest_touchstone.core.files import parsed, read_regular, unpacked, write_atomic
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -56,7 +56,7 @@ class TextFiles:
         if self._folder is None:
             return None
         try:
-            entry = json.loads(gzip.decompress(self._path(self._folder, key).read_bytes()))
+            entry = parsed(unpacked(read_regular(self._path(self._folder, key))))
         except (OSError, ValueError, EOFError, zlib.error):
             return None
         texts = entry.get("texts") if isinstance(entry, dict) and entry.get("key") == key else None

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.core import disk
-from pytest_touchstone.core.files import write_atomic
+from pytest_touchstone.core.files import read_json, write_atomic
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
 from pytest_touchstone.engines.transformers.devices import devices_of
@@ -197,7 +197,7 @@ def folder_for(model: Any) -> Path | None:
 
 def _read(path: Path | None) -> set[str]:
     try:
-        found = json.loads(path.read_bytes()) if path is not None else []
+        found = read_json(path) if path is not None else []
     except (OSError, ValueError):
         return set()
     return {way for way in found if isinstance(way, str)} if isinstance(found, list) else set()

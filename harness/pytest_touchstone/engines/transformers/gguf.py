@@ -44,6 +44,7 @@ from pytest_touchstone.checkpoints.formats.gguf_keys import (
     refusal,
 )
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.files import read_json
 from pytest_touchstone.core.text import listed
 
 if TYPE_CHECKING:
@@ -439,7 +440,7 @@ def seal(folder: Path, name: str) -> None:
 def broken(folder: Path) -> str | None:
     """Return how a folder differs from what was sealed; None where it does not."""
     try:
-        said: Any = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
+        said: Any = read_json(folder / _SEAL)
         files, now = dict(said["files"]), _files(folder)
     except FileNotFoundError:
         return "it has no seal"

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.files import MOST_SETTINGS, read_json
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.transformers.compat import is_panic
 
@@ -140,7 +141,7 @@ def _of_file(
 def _named_class(path: Path) -> str | None:
     """Return the class that the config beside a file names, if any."""
     try:
-        said = json.loads(path.with_name("tokenizer_config.json").read_bytes()).get("tokenizer_class")
+        said = read_json(path.with_name("tokenizer_config.json"), MOST_SETTINGS).get("tokenizer_class")
     except (OSError, ValueError, AttributeError):
         return None
     return said if isinstance(said, str) else None
@@ -415,7 +416,7 @@ def _put_steps(loaded: Any, path: Path, before: Any) -> Callable[[], None]:
 def _only_first(config: Path) -> bool:
     """Return whether the settings say that white space is put before a text, but not after special tokens in it."""
     try:
-        return json.loads(config.read_bytes()).get("legacy") is False
+        return read_json(config, MOST_SETTINGS).get("legacy") is False
     except (OSError, ValueError, AttributeError):
         return False
 

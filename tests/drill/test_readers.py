@@ -1,0 +1,81 @@
+"""Whatever a file holds, it is read, or refused in one line, and what is read can be used."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_touchstone.checkpoints.registry import formats
+from pytest_touchstone.compare.formats import result_formats
+from pytest_touchstone.core.errors import HarnessError
+from tests.drill.conftest import Drill
+from tests.drill.mutations import damaged
+from tests.drill.readers import CHECKPOINTS, READERS, RESULTS, Reader, check_harmless, check_refusal
+
+
+@pytest.fixture(autouse=True)
+def shown_plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A wide terminal, and a project of its own."""
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
+
+
+def trial(reader: Reader, path: Path) -> bool:
+    """Whether it is accepted; it is refused otherwise, as it should be."""
+    try:
+        reader.read(path)
+    except HarnessError as error:
+        if not reader.raises:
+            raise
+        check_refusal(error)
+        return False
+    return True
+
+
+def tried(reader: Reader, folder: Path, seeds: range, logged: Callable[[], str]) -> None:
+    folder.mkdir()
+    path = reader.example(folder)
+    reader.read(path)  # the example itself is right
+    whole = path.read_bytes()
+    for seed in seeds:
+        content = damaged(whole, random.Random(seed))
+        path.unlink(missing_ok=True)
+        path.write_bytes(content)
+        try:
+            trial(reader, path)
+        except Exception as error:
+            kept = folder.parent / f"damaged-{path.name}"
+            shutil.copy(path, kept)
+            raise AssertionError(
+                f"{reader.name}: {type(error).__name__} by --drill-seed {seed}; the file is {kept}"
+            ) from error
+        check_harmless(logged())
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_file_is_read_or_refused_in_one_line(
+    name: str, drill: Drill, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seeds = drill.seeds(1, 60)
+    tried(READERS[name], tmp_path / "given", seeds, lambda: caplog.text)
+    drill.figure("damaged files read or refused", len(seeds))
+    drill.figure("readers of files", 1)
+
+
+@pytest.mark.slow
+def test_every_form_of_checkpoints_and_results_has_a_reader(tmp_path: Path) -> None:
+    made: list[Path] = []
+    for number, reader in enumerate((*CHECKPOINTS, *RESULTS)):
+        (tmp_path / str(number)).mkdir()
+        path = reader.example(tmp_path / str(number))
+        made += [path, *(one for one in path.parents if tmp_path in one.parents)]
+    for form in formats():
+        # What a .pt file is shows when it is read.
+        named = any(form.name in reader.name for reader in CHECKPOINTS)
+        assert form.name == "fake" or named or any(form.detect(path) for path in made), form.name
+    for results in result_formats():
+        assert any(results.sniff(path) for path in made), results.name
