@@ -294,7 +294,7 @@ class OptionalFields(TypedDict, total=False):
     temperature: float | None
     grader: Grader | None
     solution: Solution | None
-    judge: Judge | tuple[Judge, ...]
+    judge: Any
     rule: str
     folder: Path
 
@@ -356,16 +356,15 @@ def benchmark(
     if rows is not None and data is not None:
         raise BenchmarkError(f"benchmark {name!r}: data and rows: give one of them")
     given = _dataset(name, data if rows is None else Dataset(rows=rows))
-    asked = _questions(name, kinds, more.pop("judge", ()))
+    questions = _questions(name, kinds, more.get("judge", ()))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        more["judge"] = questions
         more.setdefault("rule", inspect.getdoc(function) or "")
         more.setdefault("folder", _folder(function))
         return declare(
             function,
-            Benchmark(
-                name=name, version=version, data=given, asks=kinds, primary=primary, judge=asked, **more
-            ),
+            Benchmark(name=name, version=version, data=given, asks=kinds, primary=primary, **more),
         )
 
     return decorate
