@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_touchstone.engines import judging
 from pytest_touchstone.engines.judging import verdicts
 from pytest_touchstone.engines.transformers import TransformersFactory
 from tests.support.model_server import serving
@@ -159,7 +160,10 @@ def test_a_server_judges(judged: Project, whole: Path) -> None:
     assert record.exchanges[1]["answer"]["logprobs"]
 
 
-def test_a_server_that_scores_nothing_writes_its_verdicts(judged: Project, whole: Path) -> None:
+def test_a_server_that_scores_nothing_writes_its_verdicts(
+    judged: Project, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "MOST_NEW", 2)  # the server computes each token anew
     with serving(whole, style="openai", limit=1024) as server:
         server.silent = True
         done = judged.run("--eval-judge", f"{server.url}/v1")
