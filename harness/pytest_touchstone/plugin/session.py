@@ -382,7 +382,9 @@ class EvalSession:
             name: getattr(own, name) for name in ("chat", "system", "think_end", "thinking", "max_new_tokens")
         }
         settings = replace(self.settings.model, **plain, engine=None)
-        self._judge = RunJudge(self.collection.judge.info, settings, self._opened().free)
+        # Replicas hold the checkpoints elsewhere; closing them gives this process no memory.
+        free = self._opened().free if self.settings.engine is None else list
+        self._judge = RunJudge(self.collection.judge.info, settings, free)
         return self._judge
 
     def call(self, item: pytest.Function) -> bool:
