@@ -34,6 +34,7 @@ OTHER = {
     "seed": "7",
     "samples": "4",
     "system": "Be brief.",
+    "judge": "fake:causal",
     "think_end": "</r>",
     "thinking": "off",
     "temperature": "0.7",

@@ -15,7 +15,7 @@ from pytest_touchstone.reports import terminal
 from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.journal import latest, read_journal
-from pytest_touchstone.results.records import REASONING
+from pytest_touchstone.results.records import RARE
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import composites_of, saved_of
@@ -63,7 +63,7 @@ def test_the_summary_is_the_same_when_written_again_and_can_be_shown() -> None:
     assert [one.pop("temperature") for one in again["declarations"]] == [None] * 4
     assert [one.pop("hub") for one in again["declarations"]] == [{}] * 4
     assert {(one.pop("unanswered"), one.pop("answered")) for one in again["results"]} == {(0, None)}
-    assert {one.pop(name) for one in again["results"] for name in REASONING} == {0}
+    assert {one.pop(name) for one in again["results"] for name in RARE} == {0}
     assert {one.pop("xfailed") for one in (*again["results"], again["totals"])} == {0}
     assert {**again, "directory": ""} == {
         name: value for name, value in {**written, "directory": ""}.items() if name != "best"

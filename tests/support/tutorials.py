@@ -1,7 +1,8 @@
 """Tutorials as programs: their files are written, their commands run, and what they print is compared.
 
-A tutorial is Markdown. A fenced block whose info string names a file (``python test_capitals.py``) is that file. In a
-``console`` block a line that begins with ``$ `` is a command, and what follows it is what it prints. Blocks with
+A tutorial is Markdown. A fenced block whose info string names a file (``python test_capitals.py``) is that file; rows
+that lie beside the pages are there too. In a ``console`` block a line that begins with ``$ `` is a command, and what
+follows it is what it prints. Blocks with
 ``console slow`` take long, and quick tests leave them out.
 
     what the tutorial shows     what may be printed instead
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -95,6 +97,8 @@ def steps_of(block: str) -> list[Step]:
 
 def play(text: str, folder: Path, *, slow: bool = False) -> Iterator[Ran]:
     """Write the files of a tutorial into a folder, run its commands there, and yield each as it ends."""
+    for rows in sorted((ROOT / "docs" / "tutorials").glob("*.jsonl")):
+        shutil.copy(rows, folder)
     for name, content in files_of(text).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

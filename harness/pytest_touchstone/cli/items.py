@@ -16,6 +16,7 @@ from pytest_touchstone.compare.formats.hub_export import hub_files
 from pytest_touchstone.compare.formats.lm_eval_export import EXPORTS
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path, write_atomic, write_json
+from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.core.text import count, did_you_mean, listed
 from pytest_touchstone.plugin.api.items import Item, Items
 from pytest_touchstone.plugin.api.view import view_of
@@ -224,7 +225,7 @@ def _write(path: Path, content: Any) -> None:
 
 
 def _sample(item: Item) -> ExportedSample:
-    kept = [one["request"] for one in item.record.exchanges if one["kind"] != "RunProgram"]
+    kept = [one["request"] for one in item.record.exchanges if one["kind"] not in VERDICT_KINDS]
     try:
         row = item.row
         cut = any(name.endswith("_sha256") for request in kept for name in request)

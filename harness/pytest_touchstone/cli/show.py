@@ -18,7 +18,7 @@ from pytest_touchstone.checkpoints.builtin import fetch
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.cli.command import Output, say
 from pytest_touchstone.core.keys import masked_value
-from pytest_touchstone.core.requests import RunProgram
+from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.core.tasks import declared_in
 from pytest_touchstone.core.text import visible
 from pytest_touchstone.engines.http.abilities import HELLO, abilities_of
@@ -143,4 +143,4 @@ def _settings(prefix: str, table: dict[str, Any]) -> Iterator[str]:
 def _benchmarks(folder: Path = Path("evals")) -> dict[str, set[str]]:
     """The benchmarks of a folder and the kinds of request that each asks a checkpoint."""
     found = {name: asks for path in sorted(folder.glob("**/test_*.py")) for name, asks in declared_in(path)}
-    return {name: asks - {RunProgram.__name__} for name, asks in found.items() if asks}
+    return {name: asks - {*VERDICT_KINDS} for name, asks in found.items() if asks}

@@ -16,6 +16,7 @@ from typing import Any, Final
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.every_eval_ever import samples_of
 from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.metrics.multiple_choice import AnsweredChoices
 from pytest_touchstone.results.item_view import CANDIDATES, Said, asked_of, data_rows, is_right
 from pytest_touchstone.results.journal import each_record, latest
@@ -109,7 +110,7 @@ def _record(record: Record, metric: str, row: Mapping[str, Any] | None) -> Shown
     """The item as ``results.asked`` has it, in a question and an answer."""
     asked = asked_of(record, metric, is_right(record.scores.get(metric)), lambda *_: None, [])
     verdicts = [one.answers[0].remark for one in asked if one.kind == "RunProgram"]
-    first = next((one for one in asked if one.kind != "RunProgram"), None)
+    first = next((one for one in asked if one.kind not in VERDICT_KINDS), None)
     gold = gold_of(row) if row else None
     if first is None:
         return Shown("", "", gold)

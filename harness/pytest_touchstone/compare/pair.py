@@ -242,6 +242,9 @@ def compare_pair(
     for pair in both:
         lines += _lines(*pair, metric, every, 1 - alpha)
     if not lines:
+        apart = {text for pair in both if (text := judged_apart(*pair))}
+        if apart:
+            raise DataError(f"{baseline.name} and {new.name} cannot be compared: {'; '.join(sorted(apart))}")
         raise DataError(
             f"{baseline.name} and {new.name} have no result of the same benchmark and metric; "
             f"the first has {listed(baseline.entries)}; the second has {listed(new.entries)}"
@@ -292,7 +295,9 @@ def _lines(
 
 
 def _comparable(a: BenchmarkScores, b: BenchmarkScores) -> list[str]:
-    """The metrics that both have a value of, by the same measure."""
+    """The metrics that both have a value of, by the same measure; another judge is another one for all of them."""
+    if judged_apart(a, b):
+        return []
     names = dict.fromkeys(by_score(b, name) for name in b.saved.metrics)
     return [
         name
@@ -301,6 +306,12 @@ def _comparable(a: BenchmarkScores, b: BenchmarkScores) -> list[str]:
         and metric_of(b, name) is not None
         and not other_measure(a.saved, b.saved, name)
     ]
+
+
+def judged_apart(a: BenchmarkScores, b: BenchmarkScores) -> str:
+    """Return who has judged, and what was asked, in words, where that differs between two results; empty elsewhere."""
+    mine, other = (one.saved.known.get("judged_by") for one in (a, b))
+    return "" if mine == other else f"judged_by {mine or 'nobody'} and {other or 'nobody'}"
 
 
 # Composites

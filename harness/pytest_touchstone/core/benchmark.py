@@ -30,7 +30,7 @@ from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.few_shot import Shot
 from pytest_touchstone.core.grade import PASSED, Grader
-from pytest_touchstone.core.requests import REQUEST_KINDS, Request
+from pytest_touchstone.core.requests import REQUEST_KINDS, Judge, Request
 from pytest_touchstone.core.text import did_you_mean
 
 ATTRIBUTE: Final = "__touchstone_benchmark__"
@@ -220,8 +220,9 @@ class Benchmark:
     in them, or end at the limit of tokens, before the result counts as not valid. ``temperature`` is that of
     ``p_right`` (``metrics.soft``), None for the usual one of its primary score. ``grader`` is what ``touchstone grade``
     judges a file of programs with. ``solution`` is the published answer to a row, by which the benchmark has forms that
-    generate nothing. ``rule`` is for people to read; ``folder`` is that of the benchmark's module. ``form_of`` is the
-    declared function that it is a form of, None for a benchmark of its own.
+    generate nothing. ``judge`` are the questions that it asks the judge of the run, without texts. ``rule`` is for
+    people to read; ``folder`` is that of the benchmark's module. ``form_of`` is the declared function that it is a form
+    of, None for a benchmark of its own.
     """
 
     name: str
@@ -248,6 +249,7 @@ class Benchmark:
     temperature: float | None = None
     grader: Grader | None = None
     solution: Solution | None = None
+    judge: tuple[Judge, ...] = ()
     rule: str = ""
     folder: Path = Path()
     form_of: Callable[..., Any] | None = None
@@ -292,6 +294,7 @@ class OptionalFields(TypedDict, total=False):
     temperature: float | None
     grader: Grader | None
     solution: Solution | None
+    judge: Any
     rule: str
     folder: Path
 
@@ -353,8 +356,10 @@ def benchmark(
     if rows is not None and data is not None:
         raise BenchmarkError(f"benchmark {name!r}: data and rows: give one of them")
     given = _dataset(name, data if rows is None else Dataset(rows=rows))
+    questions = _questions(name, kinds, more.get("judge", ()))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        more["judge"] = questions
         more.setdefault("rule", inspect.getdoc(function) or "")
         more.setdefault("folder", _folder(function))
         return declare(
@@ -414,6 +419,19 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
         one.plain()  # raises for a function that could not be found again
     if more.get("subsets") and more.get("group"):
         raise BenchmarkError(f"{where}: group and subsets: give one of them")
+
+
+def _questions(name: str, kinds: Iterable[object], judge: object) -> tuple[Judge, ...]:
+    """Return the questions to the judge; what they are is a condition of the result, so they are declared."""
+    found = judge if isinstance(judge, tuple) else (judge,)
+    if not all(isinstance(one, Judge) and not one.texts for one in found):
+        raise BenchmarkError(
+            f"benchmark {name!r}: judge={judge!r}; give Judge(PROMPT, choices=...), without texts"
+        )
+    if bool(found) != (Judge in kinds):
+        lacking = "judge=Judge(PROMPT, choices=...)" if Judge in kinds else "Judge in asks"
+        raise BenchmarkError(f"benchmark {name!r}: asks a judge, and has no {lacking}; add it")
+    return found
 
 
 def _folder(function: Callable[..., Any]) -> Path:

@@ -56,6 +56,9 @@ PRIORITIES: Final = ("high", "medium", "low")
 ROWS: Final = ("limit", "shots", "max_new_tokens")
 """The settings of a run that a benchmark may have for itself."""
 
+RECORDED: Final = (*ROWS, "judged_by")
+"""Those that its results are told to have."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
@@ -65,7 +68,7 @@ class Asking:
     ``left_out`` is the reason for which the benchmark is not asked at all. ``seconds`` is the time after which its
     items end as ``timeout``. Without ``samples`` the journal keeps neither prompts nor answers. ``metrics`` are those
     that the benchmark's own log shows (all for none), ``output_path`` is a further place for its results.
-    ``think_end`` is the run's.
+    ``think_end`` is the run's, and ``judged_by`` who judges in it, and what is asked there.
     """
 
     limit: int | float | str | None = None
@@ -78,11 +81,12 @@ class Asking:
     metrics: tuple[str, ...] = ()
     output_path: str | None = None
     think_end: str = AUTO
+    judged_by: str | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that are not the run's, as a manifest names them."""
-        return {name: value for name in ROWS if (value := getattr(self, name)) is not None}
+        return {name: value for name in RECORDED if (value := getattr(self, name)) is not None}
 
     def without(self, names: Collection[str]) -> Asking:
         """Return the same without the options that were given by hand for the whole run."""

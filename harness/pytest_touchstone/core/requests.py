@@ -11,6 +11,7 @@ A benchmark yields one request or a list of them and is sent the answers in the 
     ``FillMask``              ``FillMaskAnswer``           masked language models
     ``PseudoLoglikelihood``   ``RollingAnswer``            masked language models
     ``RunProgram``            ``RunProgramAnswer``         the sandbox
+    ``Judge``                 ``JudgeAnswer``              the judge of the run
     ========================  ===========================  =======================
 
 All are frozen and hold plain data only. Log-probabilities are natural logarithms.
@@ -24,9 +25,12 @@ before it is sent.
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, is_dataclass
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
@@ -277,6 +281,116 @@ class RunProgram:
     reference: str | None = None
 
 
+_PLACE: Final = re.compile(r"\{(\w+)\}")
+_CHOICE: Final = re.compile(r"[^\s\[\]](?:[^\n\[\]]{0,62}[^\s\[\]])?")
+_NUMBER: Final = re.compile(r"-?[0-9]+")
+MOST_GRADES: Final = 101
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A request to the judge of the run (``--eval-judge``), a checkpoint or server that is not the one under test.
+
+    ``prompt`` is the question, with the names in braces of the texts that are judged (``{answer}``); ``about`` puts
+    these in. The verdict is one of ``choices``, or a whole number of ``scale``, both ends included. The benchmark
+    declares the question without texts (``@benchmark(judge=...)``).
+
+    Raises ``BenchmarkError`` for choices that are none, or alike.
+    """
+
+    prompt: str
+    _: KW_ONLY
+    choices: Sequence[str] = ()
+    scale: InitVar[tuple[int, int] | None] = None
+    texts: Sequence[tuple[str, str]] = ()
+
+    def __post_init__(self, scale: tuple[int, int] | None) -> None:
+        choices: tuple[str, ...] = _texts("Judge: choices", self.choices)
+        if scale is not None:
+            first, last = scale
+            choices = (
+                *choices,
+                *(str(number) for number in range(first, min(last, first + MOST_GRADES) + 1)),
+            )
+        if not 2 <= len(choices) <= MOST_GRADES or (scale is not None and self.choices):
+            raise BenchmarkError(
+                f"Judge: {len(choices)} choices; give choices=('yes', 'no') or scale=(1, 10), of 2 to {MOST_GRADES}"
+            )
+        for one in choices:
+            if not _CHOICE.fullmatch(one):
+                raise BenchmarkError(
+                    f"Judge: the choice {_shown(one)}; give words on one line, without brackets"
+                )
+        if len({one.casefold() for one in choices}) < len(choices):
+            raise BenchmarkError(f"Judge: two of the choices {', '.join(choices)} are the same")
+        object.__setattr__(self, "choices", choices)
+        object.__setattr__(self, "texts", tuple((name, text) for name, text in self.texts))
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the texts in the question."""
+        return set(_PLACE.findall(self.prompt))
+
+    def about(self, **texts: str) -> Judge:
+        """Return the question about these texts; raises ``BenchmarkError`` where others stand in the question."""
+        if wrong := sorted(self.names ^ texts.keys()):
+            raise BenchmarkError(
+                f"Judge: {wrong[0]!r} is not both in the question, in braces, and given as a text"
+            )
+        for name, text in texts.items():
+            if not isinstance(text, str):
+                raise BenchmarkError(f"Judge: {name} is {_shown(text)}; give text")
+        return Judge(self.prompt, choices=self.choices, texts=tuple(texts.items()))
+
+    @property
+    def question(self) -> Judge:
+        """The same without texts."""
+        return Judge(self.prompt, choices=self.choices)
+
+    def filled(self, shown: Mapping[str, str]) -> str:
+        """Return the prompt with each name in braces replaced; what is put in is not looked at again."""
+        return _PLACE.sub(lambda place: shown.get(place[1], place[0]), self.prompt)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the question and its choices."""
+        asked = json.dumps([self.prompt, list(self.choices)])
+        return hashlib.sha256(asked.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeAnswer:
+    """The verdict, one of ``choices``; None where the judge gave none.
+
+    ``logprobs`` are log P(choice | question) in nats, in the order of ``choices``; None where the verdict was read from
+    a ``text`` of the judge. ``truncated`` counts the characters that were cut out of the texts because they were too
+    long.
+    """
+
+    verdict: str | None
+    choices: tuple[str, ...]
+    logprobs: tuple[float, ...] | None = None
+    text: str = ""
+    truncated: int = 0
+
+    @property
+    def probabilities(self) -> dict[str, float]:
+        """The probability of each choice among them; of a verdict from a text all is its own."""
+        if self.logprobs is None:
+            return {one: float(one == self.verdict) for one in self.choices}
+        highest = max(self.logprobs)
+        odds = [math.exp(one - highest) for one in self.logprobs]
+        return {one: part / math.fsum(odds) for one, part in zip(self.choices, odds, strict=True)}
+
+    @property
+    def expected(self) -> float | None:
+        """The mean of the numbers of a scale by their probabilities (G-Eval, Liu et al. 2023, arXiv 2303.16634, eq. 1);
+        None without a verdict, and of other choices."""
+        if self.verdict is None or not all(map(_NUMBER.fullmatch, self.choices)):
+            return None
+        return math.fsum(int(one) * part for one, part in self.probabilities.items())
+
+
 @dataclass(frozen=True, slots=True)
 class LoglikelihoodAnswer:
     """Sum of the continuation's token log-probabilities (nats), and the facts behind it.
@@ -399,9 +513,11 @@ class Refusal:
 
 
 Request: TypeAlias = (
-    Loglikelihood | RollingLoglikelihood | Generate | FillMask | PseudoLoglikelihood | RunProgram
+    Loglikelihood | RollingLoglikelihood | Generate | FillMask | PseudoLoglikelihood | RunProgram | Judge
 )
-Answer: TypeAlias = LoglikelihoodAnswer | RollingAnswer | GenerateAnswer | FillMaskAnswer | RunProgramAnswer
+Answer: TypeAlias = (
+    LoglikelihoodAnswer | RollingAnswer | GenerateAnswer | FillMaskAnswer | RunProgramAnswer | JudgeAnswer
+)
 
 REQUEST_KINDS: Final[tuple[type[Request], ...]] = (
     Loglikelihood,
@@ -410,7 +526,14 @@ REQUEST_KINDS: Final[tuple[type[Request], ...]] = (
     FillMask,
     PseudoLoglikelihood,
     RunProgram,
+    Judge,
 )
+
+NOT_OF_CHECKPOINTS: Final = (RunProgram, Judge)
+"""The kinds of request that somebody else answers than the checkpoint under test."""
+
+VERDICT_KINDS: Final = tuple(kind.__name__ for kind in NOT_OF_CHECKPOINTS)
+"""Their names, as in journals: the answers are verdicts on what the checkpoint said."""
 
 
 def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:  # noqa: PLR0911 -- one per kind
@@ -438,6 +561,11 @@ def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:  # 
             case "RunProgram":
                 made["weak_tests"] = tuple(made.get("weak_tests", ()))
                 return RunProgramAnswer(**made)
+            case "Judge":
+                made["choices"] = tuple(made["choices"])
+                logprobs = made.get("logprobs")
+                made["logprobs"] = None if logprobs is None else tuple(map(float, logprobs))
+                return JudgeAnswer(**made)
     except (KeyError, TypeError) as error:
         return Refusal(f"the stored answer is no answer to a {kind}: {error}")
     return Refusal(f"the stored answer is to a {kind}, which is no kind of request")

@@ -40,6 +40,7 @@ from pytest_touchstone.core.lm_eval_names import SUBJECTS
 from pytest_touchstone.core.requests import (
     FillMask,
     Generate,
+    Judge,
     Loglikelihood,
     PseudoLoglikelihood,
     Request,
@@ -54,6 +55,7 @@ TAGS: Final[Mapping[str, tuple[type[Request], ...]]] = {
     "scoring": (Loglikelihood, RollingLoglikelihood),
     "generation": (Generate,),
     "code": (RunProgram,),
+    "judged": (Judge,),
 }
 """The tags of benchmarks that ask for any of these."""
 

@@ -24,7 +24,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import ServerError
-from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request
+from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, Turn
 from pytest_touchstone.core.text import one_line
 from pytest_touchstone.engines.settings import ModelSettings
 
@@ -112,6 +112,19 @@ class Engine(ABC):
         This is for engines whose answers may change, as those of a server. Where they are not, ``usage`` says so as
         ``drift``, and the checkpoint's results are not valid.
         """
+
+    # What a judge is asked by (``engines.judging``)
+
+    def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
+        """Return turns as the checkpoint's chat template writes them, up to where the assistant begins, or goes on;
+        None where it is not asked through one, or the engine does not know it."""
+        del turns
+        return None
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """The texts that its tokenizer takes for special tokens, as far as the engine knows them."""
+        return frozenset()
 
     # Engines that continue several texts together
 
@@ -360,3 +373,8 @@ class EngineFactory(ABC):
         """Return a function that opens checkpoints of one ``CheckpointInfo.model_key``, and loads the weights that they
         share once; these are freed with it."""
         return lambda info: self.open(info, settings)
+
+    def fits(self, info: CheckpointInfo, settings: ModelSettings, /) -> bool:
+        """Return whether the checkpoint can be opened beside what is in memory now."""
+        del info, settings
+        return True

@@ -22,6 +22,7 @@ from pytest_touchstone.core.requests import (
     Generate,
     GenerateAnswer,
     Generated,
+    Judge,
     Loglikelihood,
     LoglikelihoodAnswer,
     PseudoLoglikelihood,
@@ -95,8 +96,8 @@ class FakeEngine(Engine):
                 return _generate(request)
             case FillMask():
                 return _fill(request)
-            case RunProgram():
-                return Refusal("programs are run by the sandbox, not by a checkpoint")
+            case RunProgram() | Judge():
+                return Refusal("programs are run by the sandbox, and verdicts are a judge's")
 
 
 def _generate(request: Generate) -> GenerateAnswer | Refusal:

@@ -84,6 +84,14 @@ class EnginePool:
         del info
         return None
 
+    def free(self) -> list[Engine]:
+        """Close all engines, so that something else has their memory, and return them; each is opened anew when it is
+        asked for."""
+        closed = list(self._engines.values())
+        self.close()
+        give_back()
+        return closed
+
     def close(self) -> None:
         """Close all engines and free what they share."""
         for engine in self._engines.values():
@@ -96,7 +104,7 @@ class EnginePool:
             opened = bool(self._engines)
             EnginePool.close(self)
             if opened:
-                _give_back()
+                give_back()
         if info not in self._engines:
             self._key = info.model_key
             self._open = self._open or factory_of(info).sharing(self._settings)
@@ -110,7 +118,7 @@ class EnginePool:
         return self._engines[info]
 
 
-def _give_back() -> None:
+def give_back() -> None:
     """Give the memory of what was closed back to the system, so that the next model does not come on top of it."""
     gc.collect()
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:

@@ -15,7 +15,7 @@ import pytest
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.checkpoints.info import LACKS, info_from_plain
-from pytest_touchstone.checkpoints.resolve import find_checkpoints
+from pytest_touchstone.checkpoints.resolve import find, find_checkpoints
 from pytest_touchstone.checkpoints.series import FailedToLoad
 from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, declared, generator_function
 from pytest_touchstone.core.dataset import (
@@ -42,10 +42,11 @@ from pytest_touchstone.core.eval_config import (
     is_shipped,
 )
 from pytest_touchstone.core.few_shot import FewShot, Sampling
-from pytest_touchstone.core.requests import Generate, RunProgram
+from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS, Generate, Judge, RunProgram
 from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks, declared_groups
 from pytest_touchstone.core.text import listed
+from pytest_touchstone.engines.judging import JudgeInfo, judge_from_plain, judge_info
 from pytest_touchstone.engines.replicas import open_programs
 from pytest_touchstone.metrics.samples import sampled
 from pytest_touchstone.metrics.solutions import forms_of
@@ -151,6 +152,7 @@ class Collection:
     settings: Settings
     unchosen: set[int] = field(default_factory=set)
     unread: set[int] = field(default_factory=set)
+    judge: JudgeInfo | None = None
     checkpoints: list[CheckpointInfo] | None = None
     failed: list[FailedToLoad] = field(default_factory=list)
     loaded: dict[int, LoadedBenchmark] = field(default_factory=dict)
@@ -198,9 +200,31 @@ class Collection:
             self.deselected += series.left_out
         return self.checkpoints
 
+    def known_judge(self) -> JudgeInfo:
+        """Return the judge that --eval-judge names, recognised once. Raises ``CheckpointError`` where there is none."""
+        if self.judge is None:
+            settings, source = self.settings, self.settings.judge
+            assert source is not None, "a judge was asked for"
+            try:
+                infos = find(
+                    source, seq_len=None, trust_remote_code=settings.trust_remote_code, lasting=self.lasting
+                ).infos
+            except CheckpointError as error:
+                raise CheckpointError(f"--eval-judge: {error}") from None
+            if len(infos) != 1:
+                raise CheckpointError(f"--eval-judge {source}: names {len(infos)} checkpoints; name one")
+            self.judge = judge_info(infos[0])
+        return self.judge
+
     def asking(self, spec: Benchmark) -> Asking:
         """Return the options of a benchmark that are not the run's: those of a file or of the demonstration, and the
-        number of few-shot examples that --eval-tasks gives it."""
+        number of few-shot examples that --eval-tasks gives it; and who judges what it asks."""
+        found = self._asking(spec)
+        if not spec.judge or self.settings.judge is None:
+            return found
+        return replace(found, judged_by=self.known_judge().judged_by(spec.judge))
+
+    def _asking(self, spec: Benchmark) -> Asking:
         settings, found = self.settings, replace(AS_THE_RUN, think_end=self.settings.model.think_end)
         if settings.file is not None:
             found = self._by_file(replace(settings.file.asking(spec), think_end=found.think_end))
@@ -219,7 +243,8 @@ class Collection:
         if self.checkpoints is None:
             return None
         rows = [info.plain() for info in self.checkpoints]
-        return json.dumps({"checkpoints": rows, "left_out": self.deselected}, default=str)
+        judge = None if self.judge is None else self.judge.plain()
+        return json.dumps({"checkpoints": rows, "left_out": self.deselected, "judge": judge}, default=str)
 
     def take(self, given: str | None) -> None:
         """Take what the controller has recognised: a worker that looked for itself a moment later might find
@@ -228,6 +253,7 @@ class Collection:
             found = json.loads(given)
             self.checkpoints = [info_from_plain(row) for row in found["checkpoints"]]
             self.deselected += found["left_out"]
+            self.judge = None if found["judge"] is None else judge_from_plain(found["judge"])
 
     def close(self) -> None:
         """End the sandbox, if there is one."""
@@ -303,6 +329,10 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
             metafunc, wanted, [(one, Unasked(spec)) for one in stand_in_ids(spec, metafunc.config)]
         )
     try:
+        if Judge in spec.asks and collection.settings.judge is None:
+            raise CheckpointError(
+                f"{spec.name} asks a judge; give --eval-judge PATH|URL, a checkpoint or a server that judges"
+            )
         suited = _suited(spec, collection)
         if suited and not may_select(metafunc, spec, suited, collection.groups_of(spec)):
             collection.unread.add(id(spec))
@@ -362,7 +392,7 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     if not infos:
         leave_out(f"{NO_CHECKPOINT}, or `touchstone fetch smollm2-135m`")
         return []
-    asked = [kind for kind in spec.asks if kind is not RunProgram]  # which the sandbox answers
+    asked = [kind for kind in spec.asks if kind not in NOT_OF_CHECKPOINTS]
     suited = [info for info in infos if all(kind in info.serves for kind in asked)]
     named = ", ".join(kind.__name__ for kind in asked)
     unsuited: dict[tuple[str, str], list[str]] = {}

@@ -191,6 +191,8 @@ class Controller:
         }
         if self._settings.demonstration:
             told["demonstration"] = True
+        if (judge := self._collection.judge) is not None:
+            told["judge"] = {"name": judge.info.name, "fingerprint": judge.fingerprint}
         manifest = results.write_manifest(told, self._config, used, self._collection.failed)
         self._hooks.tell_beginning(manifest, len(results.items))
         if not self._settings.no_cache:

@@ -25,6 +25,8 @@ import pytest
 from pytest_touchstone.core.errors import ServerError
 from pytest_touchstone.core.requests import (
     Answer,
+    Judge,
+    JudgeAnswer,
     Loglikelihood,
     LoglikelihoodAnswer,
     Refusal,
@@ -55,6 +57,16 @@ class ProgramRunner(Protocol):
 
         The same future may be returned for equal requests.
         """
+
+
+class VerdictGiver(Protocol):
+    """Answers questions about texts: the judge of a run, which may need the memory of the checkpoint."""
+
+    def answers(self, requests: Sequence[Judge], /) -> Sequence[JudgeAnswer | Refusal | Exception]:
+        """Return one answer per request, in the order asked."""
+
+    def closed(self, engine: Engine, /) -> bool:
+        """Return whether an engine was closed for its sake, and is to be opened anew."""
 
 
 @dataclass(slots=True, eq=False)
@@ -99,6 +111,7 @@ class RequestDispatcher(Generic[Owner]):
         self._asked: dict[Owner, _Asked[Owner]] = {}
         self._open = self._programs = 0
         self._futures: list[ProgramFuture] = []
+        self._to_judge: deque[tuple[Owner, int, Judge]] = deque()
         self._known: deque[tuple[_Asked[Owner], int, Answer]] = deque()
         self._ended: SimpleQueue[tuple[Owner, int, ProgramFuture]] = SimpleQueue()
 
@@ -113,6 +126,8 @@ class RequestDispatcher(Generic[Owner]):
         for number, request in enumerate(requests):
             if isinstance(request, RunProgram):
                 self._run(owner, number, request)
+            elif isinstance(request, Judge):
+                self._to_judge.append((owner, number, request))
             else:
                 model.append((number, request))
         if not model:
@@ -143,8 +158,25 @@ class RequestDispatcher(Generic[Owner]):
                 self._take_program(*self._ended.get(timeout=seconds))
         self._hand_on_ended()
 
+    def judge(self, judge: VerdictGiver | None) -> bool:
+        """Let the judge answer all that waits for it, and hand that on; return whether there was anything."""
+        waiting = list(self._to_judge)
+        if not waiting:
+            return False
+        self._to_judge.clear()
+        assert judge is not None, "questions about texts need a judge"
+        began = time.perf_counter()
+        answers = judge.answers([request for _, _, request in waiting])
+        each = (time.perf_counter() - began) / len(waiting)
+        self._clock.go_on()
+        for (owner, number, _), answer in zip(waiting, answers, strict=True):
+            self._take(owner, number, answer, each)
+        return True
+
     def withdraw(self, owners: Iterable[Owner]) -> None:
-        """Forget what these owners have asked the model."""
+        """Forget what these owners have asked the model and the judge."""
+        owners = list(owners)
+        self._to_judge = deque(one for one in self._to_judge if one[0] not in owners)
         gone = [asked for owner in owners if (asked := self._asked.pop(owner, None)) is not None]
         for asked in gone:
             asked.forgotten = True
@@ -173,6 +205,7 @@ class RequestDispatcher(Generic[Owner]):
     def close(self) -> None:
         """Withdraw what has no answer, and programs that have not begun to run."""
         self.withdraw(list(self._asked))
+        self._to_judge.clear()
         for future in self._futures:
             future.cancel()
 

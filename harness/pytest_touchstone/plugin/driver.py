@@ -27,9 +27,12 @@ from pytest_touchstone.core.eval_config import AS_THE_RUN, Asking
 from pytest_touchstone.core.grade import NO_ANSWER, PASSED, scores_of, told_by
 from pytest_touchstone.core.reasoning import seems_traced
 from pytest_touchstone.core.requests import (
+    NOT_OF_CHECKPOINTS,
     REQUEST_KINDS,
     Generate,
     GenerateAnswer,
+    Judge,
+    JudgeAnswer,
     Refusal,
     Request,
     RunProgram,
@@ -49,6 +52,7 @@ from pytest_touchstone.plugin.dispatch import (
     RequestDispatcher,
     SharedAnswers,
     SharedClock,
+    VerdictGiver,
 )
 from pytest_touchstone.plugin.item_errors import explanation, hint, sentence
 from pytest_touchstone.results.journal import journalled
@@ -220,10 +224,18 @@ class RunningBatch:
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
     """
 
-    def __init__(self, jobs: Sequence[Job], engine: Engine) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        engine: Engine,
+        judge: VerdictGiver | None = None,
+        reopen: Callable[[], Engine] | None = None,
+    ) -> None:
+        """``reopen`` opens the engine anew where the judge has closed it."""
         self.running = [_Running(job) for job in jobs]
         self.open = len(self.running)
-        self._engine = engine
+        self._engine, self._judge, self._reopen = engine, judge, reopen
+        self._begin_again: Callable[[Engine], None] | None = None
         self._journal: Recorder | None = None
         self._sandbox: ProgramRunner | None = None
         self._asking: RequestDispatcher[_Running] | None = None
@@ -268,6 +280,9 @@ class RunningBatch:
         """
         self.pause()
         early = early and not engine.shared
+        self._begin_again = functools.partial(
+            self.begin, journal=journal, sandbox=sandbox, clock=clock, shared=shared
+        )
         self._engine, self._journal, self._sandbox, self._early = engine, journal, sandbox, early
         self._asking = RequestDispatcher(engine, sandbox, self._take, clock or SharedClock(), shared)
         if not early:
@@ -292,7 +307,13 @@ class RunningBatch:
         assert self._asking is not None
         self._asking.collect()
         if self._asking.asks:
+            if self._judge is not None and self._judge.closed(self._engine):
+                assert self._begin_again is not None
+                assert self._reopen is not None
+                self._begin_again(self._reopen())
             self._engine.collect(wait=True)
+        elif self._asking.judge(self._judge):
+            pass
         elif self.open:
             self._engine.collect(wait=False)
             self._asking.collect(seconds=LOOK_EVERY)
@@ -340,7 +361,7 @@ class RunningBatch:
             request
             for state in self.running
             for request in state.asked
-            if not isinstance(request, RunProgram)
+            if not isinstance(request, NOT_OF_CHECKPOINTS)
         ]
 
     @property
@@ -354,7 +375,10 @@ class RunningBatch:
     def _ask(self, state: _Running) -> None:
         assert self._asking is not None
         assert self._journal is not None
-        if state.outcome is not None or (self._sandbox is None and fail_for_programs(state, self._journal)):
+        lacking = [
+            kind for kind, there in ((RunProgram, self._sandbox), (Judge, self._judge)) if there is None
+        ]
+        if state.outcome is not None or fail_for_lack(state, self._journal, lacking):
             self.open -= 1
             self._journal.sync(every=SYNC_EVERY)
         elif not self._early or self._asks_early(state):
@@ -490,9 +514,13 @@ def _take(state: _Running, yielded: object, engine: Engine) -> None:
             raise BenchmarkError(
                 f"{who} yielded a {type(request).__name__} but declares asks={named}; add it there"
             )
-        if not isinstance(request, (*engine.info.serves, RunProgram)):
+        if not isinstance(request, (*engine.info.serves, *NOT_OF_CHECKPOINTS)):
             raise BenchmarkError(
                 f"{who} yielded a {type(request).__name__}, which a {engine.info.kind} checkpoint cannot answer"
+            )
+        if isinstance(request, Judge) and request.question not in state.job.spec.judge:
+            raise BenchmarkError(
+                f"{who} asks the judge another question than it declares; add it to judge=(...)"
             )
     state.requests = list(asked)
 
@@ -545,6 +573,9 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
                 TextLength(sample.tokens, sample.finish_reason == "length")
                 for sample in answer.samples[: request.different]
             ]
+        elif isinstance(answer, JudgeAnswer):
+            state.generated["judged"] += 1
+            state.generated["no_verdict"] += answer.verdict is None
         elif isinstance(answer, RunProgramAnswer):
             state.programs[answer.outcome] = state.programs.get(answer.outcome, 0) + 1
             state.unsandboxed += answer.unsandboxed
@@ -594,12 +625,16 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
         _settle(state, journal, "scored", failure, scores=scores, told=told, **more)
 
 
-def fail_for_programs(state: _Running, journal: Recorder) -> bool:
-    """Journal an item that asks for programs as an error, where there is no sandbox; return whether it does."""
-    if not any(isinstance(request, RunProgram) for request in state.requests):
+def fail_for_lack(state: _Running, journal: Recorder, lacking: Sequence[type[Request]]) -> bool:
+    """Journal an item as an error that asks for programs where there is no sandbox, or for verdicts without a judge;
+    return whether it does."""
+    kind = next((type(request) for request in state.requests if type(request) in lacking), None)
+    if kind is None:
         return False
-    fault = f"{_who(state.job)} yielded a RunProgram, but there is no sandbox to run programs in"
-    fail(state, BenchmarkError(fault), journal)
+    lack = "sandbox to run programs in" if kind is RunProgram else "judge: give --eval-judge"
+    fail(
+        state, BenchmarkError(f"{_who(state.job)} yielded a {kind.__name__}, but there is no {lack}"), journal
+    )
     return True
 
 

@@ -36,7 +36,7 @@ from pytest_touchstone.plugin.collection import (
     result_of,
     reusable,
 )
-from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedClock, SharedRows
+from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedClock, SharedRows, VerdictGiver
 from pytest_touchstone.plugin.driver import (
     SYNC_EVERY,
     Job,
@@ -83,6 +83,7 @@ class ProcessWork:
     note_usage: Callable[[Sequence[Usage]], None]
     beside: Callable[[CheckpointInfo], Engine | None] | None = None
     sandbox: ProgramRunner | None = None
+    judge: VerdictGiver | None = None
     sequential: Sequential | None = None
     reuse: Reuse | None = None
     in_flight: InFlight | None = None
@@ -172,7 +173,8 @@ class Execution:
         return self._started(jobs, engine) if jobs else None
 
     def _started(self, jobs: Sequence[Job], engine: Engine) -> RunningBatch:
-        batch = RunningBatch(jobs, engine)
+        info = engine.info
+        batch = RunningBatch(jobs, engine, self._work.judge, lambda: self._work.engine(info))
         engine.prepare(batch.requests)
         return batch
 

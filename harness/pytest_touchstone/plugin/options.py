@@ -67,6 +67,7 @@ class Settings:
     checkpoint: tuple[str, ...]
     steps: StepFilter | None
     base_model: str | None
+    judge: str | None
     trust_remote_code: bool
     model_name: str | None
     tokenizer: str | None
@@ -365,6 +366,7 @@ ELSEWHERE: Final[dict[str, tuple[str, ...]]] = {
     "think_end": ("think-end-token",),
     "thinking": ("enable-thinking", "reasoning"),
     "max_new_tokens": ("max-tokens", "max-gen-toks", "max-gen-len", "max-output-tokens"),
+    "judge": ("model-role", "model-roles", "grader", "grader-model", "judge-model"),
     "seq_len": ("max-length", "max-model-len", "max-seq-len", "max-seq-length", "context-length"),
     "samples": ("n-samples", "num-samples", "num-generations", "num-return-sequences", "epochs", "repeats"),
     "concurrency": ("max-connections", "num-concurrent", "max-concurrency", "parallel"),

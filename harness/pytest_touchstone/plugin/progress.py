@@ -19,9 +19,11 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from pytest_touchstone.core.requests import (
+    NOT_OF_CHECKPOINTS,
     REQUEST_KINDS,
     FillMask,
     Generate,
+    Judge,
     Loglikelihood,
     PseudoLoglikelihood,
     Request,
@@ -365,7 +367,9 @@ def question(start: Start) -> list[Request]:
         generator = start()
         yielded = next(generator)
         asked = [yielded] if isinstance(yielded, REQUEST_KINDS) else list(yielded)
-        return [one for one in asked if isinstance(one, REQUEST_KINDS) and not isinstance(one, RunProgram)]
+        return [
+            one for one in asked if isinstance(one, REQUEST_KINDS) and not isinstance(one, NOT_OF_CHECKPOINTS)
+        ]
     except (*CAUGHT, StopIteration):
         return []  # told when it is the item's turn
     finally:
@@ -383,5 +387,5 @@ def request_text(request: Request) -> str:
             return text
         case Generate(prompt):
             return prompt
-        case RunProgram():
+        case RunProgram() | Judge():
             return ""

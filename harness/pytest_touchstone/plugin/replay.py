@@ -26,7 +26,9 @@ from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.reasoning import AUTO
 from pytest_touchstone.core.requests import (
+    VERDICT_KINDS,
     Answer,
+    Judge,
     Refusal,
     Request,
     RunProgram,
@@ -93,23 +95,26 @@ class Replay:
 
         info = _info(self._rows, record.checkpoint)
         engine = _StoredAnswers(info, record.exchanges if exchanges is None else exchanges)
-        again = replace(job, start=start)
-        outcome = run_batch(RunningBatch([again], engine), engine, _Nowhere(), engine.programs)[job.item]
+        batch = RunningBatch([replace(job, start=start)], engine, engine.judge)
+        outcome = run_batch(batch, engine, _Nowhere(), engine.programs)[job.item]
         return Replayed(outcome.record, job.example.row, returned[0] if returned else None, engine.requests)
 
 
 class _StoredAnswers(Engine):
-    """An engine that gives the stored answers, in order, to the same questions; ``programs`` is the sandbox."""
+    """An engine that gives the stored answers, in order, to the same questions; ``programs`` is the sandbox, and
+    ``judge`` the judge."""
 
     def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
         self.info = info
         self.requests: list[dict[str, Any]] = []
         self._kept = bool(exchanges)
-        # Programs are asked for as soon as a generator yields them, everything else when the engine is waited for.
-        self.programs = _StoredPrograms(
-            self, [one for one in exchanges if one["kind"] == RunProgram.__name__]
+        # Programs are asked for as soon as a generator yields them, verdicts last, everything else when the engine is
+        # waited for.
+        programs, judged = (
+            [one for one in exchanges if one["kind"] == kind.__name__] for kind in (RunProgram, Judge)
         )
-        self._others = iter([one for one in exchanges if one["kind"] != RunProgram.__name__])
+        self.programs, self.judge = _StoredPrograms(self, programs), _StoredVerdicts(self, judged)
+        self._others = iter([one for one in exchanges if one["kind"] not in VERDICT_KINDS])
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         del done  # all answers are there at once
@@ -143,6 +148,22 @@ class _StoredPrograms:
         assert isinstance(answer, (RunProgramAnswer, Refusal))
         found.set_result(answer)
         return found
+
+
+class _StoredVerdicts:
+    """A judge that gives the stored verdicts."""
+
+    def __init__(self, engine: _StoredAnswers, exchanges: Sequence[Mapping[str, Any]]) -> None:
+        self._engine, self._exchanges = engine, iter(exchanges)
+
+    def answers(self, requests: Sequence[Judge]) -> list[Any]:
+        """Return the stored verdicts."""
+        return [self._engine.stored(request, self._exchanges) for request in requests]
+
+    def closed(self, engine: Engine) -> bool:
+        """Nothing is closed for it."""
+        del engine
+        return False
 
 
 class _Nowhere:

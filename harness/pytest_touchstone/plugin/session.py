@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from pytest_touchstone.core.files import keep_others_out, shown_path
 from pytest_touchstone.core.settings import OPTION
 from pytest_touchstone.core.shard import shard_of
 from pytest_touchstone.core.text import listed
+from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import NO_CHECKPOINT
 from pytest_touchstone.plugin import collection as collecting
 from pytest_touchstone.plugin.batches import batch_size, most_items
@@ -53,6 +55,7 @@ from pytest_touchstone.results.run_directory import RunDirectory, free_run_path
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.base import Engine
+    from pytest_touchstone.engines.judging import RunJudge
     from pytest_touchstone.engines.registry import EnginePool
     from pytest_touchstone.plugin.controller import Controller
     from pytest_touchstone.plugin.execution import Execution
@@ -79,6 +82,7 @@ class EvalSession:
         if self.worker or config.getoption("dist", "no") == "no":
             gc.disable()  # nothing that is collected can become garbage before the end of the session
         self._pool: EnginePool | None = None
+        self._judge: RunJudge | None = None
         self._sequential: Sequential | None = None
         self._execution: Execution | None = None
         self._dry_run: DryRun | None = None
@@ -113,6 +117,8 @@ class EvalSession:
             )
         if settings.checkpoint:
             self.collection.known_checkpoints()
+        if settings.judge is not None:
+            self.collection.known_judge()
         gate = self._open_gate()
         if self.shard is not None:
             from pytest_touchstone.plugin.shards import refused
@@ -315,6 +321,7 @@ class EvalSession:
                 beside=self._beside if self.settings.engine else None,
                 note_usage=functools.partial(self.directory.write_usage, who),
                 sandbox=self.collection.sandbox,
+                judge=self._opened_judge(),
                 sequential=self._sequential,
                 reuse=None if self.settings.no_cache else Reuse(self.directory.path),
                 # xdist's controller finds out by itself what kills a worker.
@@ -364,6 +371,22 @@ class EvalSession:
 
             self._pool = open_pool(self.settings.model)
         return self._pool
+
+    def _opened_judge(self) -> RunJudge | None:
+        """Return the judge, if there is one; it is asked in the way that its own chat template knows."""
+        if self.collection.judge is None:
+            return None
+        from pytest_touchstone.engines.judging import RunJudge
+
+        own = ModelSettings()
+        plain = {
+            name: getattr(own, name) for name in ("chat", "system", "think_end", "thinking", "max_new_tokens")
+        }
+        settings = replace(self.settings.model, **plain, engine=None)
+        # Replicas hold the checkpoints elsewhere; closing them gives this process no memory.
+        free = self._opened().free if self.settings.engine is None else list
+        self._judge = RunJudge(self.collection.judge.info, settings, free)
+        return self._judge
 
     def call(self, item: pytest.Function) -> bool:
         """Run a benchmark item in pytest's place; raise what it raises."""
@@ -518,6 +541,8 @@ class EvalSession:
     def close(self) -> None:
         """End what is still running, and free memory."""
         self._end_progress()
+        if self._judge is not None:
+            self._judge.close()
         if self._pool is not None:
             self._pool.close()
         if self.fault is None:

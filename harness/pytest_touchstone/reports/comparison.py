@@ -25,7 +25,7 @@ from pytest_touchstone.compare.metric import (
     conditions_apart,
     metric_of,
 )
-from pytest_touchstone.compare.pair import Mean, PairComparison
+from pytest_touchstone.compare.pair import Mean, PairComparison, judged_apart
 from pytest_touchstone.core.requests import MASK
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.reports.formatting import (
@@ -284,7 +284,12 @@ def _apart(pair: PairComparison) -> list[str]:
             pair.baseline.entries[name], pair.new.entries[name]
         ).items():
             found.setdefault(condition_text(condition, values), []).append(name)
-    return [f"not asked alike, {text}: {_benchmarks(pair, names)}" for text, names in found.items()]
+    both = {name: one for name, one in pair.baseline.entries.items() if name in pair.new.entries}
+    unlike = {name: text for name, one in both.items() if (text := judged_apart(one, pair.new.entries[name]))}
+    return [
+        *(f"not asked alike, {text}: {_benchmarks(pair, names)}" for text, names in found.items()),
+        *(f"not compared, {text}: {name}" for name, text in unlike.items()),
+    ]
 
 
 def _benchmarks(pair: PairComparison, names: Sequence[str]) -> str:

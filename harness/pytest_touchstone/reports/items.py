@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
+from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.core.text import count, visible
 from pytest_touchstone.reports.formatting import cell_width
 from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question
@@ -25,6 +26,7 @@ LABELS: Final = {
     "FillMask": "text",
     "PseudoLoglikelihood": "text",
     "RunProgram": "program",
+    "Judge": "judge",
 }
 
 
@@ -77,7 +79,7 @@ def _asked(asked: Question, width: int, full: bool) -> Iterator[str]:
         elif said.reasoning:
             yield f"{INDENT}reasoning: {count(len(said.reasoning), 'character')}, which --full shows"
         several = f" {number}" if len(asked.answers) > 1 else ""
-        verdict = asked.kind == "RunProgram"
+        verdict = asked.kind in VERDICT_KINDS
         yield from textwrap.wrap(
             f"{'verdict' if verdict else 'answer'}{several}: {said.remark}",
             width,

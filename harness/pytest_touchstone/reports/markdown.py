@@ -174,6 +174,7 @@ def _notes(summary: Summary) -> list[str]:
         notes.items(summary),
         *notes.demonstration(summary),
         *notes.directions(summary),
+        *notes.judged(summary),
         *notes.warnings(summary),
     ]
     lines += [f"{status}: {text}" for status, text in notes.faults(summary)[:5]]

@@ -326,6 +326,20 @@ def generated(summary: Summary) -> list[str]:
     return found
 
 
+def judged(summary: Summary) -> list[str]:
+    """Return who has judged, how often, and how often there was no verdict."""
+    whole = wholes(summary)
+    number, without = sum(one.judged for one in whole), sum(one.no_verdict for one in whole)
+    judge = summary.manifest.get("judge") or {}
+    if not number or not judge:
+        return []
+    own = [row["name"] for row in summary.checkpoints if row.get("fingerprint") == judge["fingerprint"]]
+    return [
+        f"{judge['name']} ({judge['fingerprint'][:12]}): {count(number, 'verdict')} asked, {without} not given",
+        *(f"{name} judges its own answers" for name in own),
+    ]
+
+
 def programs(summary: Summary) -> list[str]:
     """Return the counts of each benchmark's programs by outcome."""
     several = len(checkpoints(summary)) > 1

@@ -226,6 +226,7 @@ def _detailed(summary: Summary) -> Iterator[FactLine]:
         "metrics": notes.directions(summary),
         "reused": notes.reused(summary),
         "outputs": notes.generated(summary),
+        "judge": notes.judged(summary),
         "programs": notes.programs(summary),
         "usage": notes.usage(summary),
         "undefined": notes.reasons(summary),
@@ -337,6 +338,7 @@ class FactLine(NamedTuple):
 def brief_lines(summary: Summary) -> list[FactLine]:
     """Return all facts, those that matter most at the end."""
     texts = {
+        "judge": "; ".join(notes.judged(summary)),
         "reused": _reused(summary),
         "cut": notes.cut(summary),
         "no answer": "; ".join(notes.unanswered(summary)),

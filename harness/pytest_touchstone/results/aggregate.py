@@ -259,8 +259,11 @@ def _template(counts: Mapping[str, int]) -> str | None:
 def _invalid(counts: Mapping[str, int], most: float) -> str | None:
     """Return why the outputs say too little about the checkpoint: too many were cut off, or had no answer in them.
 
-    None where nothing was generated.
+    None where nothing was generated or judged.
     """
+    if counts["no_verdict"] > most * counts["judged"]:
+        times = f"{counts['no_verdict']} of {counts['judged']} times"
+        return f"the judge gave no verdict {times}; more than {most:.0%} is too many"
     if not counts["outputs"]:
         return None
     reasons = {"at_limit": "ended at the limit of new tokens", "no_answer": "had no answer in them"}

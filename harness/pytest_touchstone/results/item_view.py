@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from pytest_touchstone.core.data_files import CANONICAL, read_lines
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.grade import flat
+from pytest_touchstone.core.requests import Judge, JudgeAnswer, answer_from_plain
 from pytest_touchstone.metrics.multiple_choice import AnsweredChoices
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Summary
@@ -196,7 +197,20 @@ def _one(exchange: Exchange) -> Question:  # noqa: PLR0911 -- one per kind
         case "RunProgram":
             remark = f"{answer['outcome']}{f': {detail}' if (detail := answer.get('detail')) else ''}"
             return Question(kind, request["program"], answers=(Said("", remark),))
+        case "Judge":
+            asked = Judge(request["prompt"], choices=request["choices"], texts=request["texts"])
+            return Question(kind, asked.filled(dict(asked.texts)), answers=(_verdict(answer),))
     return Question(kind, "", answers=(Said("", "no kind of request that is known here"),))
+
+
+def _verdict(plain: Mapping[str, Any]) -> Said:
+    answer = answer_from_plain("Judge", dict(plain))
+    if not isinstance(answer, JudgeAnswer):
+        return Said("", "not answered")
+    if answer.verdict is None:
+        return Said(answer.text, "none")
+    sure = "" if answer.logprobs is None else f", probability {answer.probabilities[answer.verdict]:.2f}"
+    return Said(answer.text, f"{answer.verdict}{sure}")
 
 
 def _end(sample: Mapping[str, Any]) -> str:

@@ -413,7 +413,7 @@ LONGEST_KEPT: Final = 1000
 Of longer texts it keeps the end, and the hash of the whole.
 """
 
-KEPT_WHOLE: Final = ("program",)
+KEPT_WHOLE: Final = ("program", "choices")
 """Fields of a request that the journal keeps whole, however long they are."""
 
 

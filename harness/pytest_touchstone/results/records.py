@@ -17,11 +17,11 @@ from pytest_touchstone.core.files import SCHEMA, check_kind
 Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost", "xfailed"]
 STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost", "xfailed")
 
-REASONING: Final = ("reasoned", "reasoning_tokens", "traces_seen")
+RARE: Final = ("reasoned", "reasoning_tokens", "traces_seen", "judged", "no_verdict")
 """The fields that a journal leaves out where they are 0."""
 
-GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered", *REASONING)
-"""The fields of a record that count its generated texts; results have their sums."""
+GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered", *RARE)
+"""The fields of a record that count its generated texts, and verdicts on them; results have their sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,8 @@ class Record:
     which ``no_answer`` was found, and those asked through a ``chat`` template. The ``unanswered`` ones are empty:
     a reasoning used up all tokens, or did not end. ``reasoned`` are those with a reasoning before the answer, which
     took so many ``reasoning_tokens``; in ``traces_seen`` the delimiter of one stands in the answer itself.
+
+    ``judged`` are the questions to the judge of the run, of which ``no_verdict`` had none.
 
     ``programs`` counts what became of its programs, by outcome, ``unsandboxed`` those that ran without isolation.
     ``weak_tests`` has, by task, the wrong programs that its tests accept.
@@ -69,6 +71,8 @@ class Record:
     reasoned: int = 0
     reasoning_tokens: int = 0
     traces_seen: int = 0
+    judged: int = 0
+    no_verdict: int = 0
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
@@ -85,7 +89,7 @@ _KNOWN: Final = frozenset(FIELDS)
 def to_json(record: Record) -> dict[str, Any]:
     """Return the record as a JSON object with its schema version; it shares the record's lists and dicts."""
     made = {"schema": SCHEMA, "kind": "item", **dict(zip(FIELDS, _VALUES(record), strict=True))}
-    for name in REASONING:
+    for name in RARE:
         if not made[name]:
             del made[name]
     return made

@@ -141,6 +141,8 @@ class Result:
     reasoned: int = 0
     reasoning_tokens: int = 0
     traces_seen: int = 0
+    judged: int = 0
+    no_verdict: int = 0
     answered: Metric | None = None
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0

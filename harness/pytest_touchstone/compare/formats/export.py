@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.formats.task_metrics import FILTERS
 from pytest_touchstone.core.marks import SHIPPED
+from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.results.item_view import PROMPTS, ItemView, prompt_hash
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Declaration, Result, Summary
@@ -37,7 +38,7 @@ class ExportedSample:
     @property
     def answers(self) -> list[Mapping[str, Any]]:
         """The answers of the checkpoint, without verdicts on programs."""
-        return [one["answer"] for one in self.record.exchanges if one["kind"] != "RunProgram"]
+        return [one["answer"] for one in self.record.exchanges if one["kind"] not in VERDICT_KINDS]
 
     @property
     def responses(self) -> list[list[Any]]:
@@ -47,7 +48,7 @@ class ExportedSample:
     @property
     def kinds(self) -> list[str]:
         """The kinds of its requests to the checkpoint."""
-        return [one["kind"] for one in self.record.exchanges if one["kind"] != "RunProgram"]
+        return [one["kind"] for one in self.record.exchanges if one["kind"] not in VERDICT_KINDS]
 
     @property
     def prompt(self) -> str:

@@ -312,6 +312,15 @@ class HttpEngine(Engine):
         self._scored, self._to_score = 0, planned.to_score
         return self._ask(planned, done)
 
+    def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
+        """Return turns as the model's chat template writes them; None where that is not known here."""
+        return self._planner.conversation(turns)
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """The texts that are special tokens, as far as the tokenizer is here."""
+        return self._planner.marks
+
     def most_probable(self, works: Sequence[TokenWork], most: int) -> list[list[dict[int, float]]]:
         """Return, for each work, the log-probabilities of the ``most`` most probable tokens and of the target, by
         token, at each target.

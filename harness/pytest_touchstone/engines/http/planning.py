@@ -23,6 +23,7 @@ from pytest_touchstone.core.requests import (
     Refusal,
     Request,
     RollingLoglikelihood,
+    Turn,
 )
 from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
 from pytest_touchstone.engines.http.abilities import (
@@ -94,6 +95,18 @@ class Planner:
             for number, planned in made
             if (TAKES in planned.reason if isinstance(planned, Refusal) else planned.truncated)
         ]
+
+    def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
+        """Return turns as the model's chat template writes them; None where it is not used, or not known here."""
+        known = self._tokens is not None and self._tokens.template and self._asking.mode.chat
+        return self._tokens.text.conversation(turns) if known and self._tokens is not None else None
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """The texts that are special tokens, as far as the tokenizer is here."""
+        if self._tokens is None or self._tokens.remote is not None:
+            return frozenset()
+        return self._tokens.text.marks
 
     def _stepped(self, made: list[Made]) -> list[Made]:
         places = [

@@ -32,6 +32,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pytest_touchstone.core.requests import (
     FillMask,
     Generate,
+    Judge,
     Loglikelihood,
     PseudoLoglikelihood,
     Request,
@@ -78,7 +79,7 @@ def cost_of(request: Request) -> float:
                 + len(prompt) / CHARACTERS_PER_TOKEN
                 + GENERATED * request.different * request.max_new_tokens
             )
-        case RunProgram():
+        case RunProgram() | Judge():
             return 1.0
 
 
@@ -124,7 +125,7 @@ def _text(request: Request) -> str:
             return text
         case Generate(prompt):
             return prompt
-        case RunProgram():
+        case RunProgram() | Judge():
             return ""
 
 

@@ -30,6 +30,22 @@ class TransformersFactory(EngineFactory):
             return SharedModel(settings)(info)
         return engine_of(info, load_quick(info, settings), settings)
 
+    def fits(self, info: CheckpointInfo, settings: ModelSettings) -> bool:
+        """Return whether twice the bytes of the weights are free for each of the run's processes that computes there.
+
+        False where their number is not known.
+        """
+        from pytest_touchstone.engines.transformers.devices import choose_device, neighbours
+        from pytest_touchstone.engines.transformers.memory import free_memory
+
+        device = choose_device(settings.device)
+        free = free_memory(device)
+        if free is None or info.parameters is None:
+            return False
+        wide = settings.dtype == "float32" or (settings.dtype == "auto" and device.type == "cpu")
+        needed = 2 * info.parameters * (4 if wide else 2)
+        return needed * neighbours(settings.device, device, settings.processes) <= free
+
     def sharing(self, settings: ModelSettings) -> Callable[[CheckpointInfo], Engine]:
         """Return a function that opens a base and its adapters, with the base's weights loaded once."""
         from pytest_touchstone.engines.transformers.compat import import_libraries

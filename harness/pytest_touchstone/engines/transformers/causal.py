@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, RollingLoglikelihood
+from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, RollingLoglikelihood, Turn
 from pytest_touchstone.engines.base import Done, EngineProgress, Receiver
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import cpu
@@ -180,6 +180,15 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
                     return
                 number = numbers[ended.number]
                 yield number, prompts[number].answer([sample.outcome for sample in ended.samples])
+
+    def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
+        """Return turns as the chat template writes them; None where it is not used, or there is none."""
+        return self._tokenizer.conversation(turns) if self._asking.chat else None
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """The texts that are special tokens."""
+        return self._tokenizer.marks
 
     def windows(self, texts: Sequence[str]) -> list[tuple[TokenWork, ...]]:
         """Return the sequences of each text that predict every token of it once.

@@ -18,6 +18,7 @@ from pytest_touchstone.core.requests import (
     Generate,
     GenerateAnswer,
     Generated,
+    Judge,
     Loglikelihood,
     LoglikelihoodAnswer,
     PseudoLoglikelihood,
@@ -31,7 +32,7 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.engines.settings import Chat, ModelSettings
 from pytest_touchstone.engines.transformers.tokenizer import THINKING, TextTokenizer
 
-Scored: TypeAlias = Loglikelihood | RollingLoglikelihood | FillMask | PseudoLoglikelihood | RunProgram
+Scored: TypeAlias = Loglikelihood | RollingLoglikelihood | FillMask | PseudoLoglikelihood | RunProgram | Judge
 """Requests that are answered with scores, or refused."""
 
 
@@ -88,8 +89,8 @@ def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) 
             made = _plan_text(tokenizer, text, seq_len)
         case FillMask() | PseudoLoglikelihood():
             return Refusal("a causal language model fills no masks; give a masked language model")
-        case RunProgram():
-            return Refusal("programs are run by the sandbox, not by a checkpoint")
+        case RunProgram() | Judge():
+            return Refusal("programs are run by the sandbox, and verdicts are a judge's")
     if isinstance(made, ScoringPlan) and any(max(work.inputs + work.targets) >= rows for work in made.work):
         return Refusal(f"the text has a token that the model, with {rows} embeddings, does not know")
     return made

@@ -224,6 +224,13 @@ class TextTokenizer:
         return frozenset(self._tokenizer.all_special_ids) - self._kept.keys()
 
     @property
+    def marks(self) -> frozenset[str]:
+        """The texts that are special tokens, wherever they stand."""
+        added = getattr(self._tokenizer, "added_tokens_decoder", {}).values()
+        texts = (*self._tokenizer.all_special_tokens, *(str(one) for one in added if one.special))
+        return frozenset(filter(None, texts))
+
+    @property
     def end(self) -> int | None:
         """The token that ends a text, EOS."""
         found = self._tokenizer.eos_token_id

@@ -87,6 +87,7 @@ def run_content(summary: Summary, parts: Sequence[PagePart] = ()) -> dict[str, A
         "facts": [
             *(f"Reused: {text}" for text in notes.reused(summary)),
             *notes.generated(summary),
+            *notes.judged(summary),
             *notes.programs(summary),
             *notes.usage(summary),
         ],

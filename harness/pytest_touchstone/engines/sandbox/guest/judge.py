@@ -87,7 +87,7 @@ class StandIn:
 
     __slots__ = ("_equal", "_judge", "_name", "_number", "_true")
 
-    def __init__(self, judge: Judge, number: int, name: str, true: bool, equal: bool) -> None:
+    def __init__(self, judge: ProgramJudge, number: int, name: str, true: bool, equal: bool) -> None:
         for slot, value in zip(StandIn.__slots__, (equal, judge, name, number, true), strict=True):
             object.__setattr__(self, slot, value)
 
@@ -97,8 +97,8 @@ class StandIn:
     def __each__(
         self, given: Sequence[str], seconds: Sequence[float], expected: Sequence[str]
     ) -> Iterator[tuple[bool, Any]]:
-        """Call it on many arguments (``Judge.each``)."""
-        judge: Judge = self._judge
+        """Call it on many arguments (``ProgramJudge.each``)."""
+        judge: ProgramJudge = self._judge
         return judge.each(self._number, given, seconds, expected)
 
     def __getattr__(self, name: str) -> Any:
@@ -212,7 +212,7 @@ class ProgramFailed(BaseException):
     """
 
 
-class Judge:
+class ProgramJudge:
     """Judges one program by tests that call its functions."""
 
     def __init__(self, descriptor: int, clock: ProgramClock) -> None:
@@ -475,7 +475,7 @@ class Judge:
         return self._standins[number]
 
 
-_HERE: Final = Judge.ask.__code__.co_filename
+_HERE: Final = ProgramJudge.ask.__code__.co_filename
 
 
 _ENDS: Final = (framing.Closed, framing.TooLate, ProgramFailed)

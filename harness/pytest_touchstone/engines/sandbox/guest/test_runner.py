@@ -9,7 +9,7 @@ import socket
 from typing import Any, Final
 
 from . import framing, jail, values
-from .judge import Judge, compiled, plain_only, unanswered
+from .judge import ProgramJudge, compiled, plain_only, unanswered
 from .program_clock import ProgramClock
 from .wording import described, sentence, types_of
 
@@ -95,7 +95,9 @@ def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
         if "compute" in job:
             return computed(job)
         clock = ProgramClock(program, job["wall"])
-        return reference(program, clock, job) if job["reference"] else Judge(program, clock).verdict(job)
+        return (
+            reference(program, clock, job) if job["reference"] else ProgramJudge(program, clock).verdict(job)
+        )
     except framing.Closed as error:
         return unanswered(error)
     except Exception as error:

@@ -1,0 +1,126 @@
+"""Verdicts of a judge as scores: pairs in both orders, and agreement with people.
+
+    WHICH = Judge("Question: {question}\\nFirst:\\n{first}\\nSecond:\\n{second}\\nWhich answers better?", choices=ORDER)
+
+    verdicts = yield both_orders(WHICH, answer.text, example["other"], question=example["question"])
+    return pair_scores(verdicts)
+
+A judge that likes a place says of both orders that the same place is better (Zheng et al. 2023, arXiv 2306.05685,
+section 3.4: such a pair is a tie). So ``win`` is 1 where the first text is better in both orders, 0.5 for a tie and 0
+for a loss, ``tie`` says that the two verdicts differ, or that one is lacking, and ``first_place`` and ``second_place``
+that the same place won twice. Their means over the items are the win rate, the rate of ties and the position bias, with
+the intervals of every mean.
+
+Agreement with labels of people is the share of items with the same verdict (``agreement``), and Cohen's kappa, which
+takes off what two raters with these habits would agree by chance (Cohen 1960, Educational and Psychological Measurement
+20):
+
+    @benchmark(..., primary="agreement", aggregate={"kappa": KAPPA})
+    return agreement(verdict, example["label"])
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pytest_touchstone.core.aggregation import Aggregation
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.requests import Judge, JudgeAnswer
+from pytest_touchstone.metrics.multiple_choice import ChoiceScores
+from pytest_touchstone.statistics.comparison import LEVEL, z_quantile
+from pytest_touchstone.statistics.intervals import Estimate, moments_of, wilson_limits
+
+ORDER: Final = ("first", "second")
+"""The choices of a question about two texts, which have these names in it."""
+
+
+def both_orders(question: Judge, one: str, other: str, /, **texts: str) -> list[Judge]:
+    """Return the question about two texts, ``first`` and ``second``, in both orders; ``texts`` are the others in it.
+
+    Raises ``BenchmarkError`` where its choices are others than ``ORDER``.
+    """
+    if tuple(question.choices) != ORDER:
+        raise BenchmarkError(
+            f"Judge: a question about a pair has choices={ORDER}, not {tuple(question.choices)}"
+        )
+    return [
+        question.about(first=first, second=second, **texts) for first, second in ((one, other), (other, one))
+    ]
+
+
+def pair_scores(verdicts: Sequence[JudgeAnswer]) -> dict[str, float]:
+    """Return the scores of the first text of a pair, from the verdicts on both orders."""
+    straight, swapped = (verdict.verdict for verdict in verdicts)
+    decided = None not in (straight, swapped) and straight != swapped
+    return {
+        "win": float(straight == ORDER[0]) if decided else 0.5,
+        "tie": float(not decided),
+        "first_place": float(straight == swapped == ORDER[0]),
+        "second_place": float(straight == swapped == ORDER[1]),
+    }
+
+
+def agreement(verdict: JudgeAnswer, label: str) -> ChoiceScores:
+    """Return whether the verdict is a person's label; without a verdict it is not.
+
+    Raises ``BenchmarkError`` for a label that is none of the choices.
+    """
+    if label not in verdict.choices:
+        raise BenchmarkError(
+            f"the label {label!r} is none of the judge's choices: {', '.join(verdict.choices)}"
+        )
+    chosen = len(verdict.choices) if verdict.verdict is None else verdict.choices.index(verdict.verdict)
+    return ChoiceScores({"agreement": float(verdict.verdict == label)}, verdict.choices.index(label), chosen)
+
+
+def cohen_kappa(
+    items: Sequence[tuple[float, int, int]], clusters: Sequence[str | None] | None = None
+) -> Estimate:
+    """Return Cohen's kappa of items (score, label, verdict), with its interval; ``clusters`` as in ``mean_estimate``.
+
+    With p the share of agreement and e that expected by chance, kappa is (p - e) / (1 - e). Its standard error is that
+    of the delta method (Fleiss, Cohen and Everitt 1969, Psychological Bulletin 72, eq. 13): with r(c) and q(c) the
+    shares of class c among labels and verdicts, an item with label i and verdict j moves kappa by
+
+        ([i = j] - p) / (1 - e)  -  (1 - p) (q(i) + r(j) - 2 e) / (1 - e)^2
+
+    Where no item moves it, as where all agree, the interval is Wilson's of p at this e. Undefined where one class is
+    all that there is.
+    """
+    pairs = [(label, verdict) for _, label, verdict in items]
+    if not pairs:
+        return Estimate(None, None, None, None, "none", "no items were scored")
+    count = len(pairs)
+    labels, given = Counter(label for label, _ in pairs), Counter(verdict for _, verdict in pairs)
+    same = sum(label == verdict for label, verdict in pairs) / count
+    chance = math.fsum(labels[one] * given[one] for one in labels) / count**2
+    if chance == 1:
+        return Estimate(None, None, None, None, "none", "all labels and verdicts are of one class")
+    value, rest = (same - chance) / (1 - chance), 1 - chance
+    moves = [
+        ((label == verdict) - same) / rest
+        - (1 - same) * ((_share(given, label, count) + _share(labels, verdict, count)) - 2 * chance) / rest**2
+        for label, verdict in pairs
+    ]
+    found = moments_of(moves, clusters)
+    if found.variance is None:
+        return Estimate(value, None, None, None, "none", f"{found.one_unit}: no standard error")
+    error = math.sqrt(found.variance)
+    if error > 1e-12:  # otherwise the sum of roundings
+        reach = z_quantile(LEVEL) * error
+        low, high, method = value - reach, value + reach, "delta method"
+    else:
+        low, high = ((share - chance) / rest for share in wilson_limits(same, found.kish, z_quantile(LEVEL)))
+        method = "Wilson's limits of the agreement"
+    return Estimate(value, max(-1.0, low), min(1.0, high), error, method)
+
+
+def _share(counts: Mapping[int, int], one: int, count: int) -> float:
+    return counts.get(one, 0) / count
+
+
+KAPPA: Final = Aggregation("Cohen's kappa", "agreement", function=cohen_kappa, beside=("right", "chosen"))
+"""The metric of ``agreement`` that takes chance off."""
