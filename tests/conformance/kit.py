@@ -39,7 +39,7 @@ from pytest_touchstone.core.errors import MissingDataError
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.files import load_module
 from pytest_touchstone.core.grade import scores_of
-from pytest_touchstone.core.requests import Answer, Request, RunProgram, RunProgramAnswer, to_plain
+from pytest_touchstone.core.requests import Answer, Judge, Request, RunProgram, RunProgramAnswer, to_plain
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.metrics.code.rows import unix_lines
 from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, LoadedBenchmark, load_benchmark
@@ -170,7 +170,7 @@ def _right(kit: Kit, row: dict[str, Any], request: Request) -> Answer:
         case Generate():
             text = TEXT[kit.spec.name](row)
             return GenerateAnswer((Generated(text, "stop", len(text.split())),), 1)
-        case RollingLoglikelihood() | PseudoLoglikelihood() | RunProgram():
+        case RollingLoglikelihood() | PseudoLoglikelihood() | RunProgram() | Judge():
             raise AssertionError("no benchmark asks this here")
 
 
