@@ -6,6 +6,7 @@ starts ``sys.executable`` itself, as xdist and ``touchstone watch`` do, starts s
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import io
@@ -167,6 +168,8 @@ def serve(address: str, python: str) -> None:
         os.write(1, b"ready\n")
         while True:
             for key, _ in selector.select():
+                if selector.get_map().get(key.fd) != key:  # closed a moment ago
+                    continue
                 if key.fileobj == 0:
                     for pid, _ in children.values():
                         os.killpg(pid, signal.SIGKILL)
@@ -192,7 +195,7 @@ def serve(address: str, python: str) -> None:
                         selector.unregister(connection)
                         connection.send(str(code).encode())
                     connection.close()
-                elif key.fileobj in selector.get_map():  # nobody waits any more
+                else:  # nobody waits any more
                     selector.unregister(key.fileobj)
                     os.kill(key.data, signal.SIGKILL)
 
@@ -223,6 +226,7 @@ def _become(asked: bytes, descriptors: Sequence[int], python: str) -> NoReturn:
     if isinstance(code, str):
         print(code, file=sys.stderr)
         code = 1
+    atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(int(code or 0))
