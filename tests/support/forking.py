@@ -34,7 +34,11 @@ from tests.support.project import ALONE, write_benchmark, write_rows
 
 IMPORTED: Final = (
     *("xdist.dsession", "xdist.remote", "xdist.workermanage", "pytest_touchstone.cli"),
-    *("pytest_touchstone.plugin.xdist", "pytest_touchstone.plugin.shards", "pytest_touchstone.results.merging"),
+    *(
+        "pytest_touchstone.plugin.xdist",
+        "pytest_touchstone.plugin.shards",
+        "pytest_touchstone.results.merging",
+    ),
 )
 """What runs import besides those of the process that forks."""
 
@@ -78,9 +82,7 @@ class Fork:
                 self.returncode = int(self._connection.recv(100))
             except TimeoutError:
                 os.killpg(self.pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(
-                    f"forked; it printed: {self.output}", timeout
-                ) from None
+                raise subprocess.TimeoutExpired(f"forked; it printed: {self.output}", timeout) from None
             finally:
                 self._connection.close()
         return self.returncode
@@ -216,7 +218,7 @@ def _become(asked: bytes, descriptors: Sequence[int], python: str) -> NoReturn:
         sys.executable = python
         sys.path[:0] = ["", *(one for one in variables.get("PYTHONPATH", "").split(os.pathsep) if one)]
         time.tzset()
-        exec(variables.pop(BEFORE, ""), {})  # noqa: S102 -- statements of our own tests
+        exec(variables.pop(BEFORE, ""), {})
         _run([one for one in arguments if one not in UNUSED])
     except SystemExit as ended:
         code = ended.code
@@ -236,7 +238,7 @@ def _run(arguments: list[str]) -> None:
     how, sys.argv[:] = arguments[0], arguments[1:]
     if how == "-c":
         program, sys.argv[0:1] = sys.argv[0], ["-c"]
-        exec(program, {"__name__": "__main__"})  # noqa: S102 -- as Python's own -c
+        exec(program, {"__name__": "__main__"})
     elif how == "-m":
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     else:

@@ -281,7 +281,9 @@ class Ways:
         self._forks, self._folder = forks, folder
         self._known: dict[str, tuple[Path, Undisturbed]] = {}
 
-    def of(self, name: str, way: Way, project: Callable[[Path], Path] = write_project) -> tuple[Path, Undisturbed]:
+    def of(
+        self, name: str, way: Way, project: Callable[[Path], Path] = write_project
+    ) -> tuple[Path, Undisturbed]:
         """Return the folder that a way begins in, and what it gives when nothing disturbs it."""
         if name not in self._known:
             template = project(self._folder / name)
@@ -306,4 +308,3 @@ class Ways:
         for command in commands:
             process = self._forks.start(*words(command), cwd=folder)
             assert process.wait() == 0, process.output
-

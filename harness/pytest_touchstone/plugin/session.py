@@ -342,7 +342,7 @@ class EvalSession:
         """Make of a disk that refuses the run's own files one line, with which the run ends."""
         try:
             yield
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             raise pytest.UsageError(self.directory.unwritten(error)) from None
 
     def engine(self, info: CheckpointInfo) -> Engine:
@@ -391,6 +391,8 @@ class EvalSession:
             setattr(report, SAME, kind)
         if isinstance(error, ServerError):
             setattr(report, TOLD, {"stop": str(error)})
+        elif isinstance(error, JournalError):  # of any other item nothing could be kept either
+            setattr(report, TOLD, {"fatal": str(error)})
         elif self._execution is not None and report.when != "teardown" and not report.passed:
             expected = hasattr(report, "wasxfail")
             status: Status = "xfailed" if expected else "skipped" if report.skipped else "error"
@@ -421,7 +423,8 @@ class EvalSession:
         """Make sure that this process's records are on disk; raises ``pytest.UsageError`` where that cannot be."""
         if self._execution is not None:
             try:
-                self._execution.sync()
+                with self._writable():
+                    self._execution.sync()
             except JournalError as error:
                 raise pytest.UsageError(str(error)) from None
 
