@@ -56,6 +56,9 @@ connection.connect({address!r})
 asked = marshal.dumps((sys.argv[1:], os.getcwd(), dict(os.environ)))
 socket.send_fds(connection, [asked], [0, 1, 2])
 pid = int(connection.recv(100))
+nothing = os.open(os.devnull, os.O_RDWR)
+for descriptor in (0, 1, 2):
+    os.dup2(nothing, descriptor)
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, _: os.kill(pid, number))
 code = int(connection.recv(100) or -9)
@@ -140,7 +143,7 @@ class Forks:
         variables = {**os.environ, **(environment or {}), BEFORE: before}
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.connect(self._address)
-        with output.open("wb") as file, open(os.devnull, "rb") as nothing:
+        with output.open("wb") as file, Path(os.devnull).open("rb") as nothing:
             asked = marshal.dumps((list(arguments), str(cwd), variables))
             descriptors = [nothing.fileno(), file.fileno(), file.fileno()]
             socket.send_fds(connection, [asked], descriptors)
