@@ -8,6 +8,8 @@ import random
 import re
 import shutil
 import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +18,10 @@ from pathlib import Path
 import pytest
 
 from tests.drill.conftest import Drill
+from tests.support import watching
+from tests.support.fault_server import FaultServer
 from tests.support.forking import Fork, Forks
-from tests.support.killed_runs import Disturbed, Way, Ways, computed, key, outcome, words
+from tests.support.killed_runs import Disturbed, Way, Ways, computed, key, outcome, words, write_project
 from tests.support.project import write_benchmark
 
 RUN = ("pytest", "--checkpoint", "fake:causal", "--eval-batch-items", "8")
@@ -88,6 +92,122 @@ def test_commands_that_are_killed_at_any_moment_go_on_and_end_as_if_nothing_had_
         drill.figure(f"kills of {name} before its end", disturbed.kills.all)
         drill.figure("kills that met a run with records", disturbed.kills.in_the_middle)
         shutil.rmtree(disturbed.folder)
+
+
+# A served model
+
+SAYS = """
+from pytest_touchstone import Generate, benchmark
+
+
+@benchmark(name="says", version=1, data="sums/test", asks=Generate, primary="acc", most_unusable=1.0)
+def test_says(example):
+    answer = yield Generate(example["q"], max_new_tokens=4)
+    return {"acc": "5" in answer.text}
+"""
+
+
+def saying(folder: Path) -> Path:
+    """A project that asks for texts."""
+    write_project(folder)
+    (folder / "test_sums.py").write_text(SAYS)
+    return folder
+
+
+def test_a_run_of_a_served_model_that_is_killed_asks_only_what_is_not_on_disk(
+    drill: Drill, forks: Forks, tmp_path: Path
+) -> None:
+    with FaultServer(delay=0.004) as server:
+        command = ("pytest", "--checkpoint", f"{server.base}/v1", "--eval-concurrency", "2")
+        way = Way((command,))
+        ways = Ways(forks, tmp_path / "ways")
+        template, right = ways.of("served", way, saying)
+        for seed in drill.seeds(1, 25):
+            draw = random.Random(f"served {seed}")
+            disturbed = Disturbed(forks, tmp_path / str(seed), template, draw)
+            disturbed.told.append(f"seed {seed} of a served model")
+            for _ in range(draw.choice((1, 2))):
+                disturbed.disturb(command, right.seconds[0], right.points[0], workers=False)
+            kept = {example for _, example in map(key, computed(disturbed.folder))}
+            server.asked.clear()
+            disturbed.finish(command, right.codes[0])
+            assert outcome(disturbed.folder, way) == right.outcome, disturbed.why("other results")
+            asked = re.findall(r'"prompt": "(\d+)\+1="', " ".join(server.asked))
+            twice = [number for number in asked if f"sums/{number}" in kept]
+            assert not twice, disturbed.why(f"asked again: {twice}")
+            drill.figure("kills of served before its end", disturbed.kills.all)
+            drill.figure("kills that met a run with records", disturbed.kills.in_the_middle)
+            shutil.rmtree(disturbed.folder)
+
+
+# Watches
+
+
+WATCHED = 6
+"""The items of a checkpoint."""
+
+
+def each_once(steps: int) -> dict[tuple[str, str], int]:
+    """Each item of each checkpoint, asked once."""
+    return {
+        (f"checkpoint-{step}", f"mine/{row}"): 1 for step in range(1, steps + 1) for row in range(WATCHED)
+    }
+
+
+def finished(folder: Path) -> list[str]:
+    """The checkpoints with a run that has summed up, each as often as there are such runs."""
+    runs = folder.glob("results/watch-*/summary.json")
+    return sorted(path.parent.name.split("-")[3] + path.parent.name.split("-")[4] for path in runs)
+
+
+def test_a_watch_that_is_killed_at_any_moment_goes_on(drill: Drill, forks: Forks, tmp_path: Path) -> None:
+    python = str(forks.python)
+    for seed in drill.seeds(1, 8):
+        kills, steps = (6, 4) if drill.whole else (2, 2)
+        chance = random.Random(f"watch {seed}")
+        (tmp_path / str(seed)).mkdir()
+        folder = watching.project(tmp_path / str(seed), rows=WATCHED, seconds=0.1)
+        for step in range(1, steps + 1):
+            watching.checkpoint(folder / "runs" / "a", step)
+        watching.checkpoint(folder / "runs" / "a", steps + 1, whole=False)
+        for kill in range(kills):
+            with watching.start(folder, python=python) as process:
+                time.sleep(chance.uniform(0.0, 2.0 * steps))
+                process.kill()
+            if kill % 2:  # else its run goes on alone
+                watching.kill_all(folder)
+        until = ("--until", f"step={steps}", "--until", "idle=3s")
+        code, said = watching.watched(folder, *until, python=python)
+        assert code == 0, f"seed {seed}: {said}"
+        assert watching.asked(folder) == each_once(steps), f"seed {seed}"
+        assert finished(folder) == [f"checkpoint{step}" for step in range(1, steps + 1)], f"seed {seed}"
+        drill.figure("kills of watch before its end", kills)
+
+
+def test_a_trainer_that_is_killed_at_any_moment_leaves_nothing_that_is_scored_by_half(
+    drill: Drill, forks: Forks, tmp_path: Path
+) -> None:
+    folder, chance = watching.project(tmp_path, rows=WATCHED), random.Random(11)
+    kills = 30 if drill.whole else 2
+
+    def trainer(steps: int) -> subprocess.Popen[bytes]:
+        words = ("-S", "trainer.py", "runs/a", str(steps), "1.0")  # a second for each checkpoint
+        return subprocess.Popen([sys.executable, *words], cwd=folder)
+
+    with watching.watching(folder, "--until", "idle=5s", python=str(forks.python)) as watch:
+        for _ in range(kills):
+            process = trainer(1000)
+            time.sleep(chance.uniform(0.0, 1.4))
+            assert process.poll() is None
+            process.kill()
+            process.wait()
+        steps = len(list(folder.glob("runs/a/checkpoint-*")))
+        assert trainer(steps).wait() == 0  # the last one is written anew, and whole
+        said, _ = watch.communicate(timeout=600)
+    assert watch.returncode == 0, said
+    assert watching.asked(folder) == each_once(steps)
+    assert finished(folder) == sorted(f"checkpoint{step}" for step in range(1, steps + 1))
+    drill.figure("kills of a trainer that is watched", kills)
 
 
 # What a machine may lack

@@ -28,6 +28,7 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
+from pytest_touchstone.core.plugins import plugins
 from tests.support.installed import remember_distributions
 from tests.support.places import ROOT, SOURCE
 from tests.support.project import ALONE, write_benchmark, write_rows
@@ -45,7 +46,7 @@ IMPORTED: Final = (
 BEFORE: Final = "FORK_BEFORE"
 """The variable with statements that a forked program runs first."""
 
-UNUSED: Final = ("-u", "-I", "-S", "-E", "-B")
+UNUSED: Final = ("-u", "-I", "-S", "-E", "-B", "-P")
 """Options of Python that make no difference here."""
 
 PYTHON: Final = """#!{python} -IS
@@ -260,6 +261,7 @@ def _run_once() -> None:
             assert pytest.main(["--checkpoint", "fake:causal", "--eval-data", "data", "-q", *ALONE]) == 0
         os.chdir(here)
     del sys.modules["test_sums"]
+    plugins.cache_clear()  # a program may have other packages
     sys.path[:] = path
 
 

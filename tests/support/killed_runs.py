@@ -295,6 +295,7 @@ class Ways:
                 process = self._forks.start(*words(command), cwd=free)
                 found.codes.append(process.wait())
                 found.seconds.append(time.monotonic() - began)
+                assert found.codes[-1] in (0, 8), process.output
             found.outcome = outcome(free, way)
             counted = Path(shutil.copytree(template, self._folder / f"{name}-counted", symlinks=True))
             for command in way.commands:
