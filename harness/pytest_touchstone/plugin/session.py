@@ -550,13 +550,18 @@ class Interrupts:
         )
         if self._terms:
             signal.signal(signal.SIGTERM, self._term)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                signal.signal(signal.SIGINT, self._first)
 
     def arm(self) -> None:
         """Take over Ctrl-C; calling it again does nothing, and other threads cannot."""
         if self._armed or threading.current_thread() is not threading.main_thread():
             return
-        self._before = signal.signal(signal.SIGINT, self._press)
+        self._before = self._usual(signal.signal(signal.SIGINT, self._press))
         self._armed = True
+
+    def _usual(self, handler: Any) -> Any:
+        return signal.default_int_handler if handler == self._first else handler
 
     def finished(self, work: Callable[[], None]) -> bool:
         """Do some work; return whether it was done, and not ended by Ctrl-C."""
@@ -577,6 +582,7 @@ class Interrupts:
         if self._terms:
             self._terms = False
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, self._usual(signal.getsignal(signal.SIGINT)))
         if self._armed:
             self._armed = False
             signal.signal(signal.SIGINT, self._before)
@@ -585,6 +591,11 @@ class Interrupts:
         __tracebackhide__ = True  # pytest then names the place that was reached
         pressed = signal.getsignal(signal.SIGINT)  # which is ignored by a process in the background
         (pressed if callable(pressed) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    def _first(self, _number: int, _frame: FrameType | None) -> None:
+        __tracebackhide__ = True
+        self.arm()  # at once: a second one would end pytest while it looks at the first
+        raise KeyboardInterrupt
 
     def _press(self, _number: int, _frame: FrameType | None) -> None:
         again, self._pressed = self._pressed, True
