@@ -45,6 +45,9 @@ FAULTS = {
     "return {'acc': 'much'}": "of type str",
     "return {'acc': example}": "of type dict",
     "return {1: 2}": "names are text",
+    "return {'acc': object()}": "cannot travel between processes",
+    "import numpy; return {'acc': numpy.zeros(3)}": "cannot travel between processes",
+    "yield 'hello'": "yielded 'hello'",
     "return None": "returned nothing",
 }
 """Statements of a benchmark, and words of the error that each is."""

@@ -142,7 +142,7 @@ def text_hash(text: str) -> str:
 
 
 def sanitized(name: str) -> str:
-    """Return a model's name as a folder has it: lm-evaluation-harness's rule, and no character that a system refuses."""
+    """Return a model's name as a folder has it: lm-evaluation-harness's rule, without what a system refuses."""
     return re.sub(r'["<>:/|\\?*\[\]\x00-\x1f\x7f\ud800-\udfff]+', "__", name)
 
 
