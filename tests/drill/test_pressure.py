@@ -174,21 +174,23 @@ def test_nothing_that_a_model_says_or_is_called_is_obeyed_and_everything_stays_r
     (tmp_path / "data" / "texts" / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "job.md")}
     for name in ("first", "second"):
-        command = (*RUN, "--eval-run-id", name, "--eval-markdown", "out.md", "-rA")
+        command: Command = (*RUN, "--eval-run-id", name, "--eval-markdown", "out.md", "-rA")
         process = forks.start(*words(command), cwd=tmp_path, environment=github)
         assert process.wait(600) == 9, process.output
         assert obeyed(process.output) == []
-    for command in COMMANDS:
-        process = forks.start(*words(("touchstone", *command)), cwd=tmp_path, environment=github)
-        assert process.wait(600) == 0, f"{command}: {process.output[-3000:]}"
-        assert "Traceback" not in process.output, command
-        assert obeyed(process.output) == [], command
-        if "--json" in command:
+    for arguments in COMMANDS:
+        process = forks.start(*words(("touchstone", *arguments)), cwd=tmp_path, environment=github)
+        assert process.wait(600) == 0, f"{arguments}: {process.output[-3000:]}"
+        assert "Traceback" not in process.output, arguments
+        assert obeyed(process.output) == [], arguments
+        if "--json" in arguments:
             json.loads(process.output)
-        if "--csv" in command:
+        if "--csv" in arguments:
             assert len({len(row) for row in csv.reader(io.StringIO(process.output))}) == 1
         drill.figure("commands about hostile texts, none obeyed", 1)
-    kept = [path for path in tmp_path.rglob("*") if path.is_file() and "data" not in path.parts]
+    kept = [
+        path for path in tmp_path.rglob("*") if path.is_file() and not {"data", "__pycache__"} & {*path.parts}
+    ]
     for path in kept:
         text = path.read_text(encoding="utf-8")  # which has no lone surrogates
         if path.suffix == ".json":

@@ -159,8 +159,9 @@ def serve(address: str, python: str) -> None:
     """Fork the programs that are asked for, until standard input ends; the forked ones return from here too."""
     for name in IMPORTED:
         importlib.import_module(name)
-    os.fsync = lambda _: None  # what tests write need not outlive a power cut
-    remember_distributions(pytest.MonkeyPatch())
+    patch = pytest.MonkeyPatch()
+    patch.setattr("os.fsync", lambda _: None)  # what tests write need not outlive a power cut
+    remember_distributions(patch)
     _run_once()
     gc.collect()
     gc.freeze()
