@@ -38,14 +38,14 @@ WAYS = {
     "workers": Way(((*RUN, "-n", "2"),), workers=True),
     "commands": Way(
         (
-            ("touchstone", "rescore", "done", "-o", "rescored.csv"),
+            ("touchstone", "rescore", "done"),
             ("touchstone", "export", "done", "-o", "exported"),
             ("touchstone", "page", "done", "-o", "page.html"),
             ("touchstone", "compare", "base", "done"),
             ("touchstone", "report", "done"),
         ),
         prepared=(BASE, DONE),
-        files=("rescored.csv", "page.html"),
+        files=("page.html",),
     ),
 }
 

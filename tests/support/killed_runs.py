@@ -200,6 +200,7 @@ class Disturbed:
         self.folder = Path(shutil.copytree(template, folder, symlinks=True))
         self.draw, self._forks = draw, forks
         self.kills = Kills()
+        self._runs: set[Path] = set()
         self.told: list[str] = []
 
     def give(self, command: Command, before: str = "", **environment: str) -> Fork:
@@ -208,6 +209,7 @@ class Disturbed:
 
     def disturb(self, command: Command, seconds: float, points: int, workers: bool) -> None:
         """Give a command, and end it by force at a random moment, or at a random point."""
+        self._runs = set(self.folder.glob("results/*/run.json"))
         way = self.draw.choice(("kill", "kill", "kill", "point", "point", "SIGTERM", "SIGINT"))
         if way == "point":
             last = self.draw.randint(1, max(1, points))
@@ -218,12 +220,13 @@ class Disturbed:
             moment = self.draw.uniform(0.0, 1.1 * seconds)
             self.told.append(f"{way} after {moment:.3f} s of {seconds:.3f}")
             process = self.give(command)
-            if way == "kill":
+            if way == "kill" and workers and self.draw.random() < 0.3:
+                self._await_run(process)  # before, xdist itself gives up
+                process.ended(moment / 2)
+                self._kill_worker(process)
+            elif way == "kill":
                 process.ended(moment)
-                if workers and self.draw.random() < 0.3:
-                    self._kill_worker(process)
-                else:
-                    process.kill()
+                process.kill()
             else:
                 self._press(process, signal.Signals[way], moment, seconds)
             process.wait()
@@ -240,14 +243,17 @@ class Disturbed:
 
     def _press(self, process: Fork, number: signal.Signals, moment: float, seconds: float) -> None:
         """Send a signal that a run answers by itself, once it has begun; Ctrl-C twice."""
-        runs = set(self.folder.glob("results/*/run.json"))
-        while not process.ended(0.005) and set(self.folder.glob("results/*/run.json")) == runs:
-            continue
+        self._await_run(process)
         process.ended(self.draw.uniform(0.0, max(0.0, seconds - moment)))
         process.kill(number)
         if number == signal.SIGINT:
             process.ended(self.draw.choice((0.0, 0.01, 0.05)))
             process.kill(number)
+
+    def _await_run(self, process: Fork) -> None:
+        """Wait until the command has begun a run, or has ended."""
+        while not process.ended(0.005) and set(self.folder.glob("results/*/run.json")) <= self._runs:
+            continue
 
     def _kill_worker(self, process: Fork) -> None:
         """Kill one of the processes that the command has started, if there are some."""
