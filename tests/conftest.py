@@ -13,7 +13,6 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from importlib.metadata import Distribution
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -23,13 +22,13 @@ from _pytest.pytester import SysModulesSnapshot
 from hypothesis import HealthCheck, settings
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
+from tests.support.installed import INSTALLED, remember_distributions
 from tests.support.tiny import tiny_causal
 
 if TYPE_CHECKING:
     from pytest_touchstone.metrics.math.grade import MathJudge
 
 SLOW = "slow: takes more than a few seconds; run with --run-slow, or by its node id"
-INSTALLED = "site-packages"
 REAL_SERVER = "real_server: needs vllm or llama-server on PATH; run with --run-servers, or by its node id"
 
 # Here, since the conftests of some folders import torch, which reads both at its own import.
@@ -173,24 +172,8 @@ def _installed(modules: Mapping[str, Any]) -> set[str]:
 @pytest.fixture(scope="session", autouse=True)
 def distributions() -> Iterator[None]:
     """A run asks each of hundreds of distributions what it is, as do many in one process; tests install none there."""
-    known: dict[tuple[str, str], Any] = {}
-
-    def once(name: str) -> property:
-        read = vars(Distribution)[name].fget
-
-        def value(distribution: Distribution) -> Any:
-            place = str(getattr(distribution, "_path", ""))
-            if INSTALLED not in place:
-                return read(distribution)
-            if (place, name) not in known:
-                known[place, name] = read(distribution)
-            return known[place, name]
-
-        return property(value)
-
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("entry_points", "files", "metadata"):
-            patch.setattr(Distribution, name, once(name))
+        remember_distributions(patch)
         yield
 
 

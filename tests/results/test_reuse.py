@@ -30,10 +30,11 @@ def decided(output: Path, *others: dict[str, Any], mine: dict[str, Any] | None =
     return decide(mine or manifest("now", 10.0), output)
 
 
-def test_the_newest_of_the_runs_that_began_before_comes_first(tmp_path: Path) -> None:
-    others = [manifest("old", 1.0), manifest("older", 0.5), manifest("later", 11.0)]
+def test_the_newest_run_comes_first_also_one_of_before_the_clock_was_put_back(tmp_path: Path) -> None:
+    others = [manifest("old", 1.0), manifest("older", 0.5), manifest("put back since", 11.0)]
+    names = ("put back since", "old", "older")
     assert decided(tmp_path, *others) == {
-        "step-1": {"b": [EarlierRun(str(tmp_path / name), "step-1") for name in ("old", "older")]}
+        "step-1": {"b": [EarlierRun(str(tmp_path / name), "step-1") for name in names]}
     }
 
 

@@ -312,7 +312,11 @@ def sound(path: str, asked: Any, model: str) -> dict[str, Any]:
     prompt = asked["prompt"]
     if not asked.get("echo"):
         choice = {"index": 0, "text": text_of(prompt, model), "finish_reason": "stop", "logprobs": None}
-        return {**about, "choices": [choice], "usage": {"prompt_tokens": 8, "completion_tokens": 4}}
+        return {
+            **about,
+            "choices": [choice],
+            "usage": {"prompt_tokens": max(8, len(prompt)), "completion_tokens": 4},
+        }
     values = [None, *(logprob(prompt, place, model) for place in range(1, len(prompt)))]
     told = {"tokens": [f"<{one}>" for one in prompt], "token_logprobs": values}
     choice = {

@@ -38,6 +38,19 @@ def test_sums(example, fewshot):
 """
 
 
+def write_benchmark(path: Path, extra: str = "pass") -> None:
+    """Write the benchmark's file, with one more statement between the answers and the scores."""
+    path.write_text(BENCHMARK.format(extra=extra), encoding="utf-8")
+
+
+def write_rows(folder: Path, count: int) -> None:
+    """Write the benchmark's data below a project's folder."""
+    place = folder / "data" / "sums"
+    place.mkdir(parents=True, exist_ok=True)
+    rows = ({"n": n, "q": f"{n}+1=", "options": [str(n + 1), str(n)]} for n in range(count))
+    (place / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
 def gate_of(folder: Path, run_id: str) -> dict[str, Any]:
     """The gate's section in the summary of a run below the folder."""
     text = (folder / "results" / run_id / "summary.json").read_text(encoding="utf-8")
@@ -56,14 +69,11 @@ class Project:
 
     def write(self, extra: str = "pass", name: str = "test_sums.py") -> None:
         """The benchmark file, with one more statement between the answers and the scores."""
-        (self.path / name).write_text(BENCHMARK.format(extra=extra), encoding="utf-8")
+        write_benchmark(self.path / name, extra)
 
     def rows(self, count: int) -> None:
         """The data."""
-        folder = self.path / "data" / "sums"
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = ({"n": n, "q": f"{n}+1=", "options": [str(n + 1), str(n)]} for n in range(count))
-        (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        write_rows(self.path, count)
 
     def run(
         self,

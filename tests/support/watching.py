@@ -114,12 +114,12 @@ def project(folder: Path, *, rows: int = 4, seconds: float = 0.0, worse: Sequenc
     return folder
 
 
-def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+def start(folder: Path, *options: str, python: str = sys.executable) -> subprocess.Popen[str]:
     """Start a watch of ``runs/a`` in a project, in a group of its own."""
     words = ("watch", "runs/a/checkpoint-*", "test_mine.py", "--poll", "0.2", *options)
     found = os.pathsep.join([str(folder / "packages"), str(SOURCE), str(ROOT)])
     return subprocess.Popen(
-        [sys.executable, "-m", "pytest_touchstone.cli", *words],
+        [python, "-m", "pytest_touchstone.cli", *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": found, "TOUCHSTONE_CACHE": str(folder / "cache")},
         stdout=subprocess.PIPE,
@@ -130,18 +130,20 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def watching(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def watching(folder: Path, *options: str, python: str = sys.executable) -> Iterator[subprocess.Popen[str]]:
     """The same; whatever is left of it at the end is killed."""
-    with start(folder, *options) as process:
+    with start(folder, *options, python=python) as process:
         try:
             yield process
         finally:
             kill_all(folder)
 
 
-def watched(folder: Path, *options: str, timeout: float = 300) -> tuple[int, str]:
+def watched(
+    folder: Path, *options: str, timeout: float = 300, python: str = sys.executable
+) -> tuple[int, str]:
     """Watch until the end; return exit code and output."""
-    with watching(folder, *options) as process:
+    with watching(folder, *options, python=python) as process:
         said, _ = process.communicate(timeout=timeout)
         return process.returncode, said
 

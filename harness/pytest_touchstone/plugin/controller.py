@@ -298,6 +298,7 @@ class Controller:
             return
         early = bool(session.shouldstop or session.shouldfail) or session.exitstatus not in FINE
         try:
+            self._directory.check_kept()
             summary, records = results.whole(
                 functools.partial(self._crashes.why_lost, early=early), time.time() - self._began
             )
@@ -313,8 +314,9 @@ class Controller:
             faulty = (summary.faults or fault) and session.exitstatus in FINE
             status = ExitCode.NOT_VALID if faulty else session.exitstatus
             self._summary = self.gate.judge(summary, kept, fault=fault, status=status)
-        except (HarnessError, OSError) as error:
-            self._hooks.note(f"the results cannot be written: {error}", ExitCode.NOT_VALID)
+        except (HarnessError, OSError, MemoryError) as error:
+            why = str(error) if isinstance(error, HarnessError) else self._directory.unwritten(error)
+            self._hooks.note(f"the results cannot be written: {why}", ExitCode.NOT_VALID)
             return
         session.exitstatus = self.gate.exit_code(status)
         self._scored.unscored |= {record.item for record in records if record.status != "scored"}

@@ -38,7 +38,7 @@ ELSEWHERE: Final = ("tools", "tool_choice", "functions", "images", "image", "aud
 _METHOD: Final = re.compile(r"<(?:built-in|bound) method (?:\w+\.)*(\w+) of [^<>]*(?: at 0x[0-9a-f]+)?>")
 
 LONGEST: Final = 4000
-"""The characters that are kept of what an assertion explains."""
+"""The characters that are kept of what an error says."""
 
 _UNPACKED: Final = re.compile(r"(unpack|not iterable|not subscriptable|has no len).*Answer|Answer.* is not")
 
@@ -79,22 +79,23 @@ def _there(what: str, name: str, names: Iterable[str]) -> str:
     return f"{what} {listed(names)}" + (f"; {near}" if near else "")
 
 
-def _plain(text: str) -> str:
-    """Return a text of an error without what it must not tell those who are sent the results."""
-    return without_home(masked(plain_text(text).strip()))
-
-
 def explanation(error: BaseException) -> str:
     """Return why an assertion failed: in pytest's words, without addresses of methods, else the line of code."""
-    text = _METHOD.sub(r"\1", _plain(str(error)))
+    text = _METHOD.sub(r"\1", _shown(str(error)))
     for frame in traceback.extract_tb(error.__traceback__)[-1:] if not text else ():
         text = frame.line or ""
+    return text
+
+
+def _shown(text: str) -> str:
+    """Return the beginning of a text without keys and the home folder; what the cut would halve lies beyond it."""
+    text = without_home(masked(plain_text(text[: 2 * LONGEST]).strip()))
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def sentence(error: BaseException) -> str:
     """Return an error as the journal has it: an explanation as it is, else with its type."""
-    text = _plain(str(error))
+    text = _shown(str(error))
     if isinstance(error, (HarnessError, pytest.skip.Exception, pytest.fail.Exception)) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -102,7 +103,7 @@ def sentence(error: BaseException) -> str:
 
 def whole_sentence(error: BaseException) -> str:
     """Return the same, with what was noted about the error on its way."""
-    return "; ".join([sentence(error), *(_plain(note) for note in getattr(error, "__notes__", ()))])
+    return "; ".join([sentence(error), *map(_shown, getattr(error, "__notes__", ()))])
 
 
 def place_of(error: BaseException, root: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_touchstone.core.benchmark import declared
-from pytest_touchstone.core.errors import WireError
+from pytest_touchstone.core.errors import ExitCode, WireError
 from pytest_touchstone.core.requests import scrub
 from pytest_touchstone.plugin.benchmark_items import LightItems
 from pytest_touchstone.plugin.collection import generate, given_of
@@ -161,10 +161,14 @@ class ControllerHooks(Hooks):
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         """Finish before every other plugin: pytest-json-report reads the exit code and writes its file in its own
-        hook."""
-        self.session.finish(session)
-        found = yield
-        self.session.say_last_lines(session)
+        hook. Ctrl-C once more, while pytest shows the results, would end in a traceback of pytest."""
+        try:
+            self.session.finish(session)
+            found = yield
+            self.session.say_last_lines(session)
+        except KeyboardInterrupt:
+            text = "stopped; what is scored is kept, and the same command goes on from there"
+            raise pytest.exit.Exception(text, ExitCode.INTERRUPTED) from None
         return found
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:

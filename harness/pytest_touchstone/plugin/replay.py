@@ -7,8 +7,10 @@ is right.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -96,7 +98,9 @@ class Replay:
         info = _info(self._rows, record.checkpoint)
         engine = _StoredAnswers(info, record.exchanges if exchanges is None else exchanges)
         batch = RunningBatch([replace(job, start=start)], engine, engine.judge)
-        outcome = run_batch(batch, engine, _Nowhere(), engine.programs)[job.item]
+        unseen = io.StringIO()  # what a benchmark prints would stand among what a command says
+        with redirect_stdout(unseen), redirect_stderr(unseen):
+            outcome = run_batch(batch, engine, _Nowhere(), engine.programs)[job.item]
         return Replayed(outcome.record, job.example.row, returned[0] if returned else None, engine.requests)
 
 

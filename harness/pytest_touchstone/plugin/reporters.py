@@ -29,6 +29,7 @@ from pytest_touchstone.reports.trackers.payload import Tracker
 from pytest_touchstone.reports.trackers.sending import trackers
 from pytest_touchstone.reports.validity import last_lines
 from pytest_touchstone.results.live import remove_live
+from pytest_touchstone.results.run_directory import unwritten
 from pytest_touchstone.results.summary import Summary, reached, summary_json
 
 if TYPE_CHECKING:
@@ -306,7 +307,8 @@ class Calls:
 
     def _note_failure(self, name: str, one: Any, error: Exception) -> None:
         if isinstance(one.plugin, Files):
-            self.note(f"the results cannot be written: {error}", ExitCode.NOT_VALID)
+            why = unwritten(Path(), error) if isinstance(error, MemoryError) else str(error)
+            self.note(f"the results cannot be written: {why}", ExitCode.NOT_VALID)
         elif isinstance(one.plugin, MarkdownFile):
             self.note(str(error), 1)
         else:

@@ -350,7 +350,7 @@ class EvalSession:
         """Make of a disk that refuses the run's own files one line, with which the run ends."""
         try:
             yield
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             raise pytest.UsageError(self.directory.unwritten(error)) from None
 
     def engine(self, info: CheckpointInfo) -> Engine:
@@ -415,6 +415,8 @@ class EvalSession:
             setattr(report, SAME, kind)
         if isinstance(error, ServerError):
             setattr(report, TOLD, {"stop": str(error)})
+        elif isinstance(error, JournalError):  # of any other item nothing could be kept either
+            setattr(report, TOLD, {"fatal": str(error)})
         elif self._execution is not None and report.when != "teardown" and not report.passed:
             expected = hasattr(report, "wasxfail")
             status: Status = "xfailed" if expected else "skipped" if report.skipped else "error"
@@ -445,7 +447,8 @@ class EvalSession:
         """Make sure that this process's records are on disk; raises ``pytest.UsageError`` where that cannot be."""
         if self._execution is not None:
             try:
-                self._execution.sync()
+                with self._writable():
+                    self._execution.sync()
             except JournalError as error:
                 raise pytest.UsageError(str(error)) from None
 
@@ -574,13 +577,18 @@ class Interrupts:
         )
         if self._terms:
             signal.signal(signal.SIGTERM, self._term)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                signal.signal(signal.SIGINT, self._first)
 
     def arm(self) -> None:
         """Take over Ctrl-C; calling it again does nothing, and other threads cannot."""
         if self._armed or threading.current_thread() is not threading.main_thread():
             return
-        self._before = signal.signal(signal.SIGINT, self._press)
+        self._before = self._usual(signal.signal(signal.SIGINT, self._press))
         self._armed = True
+
+    def _usual(self, handler: Any) -> Any:
+        return signal.default_int_handler if handler == self._first else handler
 
     def finished(self, work: Callable[[], None]) -> bool:
         """Do some work; return whether it was done, and not ended by Ctrl-C."""
@@ -601,6 +609,7 @@ class Interrupts:
         if self._terms:
             self._terms = False
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, self._usual(signal.getsignal(signal.SIGINT)))
         if self._armed:
             self._armed = False
             signal.signal(signal.SIGINT, self._before)
@@ -609,6 +618,11 @@ class Interrupts:
         __tracebackhide__ = True  # pytest then names the place that was reached
         pressed = signal.getsignal(signal.SIGINT)  # which is ignored by a process in the background
         (pressed if callable(pressed) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    def _first(self, _number: int, _frame: FrameType | None) -> None:
+        __tracebackhide__ = True
+        self.arm()  # at once: a second one would end pytest while it looks at the first
+        raise KeyboardInterrupt
 
     def _press(self, _number: int, _frame: FrameType | None) -> None:
         again, self._pressed = self._pressed, True

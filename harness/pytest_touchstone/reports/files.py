@@ -70,6 +70,7 @@ from pytest_touchstone.results.layout import DETAILS, place_in
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.rows import FILE as RESULTS
 from pytest_touchstone.results.rows import results_csv
+from pytest_touchstone.results.run_directory import unwritten
 from pytest_touchstone.results.summary import (
     SUMMARY,
     Declaration,
@@ -136,7 +137,7 @@ def _write(folder: Path, files: Mapping[str, Any], at_top: Container[str] = ()) 
         for name, value in files.items():
             (write_atomic if isinstance(value, str) else write_json)(paths[name], value)
     except OSError as error:
-        raise HarnessError(f"cannot write results into {folder}: {error.strerror}") from error
+        raise HarnessError(unwritten(folder, error)) from error
     return list(paths.values())
 
 
@@ -258,7 +259,7 @@ def write_code_files(directory: Path, scored: Container[str]) -> list[Path]:
                 written.append(place_in(directory, f"{file_name(name)}_{ending}"))
                 write_atomic(written[-1], text)
     except OSError as error:
-        raise HarnessError(f"cannot write results into {directory}: {error.strerror}") from error
+        raise HarnessError(unwritten(directory, error)) from error
     return written
 
 

@@ -83,7 +83,7 @@ def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str
 
 
 def decide(manifest: Mapping[str, Any], output: Path, damaged: list[str] | None = None) -> Decision:
-    """Return the runs below ``output``, begun before this one, with answers that hold for this one too.
+    """Return the other runs below ``output`` with answers that hold for this one too.
 
     A run whose manifest cannot be read is left out; one whose manifest is not what was written is named in ``damaged``.
     """
@@ -140,7 +140,7 @@ def _alike(mine: Mapping[str, Any], other: Mapping[str, Any], benchmark: str) ->
 def _earlier(
     manifest: Mapping[str, Any], output: Path, damaged: list[str]
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the manifests of the runs that began before, newest first."""
+    """Return the manifests of the other runs, newest first: by a clock that may have been put back since."""
     found = []
     for path in output.glob("*/run.json"):
         try:
@@ -153,7 +153,7 @@ def _earlier(
                 damaged.append(f"{shown_path(path)}: {error}")
             continue
         else:
-            if isinstance(began, (int, float)) and began < manifest["began"]:
+            if isinstance(began, (int, float)):
                 found.append((began, path.parent, other))
     found.sort(key=lambda one: one[0], reverse=True)
     return [(directory, other) for _, directory, other in found]

@@ -108,6 +108,15 @@ def files_of_runs(output: Path, file: str) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
+def unwritten(folder: Path, error: OSError | MemoryError) -> str:
+    """Return what to say where a file of a run's folder cannot be written."""
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; free some, and the same command goes on from there"
+    place = Path(error.filename) if isinstance(error.filename, str) else folder
+    why = error.strerror or type(error).__name__
+    return f"cannot write {shown_path(place)}: {why}; free some space or choose another --eval-output"
+
+
 class RunDirectory:
     """The paths of a run, and the small files through which its processes exchange data."""
 
@@ -201,10 +210,16 @@ class RunDirectory:
         with suppress(OSError):
             disk.append_text(place_in(self.path, "run.log"), f"{stamp} {unbroken(masked(message))}\n")
 
-    def unwritten(self, error: OSError) -> str:
+    def unwritten(self, error: OSError | MemoryError) -> str:
         """Return what to say where one of the run's files cannot be written."""
-        place = shown_path(Path(error.filename)) if isinstance(error.filename, str) else shown_path(self.path)
-        return f"cannot write {place}: {error.strerror}; free some space or choose another --eval-output"
+        return unwritten(self.path, error)
+
+    def check_kept(self) -> None:
+        """Raise ``HarnessError`` where somebody has removed the run's folder since it was begun."""
+        if not self.manifest.exists():
+            raise HarnessError(
+                f"{shown_path(self.path)} was removed while the run went on; the same command begins anew"
+            )
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write ``run.json``, without keys."""

@@ -25,7 +25,7 @@ from pytest_touchstone.engines.replicas.ray_replicas import (
     Replica,
     WantedCheckpoint,
 )
-from tests.engines.replicas.test_kills import SETTINGS, records_of, run_items, unkilled
+from tests.support.killed_replicas import SETTINGS, records_of, run_items, unkilled
 from tests.support.simulated_ray import open_alone
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.ray_replicas import Computed, RayReplicas, Replica
-from tests.engines.replicas.test_kills import SETTINGS, Plan
 from tests.engines.replicas.test_schedule import asked, fake
+from tests.support.killed_replicas import SETTINGS, Plan
 from tests.support.simulated_ray import SimulatedRay
 
 

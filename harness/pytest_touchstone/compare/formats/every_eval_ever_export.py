@@ -59,7 +59,8 @@ class _Record:
 
     def __post_init__(self) -> None:
         run = self.export.summary
-        digest = hashlib.sha256(f"{run.run_id}\0{self.export.checkpoint}\0{self.model_id}".encode()).digest()
+        told = f"{run.run_id}\0{self.export.checkpoint}\0{self.model_id}"
+        digest = hashlib.sha256(told.encode("utf-8", "backslashreplace")).digest()
         folder = "/".join(sanitized(one) for one in self.model_id.split("/"))
         self.stem = f"data/{OURS}/{folder}/{uuid.UUID(bytes=digest[:16], version=4)}"
         self.id = f"{OURS}/{self.model_id}/{began(run).timestamp():.0f}"

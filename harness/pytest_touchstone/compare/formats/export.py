@@ -143,8 +143,8 @@ def text_hash(text: str) -> str:
 
 
 def sanitized(name: str) -> str:
-    """Return a model's name as a folder has it."""
-    return re.sub(r'["<>:/|\\?*\[\]]+', "__", name)
+    """Return a model's name as a folder has it: lm-evaluation-harness's rule, without what a system refuses."""
+    return re.sub(r'["<>:/|\\?*\[\]\x00-\x1f\x7f\ud800-\udfff]+', "__", name)
 
 
 def row_of(summary: Summary, checkpoint: str) -> Mapping[str, Any]:

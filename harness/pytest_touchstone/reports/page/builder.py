@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.text import visible
+from pytest_touchstone.core.text import INVISIBLE, visible
 from pytest_touchstone.reports import formatting, gate, notes
 from pytest_touchstone.reports.charts import line_charts
 from pytest_touchstone.reports.language import said_html, spoken_name
@@ -208,12 +208,13 @@ def _text(name: str) -> str:
 
 
 def _json(value: object) -> Any:
-    """Return JSON that cannot end the element that it stands in."""
+    """Return JSON that cannot end the element that it stands in, and has no sign that a screen obeys."""
     from markupsafe import Markup
 
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    for sign in "<>&\u2028\u2029":
+    for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
+    text = INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return Markup(text)
 
 

@@ -1,7 +1,4 @@
-"""Whatever is killed, and whenever: no item is lost, none is scored twice, and no score changes.
-
-The simulated runs have the real schedule, driver and journal on a played Ray. The others kill real processes.
-"""
+"""Runs on a played Ray that are killed: the real schedule, driver and journal, and what a seed lets happen."""
 
 from __future__ import annotations
 
@@ -180,60 +177,3 @@ def unkilled(items: int, folder: Path) -> dict[str, Any]:
     """The scores of a run in one process, of which nothing is killed."""
     run_items(range(items), FakeEngine(fake()), folder)
     return records_of([folder])[0]
-
-
-def check_seed(seed: int, right: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan(seed)
-    folders, cluster = killed_run(plan, tmp_path, monkeypatch)
-    found, often = records_of(folders)
-    told = "\n".join([f"seed {seed}", *cluster.happened])
-    expected = {f"t::{n}": right[f"t::{n}"] for n in range(plan.items)}
-    if plan.poison is not None:
-        guilty = f"t::{plan.poison}"
-        status, _, _ = found.pop(guilty)
-        assert status == "error", told
-        del expected[guilty]
-    assert found == expected, told
-    assert set(often.values()) == {1}, told
-
-
-@pytest.fixture(scope="module")
-def right(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return unkilled(400, tmp_path_factory.mktemp("right"))
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_nothing_is_lost_double_or_changed_in_a_simulated_run(
-    seed: int, right: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_seed(seed, right, tmp_path, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10, 150))
-def test_nothing_is_lost_double_or_changed_in_many_simulated_runs(
-    seed: int, right: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_seed(seed, right, tmp_path, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kills", [KillsProcessError, KillsNodeError])
-def test_an_item_among_ten_thousand_that_kills_two_replicas_is_found_and_all_others_scored(
-    kills: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = Plan(0)
-    plan.poison, plan.kills = 6789, kills
-    cluster = SimulatedRay([1, 1], seconds=lambda method, _: 0.1)
-    monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_replicas.start", lambda target: cluster)
-    monkeypatch.setattr(
-        "pytest_touchstone.engines.replicas.ray_replicas.node_here", lambda: cluster.node_here
-    )
-    info = fake()
-    transport = RayReplicas(SETTINGS, target_of("ray:2"), poisoned(plan))
-    engine = open_alone(info, transport, identity(info))
-    run_items(range(10_000), engine, tmp_path / "run", batch=4096)
-    found, often = records_of([tmp_path / "run"])
-    assert [item for item, (status, _, _) in found.items() if status != "scored"] == ["t::6789"]
-    assert len(found) == 10_000
-    assert set(often.values()) == {1}

@@ -1,0 +1,206 @@
+"""Very many items in bounded memory, very long outputs, and texts that a terminal, a page or a table would obey."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perf.overhead import BENCHMARK
+from pytest_touchstone.core.text import INVISIBLE
+from pytest_touchstone.results.journal import read_journal
+from tests.drill.conftest import Drill
+from tests.support.forking import Forks
+from tests.support.killed_runs import Command, words
+
+PEAK = """
+import atexit
+
+
+def peak():
+    (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM:")]
+    print("peak", int(line.split()[1]) * 1024)
+
+
+atexit.register(peak)
+"""
+
+MOST_BYTES = 4000
+"""The memory that an item may cost the process that collects, answers and reports it."""
+
+MOST_OF_OTHERS = 1000
+"""The memory that an item of another shard may cost."""
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    found = Forks(tmp_path_factory.mktemp("forks"))
+    yield found
+    found.close()
+
+
+def trivial(folder: Path, items: int) -> Path:
+    """A project of so many items."""
+    (folder / "data" / "trivial").mkdir(parents=True)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_trivial.py").write_text(BENCHMARK)
+    with (folder / "data" / "trivial" / "test.jsonl").open("w") as file:
+        file.writelines(f'{{"text": " word {number}"}}\n' for number in range(items))
+    return folder
+
+
+def peak(forks: Forks, folder: Path, command: Command) -> int:
+    """The most memory that a command took."""
+    process = forks.start(*words(command), cwd=folder, before=PEAK)
+    assert process.wait(1200) == 0, process.output
+    return int(process.output.rpartition("peak ")[2])
+
+
+RUN = ("pytest", "--checkpoint", "fake:causal")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells a process's peak")
+def test_an_item_more_costs_a_few_kilobytes_and_one_of_another_shard_less(
+    forks: Forks, drill: Drill, tmp_path: Path
+) -> None:
+    items, shards = (60_000, 3) if drill.whole else (6_000, 3)
+    few = peak(forks, trivial(tmp_path / "few", 1000), RUN)
+    folder = trivial(tmp_path / "many", items)
+    peaks = [
+        peak(forks, folder, (*RUN, "--eval-shard", f"{number}/{shards}")) for number in range(1, shards + 1)
+    ]
+    merging = peak(forks, folder, ("touchstone", "merge", "results", "-o", "whole"))
+    bound = MOST_BYTES * items / shards + MOST_OF_OTHERS * items
+    assert max(peaks) - few < bound, f"{(max(peaks) - few) / items:.0f} bytes for each item of all shards"
+    assert merging - few < MOST_BYTES * items, f"{(merging - few) / items:.0f} bytes for each item"
+    assert json.loads((folder / "whole" / "summary.json").read_text())["totals"]["scored"] == items
+    drill.figure("items of the largest run, in shards", items)
+    drill.figure(
+        "bytes of memory for each of its items, at the most, in a shard", (max(peaks) - few) // items
+    )
+    drill.figure("bytes of memory for each of its items, in merging", (merging - few) // items)
+
+
+HOSTILE = (
+    "\n::error::owned\r  ::set-output name=x::y\x1b]0;title\x07\x9b2J\u202eright\u200bleft\u2066 ##[group]x"
+    "</script><b onload=alert(1)>|\ud800\x00,=1+1\"'`{{7*7}}$\\"
+)
+
+SAYING = f"""
+import dataclasses
+
+from pytest_touchstone.checkpoints import registry
+from pytest_touchstone.core.requests import Generate
+from pytest_touchstone.engines.fake import FakeEngine
+
+HOSTILE = {HOSTILE!r}
+inspect, answer = registry.Fake.inspect, FakeEngine._answer
+
+
+def saying(self, request):
+    found = answer(self, request)
+    if not isinstance(request, Generate):
+        return found
+    long = "long " * LENGTH if request.prompt.startswith("0 ") else ""
+    samples = tuple(dataclasses.replace(one, text=one.text + HOSTILE + long) for one in found.samples)
+    return dataclasses.replace(found, samples=samples)
+
+
+def named(self, path, asked):
+    return dataclasses.replace(inspect(self, path, asked), name="fake" + HOSTILE.replace("/", ""))
+
+
+registry.Fake.inspect, FakeEngine._answer = named, saying
+"""
+
+TEXTS = f"""
+from pytest_touchstone import Generate, benchmark
+
+HOSTILE = {HOSTILE!r}
+
+
+@benchmark(name="texts", version=1, data="texts/test", asks=Generate, primary="acc")
+def test_texts(example):
+    answer = yield Generate(example["q"] + HOSTILE, max_new_tokens=4)
+    print(answer.text[:1000])
+    if example["n"] == 1:
+        raise RuntimeError(HOSTILE)
+    return {{"acc": float(len(answer.text) % 2)}}
+"""
+
+COMMANDS: tuple[Command, ...] = (
+    ("items", "first"),
+    ("items", "first", "--full"),
+    ("items", "first", "--json"),
+    ("report", "first"),
+    ("report", "first", "-v"),
+    ("report", "first", "--csv"),
+    ("report", "first", "--json"),
+    ("report", "first", "--format", "markdown"),
+    ("report", "first", "--format", "latex"),
+    ("page", "first", "-o", "page.html"),
+    ("compare", "first", "second"),
+    ("compare", "first", "second", "--json"),
+    ("compare", "first", "second", "--markdown"),
+    ("rescore", "first"),
+    ("rescore", "first", "-o", "rescored.csv"),
+    ("export", "first", "-o", "lm-eval"),
+    ("export", "first", "--to", "every-eval-ever", "-o", "every"),
+    ("list",),
+    ("baseline", "list"),
+)
+
+
+def obeyed(text: str) -> list[str]:
+    """The lines of a log that GitHub takes for commands, and the signs that a terminal obeys."""
+    lines = [line for line in re.split("[\r\n]", text) if line.lstrip().startswith("::") or "##[" in line]
+    return [*lines, *(found[0] for found in INVISIBLE.finditer(text))]
+
+
+def test_nothing_that_a_model_says_or_is_called_is_obeyed_and_everything_stays_readable(
+    forks: Forks, drill: Drill, tmp_path: Path
+) -> None:
+    (tmp_path / "data" / "texts").mkdir(parents=True)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    words_of_long = 2_000_000 if drill.whole else 100_000
+    (tmp_path / "conftest.py").write_text(SAYING.replace("LENGTH", str(words_of_long)))
+    (tmp_path / "test_texts.py").write_text(TEXTS)
+    rows = [{"n": n, "id": f"=cmd{HOSTILE}{n}", "q": f"{n} {HOSTILE}"} for n in range(4)]
+    (tmp_path / "data" / "texts" / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "job.md")}
+    for name in ("first", "second"):
+        command: Command = (*RUN, "--eval-run-id", name, "--eval-markdown", "out.md", "-rA")
+        process = forks.start(*words(command), cwd=tmp_path, environment=github)
+        assert process.wait(600) == 9, process.output
+        assert obeyed(process.output) == []
+    for arguments in COMMANDS:
+        process = forks.start(*words(("touchstone", *arguments)), cwd=tmp_path, environment=github)
+        assert process.wait(600) == 0, f"{arguments}: {process.output[-3000:]}"
+        assert "Traceback" not in process.output, arguments
+        assert obeyed(process.output) == [], arguments
+        if "--json" in arguments:
+            json.loads(process.output)
+        if "--csv" in arguments:
+            assert len({len(row) for row in csv.reader(io.StringIO(process.output))}) == 1
+        drill.figure("commands about hostile texts, none obeyed", 1)
+    kept = [
+        path for path in tmp_path.rglob("*") if path.is_file() and not {"data", "__pycache__"} & {*path.parts}
+    ]
+    for path in kept:
+        text = path.read_text(encoding="utf-8")  # which has no lone surrogates
+        if path.suffix == ".json":
+            json.loads(text)
+        if path.suffix == ".jsonl":
+            assert all(json.loads(line) for line in text.splitlines())
+        if path.suffix in (".md", ".html", ".log"):
+            assert not re.search("[\x00-\x08\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text), path
+        if path.suffix == ".html":
+            assert "<b onload" not in text, path
+    (longest,) = (one for one in read_journal(tmp_path / "results" / "first") if one.example.endswith("0"))
+    assert len(longest.exchanges[0]["answer"]["samples"][0]["text"]) > 5 * words_of_long
+    drill.figure("bytes of the longest output", 5 * words_of_long)
