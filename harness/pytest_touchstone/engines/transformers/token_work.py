@@ -69,14 +69,16 @@ class ScoringPlan:
         return LoglikelihoodAnswer(logprob, greedy, tokens, self.truncated, self.spans_join)
 
 
-def texts_of(requests: Iterable[Request]) -> Iterator[str]:
-    """Yield the texts that ``plan`` has tokenized for these requests."""
+def texts_of(requests: Iterable[Request], asking: ChatMode) -> Iterator[str]:
+    """Yield the texts that ``plan`` and ``prepare`` have tokenized for these requests, but for those of chats."""
     for request in requests:
         match request:
             case Loglikelihood(context, continuation):
                 yield context + continuation
             case RollingLoglikelihood(text):
                 yield text
+            case Generate(prompt) if not (asking.chat and request.turns):
+                yield prompt
 
 
 def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) -> ScoringPlan | Refusal:

@@ -32,11 +32,12 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, takewhile
+from itertools import accumulate, chain, takewhile
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from pytest_touchstone.core.reasoning import ReasoningDelimiters, delimiters_among, delimiters_of
 from pytest_touchstone.core.requests import Refusal, Turn
+from pytest_touchstone.engines.transformers.text_pieces import splitter_of
 
 _AT_ONCE: Final = 2**20
 """The characters that are tokenized at once: a token takes about a hundred bytes meanwhile."""
@@ -46,6 +47,8 @@ THINKING: Final = ("enable_thinking", "thinking")
 
 _TAIL: Final = 16
 """The last tokens of a prompt, among which the delimiter is that opens a reasoning."""
+
+_UNREADABLE: Final = "\N{REPLACEMENT CHARACTER}"
 
 _LONGEST_ERROR: Final = 200
 """The most characters of a template's own error that are repeated."""
@@ -71,6 +74,8 @@ class TextTokenizer:
         self._thinking: dict[str, bool] = {}
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
         self._front, _ = frame(tokenizer)
+        self._pieces = splitter_of(tokenizer)
+        self._may_end: dict[frozenset[int], Callable[[int], bool]] = {}
         self._encoded: dict[str, list[int]] = {}
 
     def with_reasoning(self, think_end: str, thinking: Literal["on", "off"] | None) -> TextTokenizer:
@@ -90,18 +95,22 @@ class TextTokenizer:
     def with_encoded(self, texts: Iterable[str]) -> TextTokenizer:
         """Return the same tokenizer with the tokens of these texts at hand.
 
-        They are tokenized many at once, by all cores, while other threads go on.
+        They are tokenized many at once, by all cores, while other threads go on; what they share, once.
         """
         if not getattr(self._tokenizer, "is_fast", False):
             return self
         # Where nobody has decided, tokenizers 0.21 and 0.22 print a warning in each fork of this process afterwards.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         ready = copy.copy(self)
-        ready._encoded = {}
-        for some in _parts(text for text in dict.fromkeys(texts) if not_text(text) is None):
+        pieces = {text: self._pieces(text) for text in dict.fromkeys(texts) if not_text(text) is None}
+        known: dict[str, list[int]] = {}
+        for some in _parts(dict.fromkeys(chain.from_iterable(pieces.values()))):
             lean = {"return_attention_mask": False, "return_token_type_ids": False}
             found = self._tokenizer(some, add_special_tokens=False, **lean)
-            ready._encoded.update(zip(some, found["input_ids"], strict=True))
+            known.update(zip(some, found["input_ids"], strict=True))
+        ready._encoded = {
+            text: list(chain.from_iterable(map(known.__getitem__, some))) for text, some in pieces.items()
+        }
         return ready
 
     @property
@@ -217,6 +226,23 @@ class TextTokenizer:
     def opens_reasoning(self, prompt: Sequence[int]) -> bool:
         """Return whether the tokens of a prompt end within a reasoning that it opens."""
         return self.reasoning is not None and self.reasoning.opens(self.readable(prompt[-_TAIL:]))
+
+    def may_end(self, stops: Sequence[str]) -> Callable[[int], bool]:
+        """Return a function that says of a token whether it may be the last one of a stop sequence: whether it has the
+        last byte of one, or nobody knows what bytes it has."""
+        last = frozenset(stop.encode("utf-8", "surrogatepass")[-1] for stop in stops if stop)
+        if "" in stops or any(_UNREADABLE in stop for stop in stops):
+            return lambda _token: True
+
+        def found(token: int) -> bool:
+            spelt = self._vocabulary.token_bytes(token)
+            same = (
+                spelt is not None
+                and spelt.decode("utf-8", "replace").strip() == self.readable([token]).strip()
+            )
+            return spelt is None or not same or not last.isdisjoint(spelt)
+
+        return self._may_end.setdefault(last, functools.cache(found))
 
     @property
     def special(self) -> frozenset[int]:
