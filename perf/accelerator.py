@@ -7,9 +7,9 @@
 
 Models are random weights of known shapes, made on the device; nothing is fetched. Parts: *limits* of the device,
 *score*, *generate*, *masked*, *load*, *programs* and *host*. ``--budget-seconds`` is the time of all parts that are
-asked for; what does not fit is left out, and the table says so. ``--small`` has shapes for a CPU, which only show that the
-program runs. ``--plain`` measures our side a second time without its fast ways, and ``--settings`` gives it others
-(``speculative=off``).
+asked for; what does not fit is left out, and the table says so. ``--small`` has shapes for a CPU, which only show that
+the program runs (*host* measures there too). ``--plain`` measures our side a second time without its fast ways, and
+``--settings`` gives it others (``speculative=off``).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
-from perf.accelerator_parts import generate, score
+from perf.accelerator_parts import generate
 from perf.accelerator_parts.budget import Budget
 from perf.accelerator_parts.findings import Row
 from perf.accelerator_parts.models import Setup, opened
