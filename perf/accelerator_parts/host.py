@@ -20,8 +20,8 @@ from perf.accelerator_parts.findings import Row
 from perf.accelerator_parts.models import Setup, opened
 from perf.accelerator_parts.score_items import begun, repeated
 from perf.prompts import items_of
-from pytest_touchstone.engines.transformers import causal, logits, memory
-from pytest_touchstone.engines.transformers.generation import ahead, batch
+from pytest_touchstone.engines.transformers import causal, logits, memory, scoring
+from pytest_touchstone.engines.transformers.generation import ahead, batch, lane
 
 PART = "host"
 ROUNDS = 3
@@ -29,7 +29,7 @@ ROUNDS = 3
 
 def measure(setup: Setup, _budget: Budget) -> Iterator[Row]:
     """Yield microseconds for a request of ARC-Easy 5-shot, and for a step of 1, 32 and 256 rows."""
-    spent = {"planning": 0.0, "model": 0.0}
+    spent = {"planning": 0.0, "model": 0.0, "prompts": 0.0}
     with ExitStack() as stack:
         for table, most in ((memory._MOST_TOKENS, 32_768), (batch._MOST_ROWS, 256)):
             stack.enter_context(patch.dict(table, cpu=most))
@@ -37,8 +37,10 @@ def measure(setup: Setup, _budget: Budget) -> Iterator[Row]:
         for owner, name, part in (
             (logits.SelectiveLogits, "logits_at", "model"),
             (logits, "_log_sums", "model"),
+            (scoring, "additive_mask", "model"),
             (ahead.AheadStepper, "_step", "model"),
             (causal.CausalEngine, "_plans", "planning"),
+            (lane.Lane, "let_in", "prompts"),
         ):
             stack.enter_context(patch.object(owner, name, _counted(getattr(owner, name), part, spent)))
         shape = setup.causal[0]
@@ -58,13 +60,15 @@ def measure(setup: Setup, _budget: Budget) -> Iterator[Row]:
 
 
 def _counted(right: Callable[..., Any], part: str, spent: dict[str, float]) -> Callable[..., Any]:
+    kept: Any = None
+
     def counting(*arguments: Any, **more: Any) -> Any:
+        nonlocal kept
         before, began = sum(spent.values()), time.process_time()
-        try:
-            return right(*arguments, **more)
-        finally:
-            inner = sum(spent.values()) - before
-            spent[part] += time.process_time() - began - inner
+        kept = right(*arguments, **more)  # the former one's memory is freed here
+        inner = sum(spent.values()) - before
+        spent[part] += time.process_time() - began - inner
+        return kept
 
     return counting
 

@@ -92,7 +92,9 @@ def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) 
             return Refusal("a causal language model fills no masks; give a masked language model")
         case RunProgram():
             return Refusal("programs are run by the sandbox, not by a checkpoint")
-    if isinstance(made, ScoringPlan) and any(max(work.inputs + work.targets) >= rows for work in made.work):
+    if isinstance(made, ScoringPlan) and any(
+        max(map(max, (one.inputs, one.targets))) >= rows for one in made.work
+    ):
         return Refusal(f"the text has a token that the model, with {rows} embeddings, does not know")
     return made
 

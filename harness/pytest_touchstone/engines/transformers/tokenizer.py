@@ -29,10 +29,9 @@ import functools
 import os
 import re
 import threading
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, takewhile
+from itertools import chain, takewhile
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from pytest_touchstone.core.reasoning import ReasoningDelimiters, delimiters_among, delimiters_of
@@ -74,6 +73,7 @@ class TextTokenizer:
         self._thinking: dict[str, bool] = {}
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
         self._front, _ = frame(tokenizer)
+        self._bos: str | None = tokenizer.bos_token
         self._pieces = splitter_of(tokenizer)
         self._may_end: dict[frozenset[int], Callable[[int], bool]] = {}
         self._encoded: dict[str, list[int]] = {}
@@ -272,33 +272,21 @@ class TextTokenizer:
 
     def _front_of(self, text: str) -> tuple[int, ...]:
         """Return the tokens that the tokenizer adds at the start, but none where the text itself begins with BOS."""
-        bos = self._tokenizer.bos_token
-        return () if bos and text.startswith(bos) else self._front
+        return () if self._bos and text.startswith(self._bos) else self._front
 
     def _cut(self, ids: Sequence[int], text: str, join: int) -> tuple[int, bool]:
         """Return the index of the first token that ends after character ``join``, and whether it begins before it."""
         if join == 0:
             return 0, False
-        ends = self._byte_ends(ids, text)
-        if ends is not None:
-            place = len(text[:join].encode("utf-8", "surrogatepass"))
-            first = bisect_right(ends, place)
-            return first, first < len(ends) and (ends[first - 1] if first else 0) < place
+        pieces = self._vocabulary.joined(ids, text)
+        if pieces is not None:  # offsets of characters may be trimmed
+            return _first_from_end(pieces, len(text[join:].encode("utf-8", "surrogatepass")))
         if getattr(self._tokenizer, "is_fast", False):
             return _first_after(self._character_spans(text), join)
         # Without offsets: as far as the tokens are those of the context alone.
         alone = self._encode(text[:join])
         same = len(list(takewhile(lambda two: two[0] == two[1], zip(alone, ids, strict=False))))
         return same, same < len(alone)
-
-    def _byte_ends(self, ids: Sequence[int], text: str) -> list[int] | None:
-        """Return after how many bytes each token ends, where the tokens spell out the text (offsets may be trimmed)."""
-        pieces = self._vocabulary.joined(ids, text)
-        if pieces is None:
-            return None
-        ends = list(accumulate(map(len, pieces)))
-        shift = len(text.encode("utf-8", "surrogatepass")) - (ends[-1] if ends else 0)
-        return [end + shift for end in ends] if shift else ends
 
     def _character_spans(self, text: str) -> list[tuple[int, int]]:
         encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
@@ -327,6 +315,16 @@ def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
         size += len(text)
     if part:
         yield part
+
+
+def _first_from_end(pieces: Sequence[bytes], left: int) -> tuple[int, bool]:
+    """Return the index of the first piece that ends within the last ``left`` bytes of all, and whether it begins before
+    them."""
+    first = len(pieces)
+    while first and left > 0:
+        first -= 1
+        left -= len(pieces[first])
+    return first, left < 0
 
 
 def _first_after(spans: Sequence[tuple[int, int]], join: int) -> tuple[int, bool]:
@@ -369,7 +367,7 @@ class Vocabulary:
         spaces.
         """
         try:
-            spelt = [self._bytes[token] for token in ids]  # known by now, but for the first texts
+            spelt = list(map(self._bytes.__getitem__, ids))  # known by now, but for the first texts
         except KeyError:
             spelt = [self.token_bytes(token) for token in ids]
         if None in spelt:
