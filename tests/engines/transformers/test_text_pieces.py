@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ def by(*patterns: str, **more: Any) -> Any:
     return made
 
 
-CUT = {
+CUT: dict[str, Callable[[], Any]] = {
     "gpt2": plain,
     "smollm": lambda: by(r"\p{N}", r"'s|'t| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"),
     "llama 3": lambda: by(LLAMA),
@@ -72,7 +73,7 @@ def test_texts_that_begin_alike_share_pieces() -> None:
     assert one[:-1] == other[:-1]
 
 
-WHOLE = {
+WHOLE: dict[str, Callable[[], Any]] = {
     "sentencepiece": metaspace_tokenizer,
     "wordpiece": wordpiece_tokenizer,
     "of another package": object,

@@ -170,7 +170,8 @@ def _silenced() -> Callable[[], None]:
 
 
 def _set_verbosity(level: int) -> None:
-    """Set the level of transformers' logger; each setting clears the caches of all loggers, which takes milliseconds."""
+    """Set the level of transformers' logger where it is another: that clears the caches of all loggers, which takes
+    milliseconds."""
     from transformers.utils import logging
 
     if logging.get_verbosity() != level:
