@@ -6,10 +6,10 @@
     python -m perf accelerator --device cpu --small
 
 Models are random weights of known shapes, made on the device; nothing is fetched. Parts: *limits* of the device,
-*score*, *generate*, *masked*, *load* and *programs*. ``--budget-seconds`` is the time of all parts that are asked
-for; what does not fit is left out, and the table says so. ``--small`` has shapes for a CPU, which only show that the
-program runs. ``--plain`` measures our side a second time without its fast ways, and ``--settings`` gives it others
-(``speculative=off``).
+*score*, *generate*, *masked*, *load*, *programs* and *host*. ``--budget-seconds`` is the time of all parts that are
+asked for; what does not fit is left out, and the table says so. ``--small`` has shapes for a CPU, which only show that
+the program runs (*host* measures there too). ``--plain`` measures our side a second time without its fast ways, and
+``--settings`` gives it others (``speculative=off``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from perf.accelerator_parts import generate, limits, load, masked, programs, score
+from perf.accelerator_parts import generate, host, limits, load, masked, programs, score
 from perf.accelerator_parts.budget import Budget
 from perf.accelerator_parts.findings import Findings, Row, from_plain, join, markdown
 from perf.accelerator_parts.models import BUILTIN, Setup, about, shapes_for, tokenizer_of
@@ -38,6 +38,7 @@ PARTS: Final[Mapping[str, tuple[Callable[[Setup, Budget], Iterator[Row]], float]
     "masked": (masked.measure, 1.0),
     "load": (load.measure, 1.5),
     "programs": (programs.measure, 1.5),
+    "host": (host.measure, 1.0),
 }
 """The parts in their order, each with its weight in sharing the time."""
 

@@ -230,7 +230,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
 
     def _plans(self, requests: Sequence[Request]) -> list[ScoringPlan | Prompt | Refusal]:
         how: dict[str, int] = {"seq_len": self.info.seq_len, "rows": self._rows}
-        tokenizer = self._tokenizer.with_encoded(texts_of(requests))
+        tokenizer = self._tokenizer.with_encoded(texts_of(requests, self._asking))
         made = (
             prepare(request, tokenizer, asking=self._asking, **how)
             if isinstance(request, Generate)

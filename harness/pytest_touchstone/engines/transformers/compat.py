@@ -154,11 +154,11 @@ def _silenced() -> Callable[[], None]:
         for handler in printing:
             theirs.addHandler(handler)
         theirs.propagate = propagates
-        logging.set_verbosity(verbosity)
+        _set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
 
-    logging.set_verbosity_warning()
+    _set_verbosity(logging.WARNING)
     theirs.propagate = False
     for handler in printing:
         theirs.removeHandler(handler)
@@ -167,6 +167,15 @@ def _silenced() -> Callable[[], None]:
     logging.disable_progress_bar()
     gguf_loading.tqdm = partial(gguf_bar, disable=True)
     return undo
+
+
+def _set_verbosity(level: int) -> None:
+    """Set the level of transformers' logger where it is another: that clears the caches of all loggers, which takes
+    milliseconds."""
+    from transformers.utils import logging
+
+    if logging.get_verbosity() != level:
+        logging.set_verbosity(level)
 
 
 @contextmanager

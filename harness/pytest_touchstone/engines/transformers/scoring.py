@@ -12,6 +12,7 @@ The model's own attention would copy the prefix for every row and every head, in
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
@@ -216,8 +217,9 @@ question."""
 _UNREAD: Final = {"cuda": 1}
 """The passes whose scores the host has not read when it begins the next one, so that a device never waits for it."""
 
-Chosen = dict[tuple[int, int], Score]
-"""The log-probability of a target after a token, by the token's number in the tree and the target."""
+Chosen = dict[tuple[int, int], tuple[float, bool]]
+"""The log-probability of a target after a token, and whether it is the most probable, by the token's number in the tree
+and the target."""
 
 
 class PrefixTreeScorer:
@@ -474,10 +476,10 @@ class _Tree:
         self.wanted: dict[int, list[int]] = defaultdict(list)
         for place, target in dict.fromkeys(pair for pairs in self._asked for pair in pairs):
             self.wanted[place].append(target)
-        self.logits = [
-            sum(place in self.wanted for place in range(node.first, node.first + len(node.tokens)))
-            for node in tree.nodes
-        ]
+        self.logits = [0] * len(tree.nodes)
+        firsts = [node.first for node in tree.nodes]
+        for place in self.wanted:
+            self.logits[bisect_right(firsts, place) - 1] += 1
         self._chosen: Chosen = {}
         self._unread: deque[tuple[list[tuple[int, int]], TargetScores]] = deque()
 
@@ -503,7 +505,7 @@ class _Tree:
         while len(self._unread) > but:
             pairs, scores = self._unread.popleft()
             completed += sum(self._last[pair] for pair in set(pairs) - self._chosen.keys())
-            self._chosen.update((pair, Score(*part)) for pair, part in zip(pairs, scores.read(), strict=True))
+            self._chosen.update(zip(pairs, scores.read(), strict=True))
         return completed
 
     def logits_asked(self) -> list[torch.Tensor]:
@@ -519,9 +521,12 @@ class _Tree:
         self._read(0)
         found: list[Score | None] = []
         for pairs in self._asked:
-            parts = [self._chosen[pair] for pair in pairs if pair in self._chosen]
-            whole = Score(sum(part.logprob for part in parts), all(part.is_greedy for part in parts))
-            found.append(whole if len(parts) == len(pairs) else None)
+            try:
+                logprobs, greedy = zip(*[self._chosen[pair] for pair in pairs], strict=True)
+            except KeyError:
+                found.append(None)
+            else:
+                found.append(Score(sum(logprobs), all(greedy)))
         return found
 
 

@@ -70,14 +70,16 @@ class ScoringPlan:
         return LoglikelihoodAnswer(logprob, greedy, tokens, self.truncated, self.spans_join)
 
 
-def texts_of(requests: Iterable[Request]) -> Iterator[str]:
-    """Yield the texts that ``plan`` has tokenized for these requests."""
+def texts_of(requests: Iterable[Request], asking: ChatMode) -> Iterator[str]:
+    """Yield the texts that ``plan`` and ``prepare`` have tokenized for these requests, but for those of chats."""
     for request in requests:
         match request:
             case Loglikelihood(context, continuation):
                 yield context + continuation
             case RollingLoglikelihood(text):
                 yield text
+            case Generate(prompt) if not (asking.chat and request.turns):
+                yield prompt
 
 
 def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) -> ScoringPlan | Refusal:
@@ -91,7 +93,9 @@ def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) 
             return Refusal("a causal language model fills no masks; give a masked language model")
         case RunProgram() | Judge():
             return Refusal("programs are run by the sandbox, and verdicts are a judge's")
-    if isinstance(made, ScoringPlan) and any(max(work.inputs + work.targets) >= rows for work in made.work):
+    if isinstance(made, ScoringPlan) and any(
+        max(map(max, (one.inputs, one.targets))) >= rows for one in made.work
+    ):
         return Refusal(f"the text has a token that the model, with {rows} embeddings, does not know")
     return made
 

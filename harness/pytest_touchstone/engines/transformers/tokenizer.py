@@ -29,14 +29,14 @@ import functools
 import os
 import re
 import threading
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, takewhile
+from itertools import chain, takewhile
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from pytest_touchstone.core.reasoning import ReasoningDelimiters, delimiters_among, delimiters_of
 from pytest_touchstone.core.requests import Refusal, Turn
+from pytest_touchstone.engines.transformers.text_pieces import splitter_of
 
 _AT_ONCE: Final = 2**20
 """The characters that are tokenized at once: a token takes about a hundred bytes meanwhile."""
@@ -46,6 +46,8 @@ THINKING: Final = ("enable_thinking", "thinking")
 
 _TAIL: Final = 16
 """The last tokens of a prompt, among which the delimiter is that opens a reasoning."""
+
+_UNREADABLE: Final = "\N{REPLACEMENT CHARACTER}"
 
 _LONGEST_ERROR: Final = 200
 """The most characters of a template's own error that are repeated."""
@@ -71,6 +73,9 @@ class TextTokenizer:
         self._thinking: dict[str, bool] = {}
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
         self._front, _ = frame(tokenizer)
+        self._bos: str | None = tokenizer.bos_token
+        self._pieces = splitter_of(tokenizer)
+        self._may_end: dict[frozenset[int], Callable[[int], bool]] = {}
         self._encoded: dict[str, list[int]] = {}
 
     def with_reasoning(self, think_end: str, thinking: Literal["on", "off"] | None) -> TextTokenizer:
@@ -90,18 +95,22 @@ class TextTokenizer:
     def with_encoded(self, texts: Iterable[str]) -> TextTokenizer:
         """Return the same tokenizer with the tokens of these texts at hand.
 
-        They are tokenized many at once, by all cores, while other threads go on.
+        They are tokenized many at once, by all cores, while other threads go on; what they share, once.
         """
         if not getattr(self._tokenizer, "is_fast", False):
             return self
         # Where nobody has decided, tokenizers 0.21 and 0.22 print a warning in each fork of this process afterwards.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         ready = copy.copy(self)
-        ready._encoded = {}
-        for some in _parts(text for text in dict.fromkeys(texts) if not_text(text) is None):
+        pieces = {text: self._pieces(text) for text in dict.fromkeys(texts) if not_text(text) is None}
+        known: dict[str, list[int]] = {}
+        for some in _parts(dict.fromkeys(chain.from_iterable(pieces.values()))):
             lean = {"return_attention_mask": False, "return_token_type_ids": False}
             found = self._tokenizer(some, add_special_tokens=False, **lean)
-            ready._encoded.update(zip(some, found["input_ids"], strict=True))
+            known.update(zip(some, found["input_ids"], strict=True))
+        ready._encoded = {
+            text: list(chain.from_iterable(map(known.__getitem__, some))) for text, some in pieces.items()
+        }
         return ready
 
     @property
@@ -218,6 +227,23 @@ class TextTokenizer:
         """Return whether the tokens of a prompt end within a reasoning that it opens."""
         return self.reasoning is not None and self.reasoning.opens(self.readable(prompt[-_TAIL:]))
 
+    def may_end(self, stops: Sequence[str]) -> Callable[[int], bool]:
+        """Return a function that says of a token whether it may be the last one of a stop sequence: whether it has the
+        last byte of one, or nobody knows what bytes it has."""
+        last = frozenset(stop.encode("utf-8", "surrogatepass")[-1] for stop in stops if stop)
+        if "" in stops or any(_UNREADABLE in stop for stop in stops):
+            return lambda _token: True
+
+        def found(token: int) -> bool:
+            spelt = self._vocabulary.token_bytes(token)
+            same = (
+                spelt is not None
+                and spelt.decode("utf-8", "replace").strip() == self.readable([token]).strip()
+            )
+            return spelt is None or not same or not last.isdisjoint(spelt)
+
+        return self._may_end.setdefault(last, functools.cache(found))
+
     @property
     def special(self) -> frozenset[int]:
         """The tokens that ``readable`` leaves out."""
@@ -253,33 +279,21 @@ class TextTokenizer:
 
     def _front_of(self, text: str) -> tuple[int, ...]:
         """Return the tokens that the tokenizer adds at the start, but none where the text itself begins with BOS."""
-        bos = self._tokenizer.bos_token
-        return () if bos and text.startswith(bos) else self._front
+        return () if self._bos and text.startswith(self._bos) else self._front
 
     def _cut(self, ids: Sequence[int], text: str, join: int) -> tuple[int, bool]:
         """Return the index of the first token that ends after character ``join``, and whether it begins before it."""
         if join == 0:
             return 0, False
-        ends = self._byte_ends(ids, text)
-        if ends is not None:
-            place = len(text[:join].encode("utf-8", "surrogatepass"))
-            first = bisect_right(ends, place)
-            return first, first < len(ends) and (ends[first - 1] if first else 0) < place
+        pieces = self._vocabulary.joined(ids, text)
+        if pieces is not None:  # offsets of characters may be trimmed
+            return _first_from_end(pieces, len(text[join:].encode("utf-8", "surrogatepass")))
         if getattr(self._tokenizer, "is_fast", False):
             return _first_after(self._character_spans(text), join)
         # Without offsets: as far as the tokens are those of the context alone.
         alone = self._encode(text[:join])
         same = len(list(takewhile(lambda two: two[0] == two[1], zip(alone, ids, strict=False))))
         return same, same < len(alone)
-
-    def _byte_ends(self, ids: Sequence[int], text: str) -> list[int] | None:
-        """Return after how many bytes each token ends, where the tokens spell out the text (offsets may be trimmed)."""
-        pieces = self._vocabulary.joined(ids, text)
-        if pieces is None:
-            return None
-        ends = list(accumulate(map(len, pieces)))
-        shift = len(text.encode("utf-8", "surrogatepass")) - (ends[-1] if ends else 0)
-        return [end + shift for end in ends] if shift else ends
 
     def _character_spans(self, text: str) -> list[tuple[int, int]]:
         encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
@@ -308,6 +322,16 @@ def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
         size += len(text)
     if part:
         yield part
+
+
+def _first_from_end(pieces: Sequence[bytes], left: int) -> tuple[int, bool]:
+    """Return the index of the first piece that ends within the last ``left`` bytes of all, and whether it begins before
+    them."""
+    first = len(pieces)
+    while first and left > 0:
+        first -= 1
+        left -= len(pieces[first])
+    return first, left < 0
 
 
 def _first_after(spans: Sequence[tuple[int, int]], join: int) -> tuple[int, bool]:
@@ -350,7 +374,7 @@ class Vocabulary:
         spaces.
         """
         try:
-            spelt = [self._bytes[token] for token in ids]  # known by now, but for the first texts
+            spelt = list(map(self._bytes.__getitem__, ids))  # known by now, but for the first texts
         except KeyError:
             spelt = [self.token_bytes(token) for token in ids]
         if None in spelt:

@@ -20,14 +20,17 @@ from pytest_touchstone.engines.transformers.generation.sequence import (
     uniform,
     warped,
 )
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import CORPUS, bytelevel_tokenizer, metaspace_tokenizer
 
 TOKENIZERS: dict[str, Any] = {}
+READERS: dict[str, TextTokenizer] = {}
 
 
 def tokenizer_of(kind: str) -> Any:
     if kind not in TOKENIZERS:
         TOKENIZERS[kind] = bytelevel_tokenizer() if kind == "bytelevel" else metaspace_tokenizer()
+        READERS[kind] = TextTokenizer(TOKENIZERS[kind])
     return TOKENIZERS[kind]
 
 
@@ -38,7 +41,8 @@ def watched(kind: str, tokens: list[int], stops: list[str]) -> tuple[str, int]:
     def decode(ids: Any) -> str:
         return tokenizer.decode(list(ids), skip_special_tokens=True)  # type: ignore[no-any-return]
 
-    watch = StopWatch(decode, stops, frozenset(tokenizer.all_special_ids))
+    may_end = READERS[kind].may_end(stops)
+    watch = StopWatch(decode, stops, frozenset(tokenizer.all_special_ids), may_end=may_end)
     taken = next(
         (count for count in range(1, len(tokens) + 1) if watch.take(tokens[:count])),
         len(tokens),

@@ -251,13 +251,15 @@ class EndedPrompt(NamedTuple):
 def samples_of(prompt: Prompt, ends: Ends) -> list[GeneratedSequence]:
     """Return the different samples of a prompt, with no tokens yet."""
     tokenizer, stops = ends.tokenizer, prompt.request.stop
-    opened = tokenizer.opens_reasoning(prompt.tokens)
+    opened, may_end = tokenizer.opens_reasoning(prompt.tokens), tokenizer.may_end(stops)
     return [
         GeneratedSequence(
             prompt,
             number,
             ends,
-            StopWatch(tokenizer.readable, stops, ends.silent, tokenizer.reasoning, opened=opened),
+            StopWatch(
+                tokenizer.readable, stops, ends.silent, tokenizer.reasoning, opened=opened, may_end=may_end
+            ),
         )
         for number in range(prompt.different)
     ]
@@ -287,11 +289,13 @@ class StopWatch:
         delimiters: ReasoningDelimiters | None = None,
         *,
         opened: bool = False,
+        may_end: Callable[[int], bool] = lambda _token: True,
     ) -> None:
         """``silent``: tokens without text, which could push a stop sequence out of sight. ``delimiters`` are those of a
-        reasoning, which the prompt may have ``opened``."""
+        reasoning, which the prompt may have ``opened``. ``may_end`` says whether a token may be the last one of a stop
+        sequence; others are not decoded."""
         self._decode, self._stops, self._silent = decode, tuple(stops), silent
-        self._delimiters, self._opened = delimiters, opened
+        self._delimiters, self._opened, self._may_end = delimiters, opened, may_end
         self._window = _MARGIN + max(
             (len(text.encode("utf-8", "surrogatepass")) for text in stops), default=0
         )
@@ -309,6 +313,8 @@ class StopWatch:
         if not self._answers and self._reasons(tokens):
             return False
         if not self._found:
+            if not self._may_end(tokens[-1]):
+                return False
             seen = self._decode(self._tokens[-self._window :])
             if earliest_stop(seen, self._stops) is None:
                 return False
