@@ -71,7 +71,7 @@ def test_a_broken_gguf_file_is_one_line(
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("ftp://h/model", "builtin:, fake:, http://, https://, hub:, llama-server:, vllm:"),
+        ("ftp://h/model", "builtin:, fake:, http://, https://, hub:, llama-server:, sglang:, vllm:"),
         ("http://127.0.0.1:9/v1", "start the server, or check the address"),
         ("https://", "no address of a server; write http://HOST:PORT/v1"),
         ("runs/nowhere", "no such file or folder"),

@@ -164,7 +164,7 @@ def chosen(request: pytest.FixtureRequest) -> list[Attack]:
     calls: list[Any] = [
         item.callspec
         for item in request.session.items
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        if isinstance(item, pytest.Function) and item.path == request.path and hasattr(item, "callspec")
     ]
     return [call.params["attack"] for call in calls if "attack" in call.params]
 

@@ -66,7 +66,7 @@ def test_show_knows_it_and_a_mistake_lists_what_it_takes(project: Path) -> None:
     unknown = touchstone("show", "dcit:answers.json", **where)
     assert (
         unknown.returncode,
-        "dict:, fake:, http://, https://, hub:, llama-server:, vllm:" in unknown.stderr,
+        "dict:, fake:, http://, https://, hub:, llama-server:, sglang:, vllm:" in unknown.stderr,
     ) == (
         4,
         True,

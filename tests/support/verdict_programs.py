@@ -7,14 +7,15 @@ from typing import Final, NamedTuple
 
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram
 
-SECONDS: Final = 0.4
+SECONDS: Final = 0.8
 """The CPU time of each program."""
 
 MEMORY: Final = 256
 """The MiB that each may take, beside the interpreter's own."""
 
-_NEAR: Final = (0.6, 0.8, 0.9, 1.05, 1.1, 1.3)
-"""Parts of a limit that programs come close to it by."""
+_NEAR: Final = (0.6, 0.8, 1.2, 1.4)
+"""Parts of a limit that programs come close to it by. On a busy machine the same work takes more CPU time, with less of
+the caches: 0.32 s became 0.4."""
 
 _COMPUTES: Final = """\
 import threading, time
