@@ -109,7 +109,9 @@ class Journal:
 
     def _open(self) -> int:
         if self._descriptor is None:
-            if not self.path.parent.is_dir():  # that of the run itself is not made anew where somebody has removed it
+            if (
+                not self.path.parent.is_dir()
+            ):  # that of the run itself is not made anew where somebody has removed it
                 disk.mkdir(self.path.parent)
                 disk.sync_folder(self.path.parent.parent)
             self._descriptor = disk.open_to_append(self.path)
