@@ -119,7 +119,7 @@ def test_a_folder_without_a_summary_is_refused_with_its_path(tmp_path, content, 
 def test_a_disk_that_refuses_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(
-        HarnessError, match="cannot write .*/file: File exists; free some space or choose another"
+        HarnessError, match=r"cannot write .*/file: File exists; free some space or choose another"
     ):
         write_results(sample(1), tmp_path / "file")
 
