@@ -22,7 +22,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -188,7 +188,8 @@ def serve(address: str, python: str) -> None:
                         _become(asked, descriptors, python)
                     for descriptor in descriptors:
                         os.close(descriptor)
-                    connection.send(str(pid).encode())
+                    with suppress(OSError):  # whoever asked may have been killed meanwhile
+                        connection.send(str(pid).encode())
                     process = os.pidfd_open(pid)
                     children[process] = pid, connection
                     selector.register(process, selectors.EVENT_READ)
@@ -200,7 +201,8 @@ def serve(address: str, python: str) -> None:
                     os.close(key.fd)
                     if connection in selector.get_map():
                         selector.unregister(connection)
-                        connection.send(str(code).encode())
+                        with suppress(OSError):
+                            connection.send(str(code).encode())
                     connection.close()
                 else:  # nobody waits any more
                     selector.unregister(key.fileobj)
