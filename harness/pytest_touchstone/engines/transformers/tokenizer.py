@@ -47,7 +47,8 @@ THINKING: Final = ("enable_thinking", "thinking")
 _TAIL: Final = 16
 """The last tokens of a prompt, among which the delimiter is that opens a reasoning."""
 
-_UNREADABLE: Final = "\N{REPLACEMENT CHARACTER}"
+UNREADABLE: Final = "\N{REPLACEMENT CHARACTER}"
+"""The character that stands for the bytes of an unfinished character."""
 
 _LONGEST_ERROR: Final = 200
 """The most characters of a template's own error that are repeated."""
@@ -231,7 +232,7 @@ class TextTokenizer:
         """Return a function that says of a token whether it may be the last one of a stop sequence: whether it has the
         last byte of one, or nobody knows what bytes it has."""
         last = frozenset(stop.encode("utf-8", "surrogatepass")[-1] for stop in stops if stop)
-        if "" in stops or any(_UNREADABLE in stop for stop in stops):
+        if "" in stops or any(UNREADABLE in stop for stop in stops):
             return lambda _token: True
 
         def found(token: int) -> bool:

@@ -30,7 +30,7 @@ from pytest_touchstone.core.requests import FinishReason, Generated, earliest_st
 from pytest_touchstone.engines.transformers.devices import Reading, to_device
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow
 from pytest_touchstone.engines.transformers.token_work import Prompt
-from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.engines.transformers.tokenizer import UNREADABLE, TextTokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -274,9 +274,6 @@ _MARGIN: Final = 4
 The first may be part of a character, or lose its leading space.
 """
 
-_UNREADABLE: Final = "\N{REPLACEMENT CHARACTER}"
-"""The character that stands for the bytes of an unfinished character."""
-
 
 class StopWatch:
     """Follows the tokens of one sample."""
@@ -318,7 +315,7 @@ class StopWatch:
             seen = self._decode(self._tokens[-self._window :])
             if earliest_stop(seen, self._stops) is None:
                 return False
-        text = self._answer(tokens)[1].rstrip(_UNREADABLE)
+        text = self._answer(tokens)[1].rstrip(UNREADABLE)
         at = earliest_stop(text, self._stops)
         self._found = at is not None
         return at is not None and not may_begin_before(text, self._stops, at)
