@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,7 +116,8 @@ def lack(names: list[str]) -> None:
     made = pyseccomp.SyscallFilter(defaction=pyseccomp.ALLOW)
     for name in names:
         for call, number, *arguments in LACKS[name]:
-            made.add_rule(ERRNO(number), call, *arguments)
+            with suppress(FileExistsError):  # which fails already, with the error of another name
+                made.add_rule(ERRNO(number), call, *arguments)
     made.load()
 
 
