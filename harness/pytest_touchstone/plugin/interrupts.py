@@ -42,6 +42,7 @@ class Interrupts:
     def __init__(self, *, terms: bool = False) -> None:
         self.stopped = False
         self._before: Any = None
+        self._hook: Any = None
         self._armed = self._pressed = self._stoppable = self._held = False
         self._terms = (
             terms
@@ -81,7 +82,7 @@ class Interrupts:
             if not self._pressed:
                 work()
             return not self._pressed
-        except KeyboardInterrupt:
+        except BaseException:  # whatever Ctrl-C was turned into
             if not self._pressed:
                 raise
             return False
@@ -128,8 +129,8 @@ class Interrupts:
             return self._say_stopped()
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionstart(self) -> None:
-        self._held = False
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self._held, self._hook = False, session.config.hook
         self._checked(None)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -149,7 +150,11 @@ class Interrupts:
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """End in a line what was stopped, and what xdist does not expect: that workers are gone before they answer."""
         if self.stopped:
-            raise pytest.exit.Exception(STOPPED, INTERRUPTED)
+            try:
+                raise pytest.exit.Exception(STOPPED, INTERRUPTED)
+            except pytest.exit.Exception as stopped:
+                self._hook.pytest_keyboard_interrupt(excinfo=pytest.ExceptionInfo.from_exception(stopped))
+                raise
         if _of_workers(excinfo):
             raise pytest.exit.Exception(WORKERS_ENDED, NOT_VALID)
 
