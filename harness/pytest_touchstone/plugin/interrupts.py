@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -39,11 +40,12 @@ class Interrupts:
     ``stopped`` says that either has come.
     """
 
-    def __init__(self, *, terms: bool = False) -> None:
-        self.stopped = False
+    def __init__(self, *, terms: bool = False, whole: bool = False) -> None:
+        """``terms`` takes SIGTERM over; ``whole`` says that nothing of the process comes after the session."""
+        self.stopped, self._whole = False, whole
         self._before: Any = None
         self._hook: Any = None
-        self._armed = self._pressed = self._stoppable = self._held = False
+        self._armed = self._pressed = self._stoppable = self._held = self._over = False
         self._terms = (
             terms
             and threading.current_thread() is threading.main_thread()
@@ -97,7 +99,8 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._usual(signal.getsignal(signal.SIGINT)))
         if self._armed:
             self._armed = False
-            signal.signal(signal.SIGINT, self._before)
+            ends = self._whole and (self.stopped or self._pressed)
+            signal.signal(signal.SIGINT, signal.SIG_IGN if ends else self._before)
 
     def _term(self, _number: int, frame: FrameType | None) -> None:
         __tracebackhide__ = True  # pytest then names the place that was reached
@@ -114,7 +117,7 @@ class Interrupts:
 
     def _press(self, _number: int, _frame: FrameType | None) -> None:
         again, self._pressed = self._pressed, True
-        if self._stoppable or again:
+        if not self._over and (self._stoppable or again):
             raise KeyboardInterrupt
 
     # Hooks: what Ctrl-C was turned into is Ctrl-C
@@ -132,6 +135,11 @@ class Interrupts:
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self._held, self._hook = False, session.config.hook
         self._checked(None)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_unconfigure(self) -> None:
+        """From here on everything is written and said, and only closing is left, which a traceback would follow."""
+        self._over = True
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(self) -> Generator[None, object, object]:
@@ -166,13 +174,23 @@ class Interrupts:
 def interrupts_of(config: pytest.Config) -> Interrupts:
     """Return those of this process; the first call takes Ctrl-C over, until pytest has ended."""
     if (found := config.stash.get(INTERRUPTS, None)) is None:
-        found = config.stash[INTERRUPTS] = Interrupts(terms=not hasattr(config, "workerinput"))
+        found = config.stash[INTERRUPTS] = Interrupts(
+            terms=not hasattr(config, "workerinput"), whole=_is_whole(config)
+        )
         config.pluginmanager.register(found)
         config.add_cleanup(found.close)
     return found
 
 
 INTERRUPTS: Final = pytest.StashKey[Interrupts]()
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    """Return whether the process is nothing but this session, in whatever way pytest was started."""
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    name = spec.name.partition(".")[0] if spec is not None else Path(file or "").stem
+    return name == "pytest" and list(config.invocation_params.args) == sys.argv[1:]
 
 
 def _of_workers(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
