@@ -29,6 +29,16 @@ SERIES = ("pytest", "--checkpoint", "fake:causal", "--checkpoint", "fake:other")
 BASE = ("pytest", "--checkpoint", "fake:other", "--eval-run-id", "base")
 DONE = ("pytest", "--checkpoint", "fake:causal", "--eval-run-id", "done")
 SHARDS = tuple(("pytest", "--checkpoint", "fake:causal", "--eval-shard", f"{n}/2") for n in (1, 2))
+GRADE = (
+    "touchstone",
+    "grade",
+    "humaneval",
+    "samples.jsonl",
+    "--problems",
+    "problems.jsonl",
+    "--workers",
+    "2",
+)
 
 WAYS = {
     "run": Way((RUN,)),
@@ -47,6 +57,7 @@ WAYS = {
         prepared=(BASE, DONE),
         files=("page.html",),
     ),
+    "grade": Way((GRADE,), last="", files=("samples.jsonl_results.jsonl",)),
 }
 
 
@@ -65,12 +76,13 @@ def ways(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Ways:
 @pytest.mark.parametrize(
     ("name", "short", "whole"),
     [
-        ("run", 4, 240),
-        ("series", 2, 60),
-        ("gate", 1, 50),
-        ("shards", 1, 40),
-        ("workers", 1, 25),
+        ("run", 2, 170),
+        ("series", 1, 30),
+        ("gate", 1, 30),
+        ("shards", 1, 30),
+        ("workers", 1, 15),
         ("commands", 1, 15),
+        ("grade", 1, 8),
     ],
 )
 def test_commands_that_are_killed_at_any_moment_go_on_and_end_as_if_nothing_had_happened(
@@ -83,7 +95,7 @@ def test_commands_that_are_killed_at_any_moment_go_on_and_end_as_if_nothing_had_
         disturbed = Disturbed(forks, tmp_path / str(seed), template, draw)
         disturbed.told.append(f"seed {seed} of {name}")
         for number, command in enumerate(way.commands):
-            for _ in range(draw.choice((1, 2, 3, 4) if len(way.commands) == 1 else (0, 1, 2))):
+            for _ in range(draw.choice((2, 4, 6) if len(way.commands) == 1 else (0, 1, 2, 3))):
                 disturbed.disturb(command, right.seconds[number], right.points[number], way.workers)
             disturbed.finish(command, right.codes[number])
         assert outcome(disturbed.folder, way) == right.outcome, disturbed.why("other results")
