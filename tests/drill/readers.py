@@ -565,7 +565,9 @@ RESULTS: Final = (
     ),
     _in_run("one/details/shard.json", _share, content=SHARE_ROW),
     _in_run(
-        "one/details/courses.json", lambda output: read_schedules(output / "one"), content=[SCHEDULE_ROW]
+        "one/details/courses.json",
+        lambda output: read_schedules(output / "one"),
+        content={"schema": 1, "courses": [SCHEDULE_ROW]},
     ),
     _in_run(
         "one/details/effort-main.json",

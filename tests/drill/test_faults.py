@@ -29,6 +29,16 @@ SERIES = ("pytest", "--checkpoint", "fake:causal", "--checkpoint", "fake:other")
 BASE = ("pytest", "--checkpoint", "fake:other", "--eval-run-id", "base")
 DONE = ("pytest", "--checkpoint", "fake:causal", "--eval-run-id", "done")
 SHARDS = tuple(("pytest", "--checkpoint", "fake:causal", "--eval-shard", f"{n}/2") for n in (1, 2))
+GRADE = (
+    "touchstone",
+    "grade",
+    "humaneval",
+    "samples.jsonl",
+    "--problems",
+    "problems.jsonl",
+    "--workers",
+    "2",
+)
 
 WAYS = {
     "run": Way((RUN,)),
@@ -47,6 +57,7 @@ WAYS = {
         prepared=(BASE, DONE),
         files=("page.html",),
     ),
+    "grade": Way((GRADE,), last="", files=("samples.jsonl_results.jsonl",)),
 }
 
 
@@ -65,25 +76,26 @@ def ways(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Ways:
 @pytest.mark.parametrize(
     ("name", "short", "whole"),
     [
-        ("run", 4, 240),
-        ("series", 2, 60),
-        ("gate", 1, 50),
-        ("shards", 1, 40),
-        ("workers", 1, 25),
+        ("run", 2, 170),
+        ("series", 0, 30),
+        ("gate", 1, 30),
+        ("shards", 0, 30),
+        ("workers", 1, 15),
         ("commands", 1, 15),
+        ("grade", 1, 8),
     ],
 )
 def test_commands_that_are_killed_at_any_moment_go_on_and_end_as_if_nothing_had_happened(
     name: str, short: int, whole: int, *, drill: Drill, forks: Forks, ways: Ways, tmp_path: Path
 ) -> None:
     way = WAYS[name]
-    template, right = ways.of(name, way)
     for seed in drill.seeds(short, whole):
+        template, right = ways.of(name, way)
         draw = random.Random(f"{name} {seed}")
         disturbed = Disturbed(forks, tmp_path / str(seed), template, draw)
         disturbed.told.append(f"seed {seed} of {name}")
         for number, command in enumerate(way.commands):
-            for _ in range(draw.choice((1, 2, 3, 4) if len(way.commands) == 1 else (0, 1, 2))):
+            for _ in range(draw.choice((2, 4, 6) if len(way.commands) == 1 else (0, 1, 2, 3))):
                 disturbed.disturb(command, right.seconds[number], right.points[number], way.workers)
             disturbed.finish(command, right.codes[number])
         assert outcome(disturbed.folder, way) == right.outcome, disturbed.why("other results")
@@ -92,6 +104,90 @@ def test_commands_that_are_killed_at_any_moment_go_on_and_end_as_if_nothing_had_
         drill.figure(f"kills of {name} before its end", disturbed.kills.all)
         drill.figure("kills that met a run with records", disturbed.kills.in_the_middle)
         shutil.rmtree(disturbed.folder)
+
+
+# Before anything is begun
+
+CTRL_C = """
+import atexit, builtins, os, runpy, signal, sys
+
+reached, last, real = 0, {last}, builtins.__import__
+
+
+def press(event, _):
+    global reached
+    if event == "import" and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        reached += 1
+        if reached == last:
+            os.kill(os.getpid(), signal.{name})
+
+
+def turning(*arguments, **options):
+    try:
+        return real(*arguments, **options)
+    except KeyboardInterrupt:
+        raise ImportError("cannot import a name") from None
+
+
+sys.addaudithook(press)
+builtins.__import__ = turning
+if not last:
+    atexit.register(lambda: print("imports:", reached))
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+"""Sends the process a signal at an import, of those after we have taken Ctrl-C over, which a library makes another
+error of; without one it says how many imports there are."""
+
+
+def pressed(command: tuple[str, ...], folder: Path, last: int = 0, name: str = "SIGINT") -> tuple[int, str]:
+    """The exit code of a command, and what it prints, where a signal comes at an import."""
+    (folder / "ctrl_c.py").write_text(CTRL_C.format(last=last, name=name))
+    given = [sys.executable, "ctrl_c.py", *words(command)[1:]]
+    found = subprocess.run(given, cwd=folder, capture_output=True, text=True, check=False)
+    return found.returncode, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize(("command", "short", "whole"), [(RUN, 2, 25), (("touchstone", "list"), 2, 10)])
+def test_ctrl_c_while_anything_is_imported_is_no_traceback(
+    command: tuple[str, ...], short: int, whole: int, *, drill: Drill, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "project", "pass")
+    code, text = pressed(command, folder)
+    assert code == 0
+    imports = int(text.rpartition("imports: ")[2])
+    for seed in drill.seeds(short, whole):
+        draw = random.Random(f"import {seed}")
+        name = draw.choice(("SIGINT", "SIGTERM")) if command is RUN else "SIGINT"
+        code, text = pressed(command, folder, draw.randint(1, imports), name)
+        assert "Traceback" not in text, f"seed {seed}: {text}"
+        assert "Error" not in text, f"seed {seed}: {text}"
+        assert code in (0, 2), f"seed {seed}: {text}"
+        assert code == 0 or "stopped" in text or "KeyboardInterrupt" in text, f"seed {seed}: {text}"
+        drill.figure("Ctrl-C while something was imported", 1)
+
+
+DYING = """
+import os
+if "DYING" in os.environ:
+    os.kill(os.getpid(), 9)
+os.environ["DYING"] = ""
+"""
+"""Kills a worker before it has said a word."""
+
+
+def test_workers_that_are_killed_before_they_answer_end_the_run_in_one_line(
+    forks: Forks, ways: Ways, tmp_path: Path
+) -> None:
+    template, right = ways.of("run", WAYS["run"])
+    folder = Path(shutil.copytree(template, tmp_path / "project"))
+    process = forks.start(*words((*RUN, "-n", "2")), cwd=folder, before=DYING)
+    assert process.wait() == 9, process.output
+    (line,) = (line for line in process.output.splitlines() if "xdist" in line)
+    assert "give the same command again" in line
+    assert "INTERNALERROR" not in process.output
+    process = forks.start(*words((*RUN, "-n", "2")), cwd=folder)
+    assert process.wait() == 0, process.output
+    assert outcome(folder, WAYS["run"]) == right.outcome
 
 
 # A served model

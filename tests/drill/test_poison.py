@@ -16,8 +16,8 @@ from tests.support.forking import Fork, Forks
 from tests.support.killed_runs import CONFTEST, ROWS, Command, newest, words, write_project
 
 KILLS = {
-    "ends as if all were well": "__import__('os')._exit(0)",
-    "ends with a code": "__import__('os')._exit(3)",
+    "ends as if all were well": "__import__('ctypes').CDLL(None)._exit(0)",
+    "ends with a code": "__import__('ctypes').CDLL(None)._exit(3)",
     "is killed": "__import__('os').kill(__import__('os').getpid(), 9)",
     "reads address 0": "__import__('ctypes').string_at(0)",
     "aborts": "__import__('os').abort()",
@@ -26,6 +26,7 @@ KILLS = {
 
 FAULTS = {
     "raise SystemExit(0)": "SystemExit: 0",
+    "import os; os._exit(0)": "SystemExit: os._exit(0)",
     "raise GeneratorExit": "GeneratorExit",
     "raise StopIteration": "generator raised StopIteration",
     "raise BaseException('odd')": "BaseException: odd",
@@ -59,6 +60,7 @@ ANSWERS = {
     "return None": "'NoneType' object has no attribute 'logprob'",
     "raise ValueError('it broke')": "ValueError: it broke",
     "raise SystemExit(0)": "SystemExit: 0",
+    "__import__('os')._exit(0)": "SystemExit: os._exit(0)",
     "bytearray(1 << 60)": "MemoryError",
     "f = lambda: f(); f()": "maximum recursion depth exceeded",
 }

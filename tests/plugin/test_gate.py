@@ -6,12 +6,17 @@ import json
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_touchstone.cli import main
+from pytest_touchstone.compare.gate.accepted import read_accepted, write_accepted
 from pytest_touchstone.compare.noise import MeasuredNoise, Noise, save_noise
+from pytest_touchstone.core.disk import locked
 from pytest_touchstone.results.store import ResultStore
 from tests.support.mistakes import refused
 from tests.support.project import ALONE, Project, gate_of
@@ -489,6 +494,27 @@ def test_a_drop_is_accepted_with_a_reason_and_a_mistake_is_one_line(
     broken = score(skilled, 100, "broken", "--gate")
     assert broken.ret == 4
     assert "touchstone-accepted.json: cannot be read" in "".join(broken.errlines)
+
+
+def test_a_drop_waits_for_another_that_is_being_accepted_and_leaves_it_there(
+    skilled: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(skilled.path)
+    score(skilled, 150, "good", "--gate")
+    assert score(skilled, 100, "new", "--gate").ret == 8
+    path, words = Path("touchstone-accepted.json"), ["accept", "new", "--benchmark", "skills", "--because"]
+    assert main([*words, "first"]) == 0
+    (first,) = read_accepted(path)
+    with ThreadPoolExecutor() as pool, locked(Path()):
+        second = pool.submit(main, [*words, "second"])
+        with pytest.raises(TimeoutError):
+            second.result(0.5)
+        write_accepted(path, [first, replace(first, benchmark="another")])
+    assert second.result() == 0
+    assert [(one.benchmark, one.because) for one in read_accepted(path)] == [
+        ("another", "first"),
+        ("skills", "second"),
+    ]
 
 
 def refused_line(capsys: pytest.CaptureFixture[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.plugin.session import Interrupts
+from pytest_touchstone.plugin.interrupts import Interrupts
 
 Project = Any
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import pytest
 
 from pytest_touchstone.checkpoints.builtin import NAMES
-from pytest_touchstone.cli import COMMANDS, _parser
 from pytest_touchstone.cli.benchmarks import known_specs
+from pytest_touchstone.cli.commands import COMMANDS, _parser
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.settings import Setting, settings_table
 from pytest_touchstone.core.tasks import Tasks, declared_groups, task_groups

@@ -99,6 +99,14 @@ class Fork:
             selector.register(self._connection, selectors.EVENT_READ)
             return bool(selector.select(timeout))
 
+    def catches(self, number: signal.Signals) -> bool:
+        """Return whether it has a handler of its own for a signal; not where it has ended."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return False
+        return bool(int(status.partition("SigCgt:")[2].split()[0], 16) >> (number - 1) & 1)
+
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send it a signal; none where it has ended."""
         if not self.ended(0.0):

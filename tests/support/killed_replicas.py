@@ -155,7 +155,7 @@ def killed_run(
             run_items(left, engine, folders[-1])
         except DriverKilledError:
             drivers -= 1
-            folders[-1].mkdir(exist_ok=True)
+            folders[-1].mkdir(parents=True, exist_ok=True)
             for actor in cluster.actors:  # they belong to the driver
                 actor.dead = True
                 cluster.kill_actor(actor)

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.core.files import read_checked
+from pytest_touchstone.plugin.interrupts import WORKERS_ENDED
 from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.records import Record
 from tests.support.forking import Fork, Forks
 from tests.support.project import ALONE, write_benchmark, write_rows
+from tests.support.rows import write_jsonl
 from tests.support.watching import running
 
 ROWS: Final = 30
@@ -53,6 +55,17 @@ FakeEngine._answer = counted
 """
 """The fake checkpoint's answers are reused here as those of any other, and each request is noted."""
 
+PROBLEMS: Final = [
+    {
+        "task_id": f"test/{number}",
+        "prompt": f"def f{number}():\n",
+        "canonical_solution": "    return 1",
+        "test": "def check(candidate):\n    assert candidate() == 1",
+        "entry_point": f"f{number}",
+    }
+    for number in range(3)
+]
+
 SLOWLY: Final = "__import__('time').sleep(0.004)"
 
 POINTS: Final = """
@@ -67,7 +80,7 @@ def count(where):
     if "results" in where or where.isdigit():
         reached += 1
         if reached == last:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.{name})
 
 
 def counted(call):
@@ -85,8 +98,11 @@ if {last} < 0:
     import atexit
     atexit.register(lambda: print("points:", reached))
 """
-"""Kills the process when it comes to the point of this number: a file of results that is opened, renamed, cut or
-removed, or a write, each time before it is done. With -1 it says how many points there are."""
+"""Sends the process a signal when it comes to the point of this number: a file of results that is opened, renamed, cut
+or removed, or a write, each time before it is done. With -1 it says how many points there are."""
+
+SECONDS: Final = re.compile(rb'"seconds": [^,}]*')
+"""What may differ in a file."""
 
 VOLATILE: Final = ("seconds", "reused", "reused_from")
 """What may differ in a result: the time, and how much of it was taken from earlier runs."""
@@ -123,6 +139,9 @@ def write_project(folder: Path, extra: str = SLOWLY, rows: int = ROWS) -> Path:
     write_rows(folder, rows)
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "pytest.ini").write_text("[pytest]\n")
+    write_jsonl(folder / "problems.jsonl", PROBLEMS)
+    samples = [{"task_id": one["task_id"], "completion": f"    return {n}"} for n, one in enumerate(PROBLEMS)]
+    write_jsonl(folder / "samples.jsonl", samples)
     return folder
 
 
@@ -157,7 +176,7 @@ def newest(folder: Path, pattern: str) -> Path:
 
 def outcome(folder: Path, way: Way) -> Outcome:
     """All scores and statistics of the last run, and the files that a way leaves."""
-    found: Outcome = {name: (folder / name).read_bytes() for name in way.files}
+    found: Outcome = {name: SECONDS.sub(b"", (folder / name).read_bytes()) for name in way.files}
     if not way.last:
         return found
     run = newest(folder, way.last)
@@ -200,7 +219,6 @@ class Disturbed:
         self.folder = Path(shutil.copytree(template, folder, symlinks=True))
         self.draw, self._forks = draw, forks
         self.kills = Kills()
-        self._runs: set[Path] = set()
         self.told: list[str] = []
 
     def give(self, command: Command, before: str = "", **environment: str) -> Fork:
@@ -209,51 +227,48 @@ class Disturbed:
 
     def disturb(self, command: Command, seconds: float, points: int, workers: bool) -> None:
         """Give a command, and end it by force at a random moment, or at a random point."""
-        self._runs = set(self.folder.glob("results/*/run.json"))
-        way = self.draw.choice(("kill", "kill", "kill", "point", "point", "SIGTERM", "SIGINT"))
-        if way == "point":
-            last = self.draw.randint(1, max(1, points))
-            self.told.append(f"killed at point {last} of {points}")
-            process = self.give(command, POINTS.format(last=last))
-            process.wait()
+        way = self.draw.choice(
+            ("kill", "kill", "kill", "point", "point", "SIGTERM", "SIGINT", "point, SIGINT")
+        )
+        ours = command[0] == "touchstone"
+        if "point" in way or (ours and way == "SIGINT"):
+            name, last = "SIGINT" if "SIGINT" in way else "SIGKILL", self.draw.randint(1, max(1, points))
+            self.told.append(f"{name} at point {last} of {points}")
+            process = self.give(command, POINTS.format(last=last, name=name))
         else:
             moment = self.draw.uniform(0.0, 1.1 * seconds)
             self.told.append(f"{way} after {moment:.3f} s of {seconds:.3f}")
             process = self.give(command)
-            if way == "kill" and workers and self.draw.random() < 0.3:
-                self._await_run(process)  # before, xdist itself gives up
-                process.ended(moment / 2)
-                self._kill_worker(process)
-            elif way == "kill":
+            if way == "kill" and workers and self.draw.random() < 0.4:
                 process.ended(moment)
-                process.kill()
+                self._kill_worker(process)
+            elif way == "kill" or ours:
+                process.ended(moment)
+                process.kill(signal.SIGTERM if ours and way == "SIGTERM" else signal.SIGKILL)
             else:
-                self._press(process, signal.Signals[way], moment, seconds)
-            process.wait()
+                self._press(process, signal.Signals[way], moment)
+        process.wait()
         self.told[-1] += f": exit code {process.returncode}"
         output = process.output
         assert "Traceback" not in output, self.why(output)
         assert "INTERNALERROR" not in output, self.why(output)
-        stopped = way in ("SIGTERM", "SIGINT")
-        wanted = (0, 8) if "a worker" in self.told[-1] else (0, 2, 8) if stopped else (0, 8, -9)
+        wanted = (
+            {0, 8, -9} | ({2, -15} if "SIG" in way else set()) | ({9} if WORKERS_ENDED in output else set())
+        )
         assert process.returncode in wanted, self.why(output)
         if process.returncode not in (0, 8):
             self.kills.all += 1
             self.kills.in_the_middle += bool(computed(self.folder))
 
-    def _press(self, process: Fork, number: signal.Signals, moment: float, seconds: float) -> None:
-        """Send a signal that a run answers by itself, once it has begun; Ctrl-C twice."""
-        self._await_run(process)
-        process.ended(self.draw.uniform(0.0, max(0.0, seconds - moment)))
+    def _press(self, process: Fork, number: signal.Signals, moment: float) -> None:
+        """Send a signal that pytest answers by itself, once our plug-in has taken it over; Ctrl-C twice."""
+        while not process.ended(0.002) and not process.catches(signal.SIGTERM):
+            continue
+        process.ended(moment)
         process.kill(number)
         if number == signal.SIGINT:
             process.ended(self.draw.choice((0.0, 0.01, 0.05)))
             process.kill(number)
-
-    def _await_run(self, process: Fork) -> None:
-        """Wait until the command has begun a run, or has ended."""
-        while not process.ended(0.005) and set(self.folder.glob("results/*/run.json")) <= self._runs:
-            continue
 
     def _kill_worker(self, process: Fork) -> None:
         """Kill one of the processes that the command has started, if there are some."""
@@ -306,7 +321,9 @@ class Ways:
             found.outcome = outcome(free, way)
             counted = Path(shutil.copytree(template, self._folder / f"{name}-counted", symlinks=True))
             for command in way.commands:
-                process = self._forks.start(*words(command), cwd=counted, before=POINTS.format(last=-1))
+                process = self._forks.start(
+                    *words(command), cwd=counted, before=POINTS.format(last=-1, name="SIGKILL")
+                )
                 process.wait()
                 found.points.append(int(process.output.rpartition("points: ")[2]))
             self._known[name] = template, found

@@ -33,11 +33,19 @@ from pytest_touchstone.compare.baseline_source import (
     set_named_baseline,
 )
 from pytest_touchstone.compare.baselines import incomplete, shown, worth
-from pytest_touchstone.compare.gate.accepted import MOST_SIGNS, drop_of, of_each, shown_text, write_accepted
+from pytest_touchstone.compare.gate.accepted import (
+    MOST_SIGNS,
+    drop_of,
+    of_each,
+    read_accepted,
+    shown_text,
+    write_accepted,
+)
 from pytest_touchstone.compare.gate.config import check_names, read_gate_config
 from pytest_touchstone.compare.gate.result import GateLine, lines_from_json
 from pytest_touchstone.compare.ranking import Ranking, rank, values_of
 from pytest_touchstone.core.composite import COMPOSITE, Composite, missing_parts, project_composites
+from pytest_touchstone.core.disk import locked
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.reports.formatting import number
@@ -156,24 +164,25 @@ def accept_run(options: argparse.Namespace) -> Output:
     project = next((one for one in _pyprojects() if one.is_file()), Path("pyproject.toml"))
     config = read_gate_config(project, required=False)
     path = project.parent / config.accepted_file
-    known = of_each(config.accepted)
     entries = {
         (one.checkpoint, one.benchmark): one
         for one in open_source(str(folder.resolve()), options.output, folder=Path()).saved
     }
-    drops = [
-        drop_of(
-            line,
-            entries.get((line.checkpoint, line.benchmark)),
-            known.get((line.benchmark, line.metric)),
-            because=because,
-            by=_who(),
-            on=datetime.now(UTC).date().isoformat(),
-            run=summary.run_id,
-        )
-        for line in lines
-    ]
-    write_accepted(path, (known | of_each(drops)).values())
+    with locked(project.parent):  # between the reading and the writing nobody else may write
+        known = of_each(read_accepted(path))
+        drops = [
+            drop_of(
+                line,
+                entries.get((line.checkpoint, line.benchmark)),
+                known.get((line.benchmark, line.metric)),
+                because=because,
+                by=_who(),
+                on=datetime.now(UTC).date().isoformat(),
+                run=summary.run_id,
+            )
+            for line in lines
+        ]
+        write_accepted(path, (known | of_each(drops)).values())
     told = [f"{one.benchmark} {one.metric} of {one.checkpoint}: {one.text}" for one in drops]
     text = f"{shown_path(path)} is written: commit it; gates hold to these values from now on"
     return Output({"file": str(path), "accepted": [asdict(one) for one in drops]}, "\n".join([*told, text]))

@@ -7,7 +7,10 @@ What is written lasts once the file is synced, and, where it is new or renamed, 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -103,3 +106,15 @@ def append_text(path: Path, text: str) -> None:
         write_all(descriptor, text.encode("utf-8", "backslashreplace"))
     finally:
         close(descriptor)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process holds the folder, and hold it, where its file system can; it leaves no file."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -379,6 +379,23 @@ def read_checked(path: Path) -> Any:
     return content
 
 
+def sealed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry of a file that people read and join, with a checksum of its values, however it is laid out."""
+    text = json.dumps(row, sort_keys=True, separators=(",", ":"))
+    return {**row, "crc32": f"{zlib.crc32(text.encode()):08x}"}
+
+
+def unsealed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry without its checksum; raises ``DamagedError`` where that is wrong. One that has none was
+    written by hand, and is believed."""
+    found = {name: value for name, value in row.items() if name != "crc32"}
+    if "crc32" in row and sealed(found) != row:
+        raise DamagedError(
+            "damaged, its crc32 is of other values; where they were changed on purpose take that out"
+        )
+    return found
+
+
 # Files that ship with the program
 
 

@@ -13,10 +13,12 @@ import argparse
 import copy
 import functools
 import os
+import signal
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -64,18 +66,33 @@ def pytest_load_initial_conftests(
         known = parser.parse_known_args(told, namespace=copy.copy(early_config.option))
         known.confcutdir = early_config.known_args_namespace.confcutdir
         early_config.known_args_namespace = known
-    found = yield
-    _add_short_names(parser)
-    try:
-        _refuse_misspelt(parser, early_config, args)
-    except pytest.UsageError as error:
-        from pytest_touchstone.plugin.reporters import tell_failure
+    with _interruptible(early_config):
+        found = yield
+        _add_short_names(parser)
+        try:
+            _refuse_misspelt(parser, early_config, args)
+        except pytest.UsageError as error:
+            from pytest_touchstone.plugin.reporters import tell_failure
 
-        markdown = early_config.known_args_namespace.eval_markdown
-        target = early_config.invocation_params.dir / markdown if markdown else None
-        tell_failure(target, pytest.ExitCode.USAGE_ERROR, str(error))
-        raise
-    return found
+            markdown = early_config.known_args_namespace.eval_markdown
+            target = early_config.invocation_params.dir / markdown if markdown else None
+            tell_failure(target, pytest.ExitCode.USAGE_ERROR, str(error))
+            raise
+        return found
+
+
+@contextmanager
+def _interruptible(config: pytest.Config) -> Iterator[None]:
+    """Take Ctrl-C over where options of ours are given; xdist's workers leave that to their controller."""
+    if "PYTEST_XDIST_WORKER" in os.environ or not _given(config.known_args_namespace):
+        yield
+        return
+    from pytest_touchstone.plugin.interrupts import interrupts_of
+
+    with interrupts_of(config).beginning():
+        if config.pluginmanager.has_plugin(OURS_ALONE):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        yield
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -158,12 +175,12 @@ def _session(config: pytest.Config) -> EvalSession:
     return session_of(config, told)
 
 
-def _given(config: pytest.Config, word: str = "") -> bool:
+def _given(options: argparse.Namespace, word: str = "") -> bool:
     """Return whether an option of ours whose name contains the word was given, also by the environment.
 
     ``TOUCHSTONE_DATA`` does not count: it is set for a whole machine, and every process reads it for itself.
     """
-    given = [name for name, value in vars(config.option).items() if value and name.startswith("eval_")]
+    given = [name for name, value in vars(options).items() if value and name.startswith("eval_")]
     given += [name for name in _options() if name != "data" and os.environ.get(f"TOUCHSTONE_{name.upper()}")]
     return any(word in name for name in given)
 
@@ -181,7 +198,7 @@ def pytest_collection(session: pytest.Session) -> None:
         from pytest_touchstone.core.hooks import add_specifications
 
         add_specifications(session.config.pluginmanager)
-    if _given(session.config, "gate") or _given(session.config, "checkpoint"):
+    if _given(session.config.option, "gate") or _given(session.config.option, "checkpoint"):
         # A gate fails where no benchmark is found, and a checkpoint that is not there is said before files are read.
         run = _session(session.config)
         if not run.worker:  # its controller ends the run
@@ -278,6 +295,12 @@ def touchstone_checkpoint() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Have the session, if there is to be one, before the first worker can fail."""
+    _meeting(config)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Make workers agree on the run's folder, and on the checkpoints that options name."""
     node.workerinput["touchstone"] = _meeting(node.config)
@@ -285,7 +308,7 @@ def pytest_configure_node(node: Any) -> None:
 
 def _meeting(config: pytest.Config) -> dict[str, Any]:
     """Return what every worker is told: what the session says, or if there is none yet, where to begin one."""
-    if _given(config) or _configured(project_file(config)):
+    if _given(config.option) or _configured(project_file(config)):
         return _session(config).for_workers()
     run = f"{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
     return config.stash.setdefault(MEETING, {"run": str(config.invocation_params.dir / "results" / run)})

@@ -12,7 +12,6 @@ needed (``Sequential``).
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +38,7 @@ from pytest_touchstone.compare.prompts import PROMPTS
 from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, Series, draw_schedule
 from pytest_touchstone.core.conditions import condition_names
 from pytest_touchstone.core.errors import ExitCode, GateError, HarnessError
-from pytest_touchstone.core.files import read_json, shown_path, typed, write_atomic
+from pytest_touchstone.core.files import SCHEMA, read_checked, shown_path, typed, write_checked
 from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_of, result_of
@@ -136,7 +135,7 @@ def write_schedules(folder: Path, schedules: Mapping[Series, InterimSchedule]) -
         }
         for (checkpoint, benchmark), schedule in schedules.items()
     ]
-    write_atomic(place_in(folder, SCHEDULES), json.dumps(rows, ensure_ascii=False))
+    write_checked(place_in(folder, SCHEDULES), {"schema": SCHEMA, "courses": rows})
 
 
 def read_schedules(folder: Path) -> dict[Series, InterimSchedule]:
@@ -148,7 +147,7 @@ def read_schedules(folder: Path) -> dict[Series, InterimSchedule]:
             (row["checkpoint"], row["benchmark"]): typed(
                 InterimSchedule, [row[key] for key in ("items", "examples", "rows", "looks")]
             )
-            for row in read_json(path)
+            for row in read_checked(path)["courses"]
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GateError(f"{shown_path(path)}: cannot be read ({error}); start the run anew") from None

@@ -7,11 +7,13 @@ import copy
 import dataclasses
 import os
 import re
+import threading
 import traceback
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -44,6 +46,23 @@ _UNPACKED: Final = re.compile(r"(unpack|not iterable|not subscriptable|has no le
 
 WHOLE: Final = 2
 """The verbosity (``-vv``) with which pytest shows every error whole."""
+
+
+@contextmanager
+def no_silent_end() -> Iterator[None]:
+    """Make ``os._exit`` in an item the item's error: it would end the run without a word, as if all were well."""
+    end, process, thread = os._exit, os.getpid(), threading.get_ident()
+
+    def refused(status: int) -> NoReturn:
+        if (os.getpid(), threading.get_ident()) != (process, thread):  # of a process that the item has forked
+            end(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = refused
+    try:
+        yield
+    finally:
+        os._exit = end
 
 
 def hint(error: BaseException, row: Mapping[str, Any]) -> str:

@@ -15,7 +15,8 @@ from pytest_touchstone.core.errors import ExitCode, WireError
 from pytest_touchstone.core.requests import scrub
 from pytest_touchstone.plugin.benchmark_items import LightItems
 from pytest_touchstone.plugin.collection import generate, given_of
-from pytest_touchstone.plugin.item_errors import RepeatedErrors
+from pytest_touchstone.plugin.interrupts import STOPPED
+from pytest_touchstone.plugin.item_errors import RepeatedErrors, no_silent_end
 from pytest_touchstone.plugin.plain_stream import keep_keys_out
 from pytest_touchstone.plugin.session import EvalSession
 
@@ -58,7 +59,10 @@ class SessionHooks(Hooks):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
-        return self.session.call(pyfuncitem) if given_of(pyfuncitem) is not None else None
+        if given_of(pyfuncitem) is None:
+            return None
+        with no_silent_end():
+            return self.session.call(pyfuncitem)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -167,8 +171,7 @@ class ControllerHooks(Hooks):
             found = yield
             self.session.say_last_lines(session)
         except KeyboardInterrupt:
-            text = "stopped; what is scored is kept, and the same command goes on from there"
-            raise pytest.exit.Exception(text, ExitCode.INTERRUPTED) from None
+            raise pytest.exit.Exception(STOPPED, ExitCode.INTERRUPTED) from None
         return found
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:

@@ -11,14 +11,11 @@ from __future__ import annotations
 import functools
 import gc
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -47,6 +44,7 @@ from pytest_touchstone.plugin.declarations import (
     wrong_primary,
 )
 from pytest_touchstone.plugin.gate import GateSession
+from pytest_touchstone.plugin.interrupts import interrupts_of
 from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import settings_of
 from pytest_touchstone.plugin.selection import settle
@@ -91,7 +89,7 @@ class EvalSession:
         self._share: ShardShare | None = None
         self._failed = FailedCheckpoints()
         self._lasting = Lasting(self._say)
-        self._interrupts = Interrupts(terms=not self.worker)
+        self._interrupts = interrupts_of(config)
         if self.fault is None:
             try:
                 self._create()
@@ -551,80 +549,6 @@ class EvalSession:
         if self.fault is None:
             self.collection.close()
         self._lasting.close()
-        self._interrupts.close()
         os.umask(self._umask)
         if self._collector:
             gc.enable()
-
-
-class Interrupts:
-    """Ctrl-C while a run ends, until ``close``: pytest itself would show a traceback of its own code.
-
-    It is taken over from the first Ctrl-C, or from the end of the last item. The next one ends the writing of results.
-    It does nothing while pytest goes on by itself, which takes a moment. One more is a plain Ctrl-C again. By then the
-    records of all items are on disk.
-
-    SIGTERM, by which ``kill`` and clusters stop a run, is Ctrl-C from the beginning, unless somebody has taken it over.
-    """
-
-    def __init__(self, *, terms: bool = False) -> None:
-        self._before: Any = None
-        self._armed = self._pressed = self._stoppable = False
-        self._terms = (
-            terms
-            and threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        )
-        if self._terms:
-            signal.signal(signal.SIGTERM, self._term)
-            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                signal.signal(signal.SIGINT, self._first)
-
-    def arm(self) -> None:
-        """Take over Ctrl-C; calling it again does nothing, and other threads cannot."""
-        if self._armed or threading.current_thread() is not threading.main_thread():
-            return
-        self._before = self._usual(signal.signal(signal.SIGINT, self._press))
-        self._armed = True
-
-    def _usual(self, handler: Any) -> Any:
-        return signal.default_int_handler if handler == self._first else handler
-
-    def finished(self, work: Callable[[], None]) -> bool:
-        """Do some work; return whether it was done, and not ended by Ctrl-C."""
-        try:
-            self._stoppable = True
-            if not self._pressed:
-                work()
-            return not self._pressed
-        except KeyboardInterrupt:
-            if not self._pressed:
-                raise
-            return False
-        finally:
-            self._stoppable = False
-
-    def close(self) -> None:
-        """Give both back."""
-        if self._terms:
-            self._terms = False
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, self._usual(signal.getsignal(signal.SIGINT)))
-        if self._armed:
-            self._armed = False
-            signal.signal(signal.SIGINT, self._before)
-
-    def _term(self, _number: int, frame: FrameType | None) -> None:
-        __tracebackhide__ = True  # pytest then names the place that was reached
-        pressed = signal.getsignal(signal.SIGINT)  # which is ignored by a process in the background
-        (pressed if callable(pressed) else signal.default_int_handler)(signal.SIGINT, frame)
-
-    def _first(self, _number: int, _frame: FrameType | None) -> None:
-        __tracebackhide__ = True
-        self.arm()  # at once: a second one would end pytest while it looks at the first
-        raise KeyboardInterrupt
-
-    def _press(self, _number: int, _frame: FrameType | None) -> None:
-        again, self._pressed = self._pressed, True
-        if self._stoppable or again:
-            raise KeyboardInterrupt

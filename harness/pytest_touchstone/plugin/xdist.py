@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -176,7 +177,8 @@ class BatchScheduler:
         while self._batches and len(pending) <= FEED_AT:
             batch = self._batches.popleft()
             pending.extend(batch)
-            node.send_runtest_some(batch)
+            with suppress(OSError):  # it has just died, and its batch comes back by ``remove_node``
+                node.send_runtest_some(batch)
         if not self._batches and len(pending) <= FEED_AT:
             node.shutdown()
 

@@ -235,7 +235,7 @@ def name_of(parts: Sequence[ShardRun]) -> str:
 
 def check_target(target: Path, parts: Sequence[ShardRun]) -> None:
     """Raise ``DataError`` where something else than an earlier merge of this run is in the way."""
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+    if not target.exists() or (target.is_dir() and all(map(_left_by_kill, target.rglob("*")))):
         return
     manifest = RunDirectory(target).read_manifest() if target.is_dir() else {}
     if MERGED not in manifest:
@@ -247,6 +247,11 @@ def check_target(target: Path, parts: Sequence[ShardRun]) -> None:
                 f"{shown_path(target)}: was merged with another fingerprint of {row['name']}; "
                 "name another folder with -o"
             )
+
+
+def _left_by_kill(path: Path) -> bool:
+    """Return whether a merge that was killed before it wrote its manifest may have left this: it is no content."""
+    return path.is_dir() or (path.name.startswith(".") and path.suffix == ".tmp")
 
 
 def merge(parts: Sequence[ShardRun], target: Path) -> Merged:

@@ -176,6 +176,39 @@ def test_a_file_that_cannot_be_believed_is_one_line(tmp_path: Path, text: str) -
     assert len(str(caught.value)) < 400
 
 
+def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    drop = replace(DROP, conditions={"version": 1, "shots": 0})
+    write_accepted(path, [drop])
+    data, refused = path.read_bytes(), 0
+    for place in range(len(data)):
+        for bit in (1 << (place % 8), 1 << ((place + 3) % 8)):
+            path.write_bytes(data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :])
+            try:
+                assert read_accepted(path) == (drop,), (place, bit)
+            except GateError:
+                refused += 1
+    assert refused > len(data)
+
+
+def test_entries_of_two_files_can_be_joined_and_one_that_was_changed_by_hand_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "file.json"
+    write_accepted(path, [DROP, replace(DROP, benchmark="other")])
+    data = json.loads(path.read_text())
+    data["accepted"].pop(0)
+    path.write_text(json.dumps(data))
+    assert [one.benchmark for one in read_accepted(path)] == ["other"]
+    data["accepted"][0]["to"] = 0.1
+    path.write_text(json.dumps(data))
+    with pytest.raises(GateError, match=r"accepted\.0: damaged, its crc32 is of other values"):
+        read_accepted(path)
+    del data["accepted"][0]["crc32"]
+    path.write_text(json.dumps(data))
+    assert read_accepted(path)[0].to == 0.1
+
+
 def test_texts_of_a_file_are_shown_in_one_line_and_without_hidden_signs(tmp_path: Path) -> None:
     path = tmp_path / "touchstone-accepted.json"
     path.write_text(rows(because="fine\n::error::\x1b[31m", by="Ann\u202e"))

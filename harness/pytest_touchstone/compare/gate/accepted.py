@@ -3,7 +3,8 @@
     {"schema": 1, "kind": "accepted", "accepted": [
       {"benchmark": "real_coref", "metric": "real@1", "from": 0.19, "to": 0.02, "because": "half the data, as agreed",
        "by": "Ann <ann@example.org>", "on": "2026-01-02", "run": "new", "checkpoint": "checkpoint-25",
-       "fingerprint": "...", "items": 100, "items_sha256": "...", "conditions": {"version": 1, "shots": 0, ...}}]}
+       "fingerprint": "...", "items": 100, "items_sha256": "...", "conditions": {"version": 1, "shots": 0, ...},
+       "crc32": "..."}]}
 
 ``from`` is the baseline's value, null where there was none, and ``to`` the value that is accepted, both as the gate
 compares them. On the same items, asked alike:
@@ -34,8 +35,10 @@ from pytest_touchstone.core.files import (
     check_kind,
     open_regular,
     parsed,
+    sealed,
     shown_path,
     typed,
+    unsealed,
     write_json,
 )
 from pytest_touchstone.core.keys import masked
@@ -143,8 +146,9 @@ def _entry(row: Any, where: str) -> AcceptedDrop:
     if not isinstance(row, dict):
         raise ValueError(f"{where} is no object")
     names = {one.name for one in dataclasses.fields(AcceptedDrop)}
-    plain = {name: value for name, value in row.items() if name in names} | {"before": row.get("from")}
     try:
+        row = unsealed(row)
+        plain = {name: value for name, value in row.items() if name in names} | {"before": row.get("from")}
         found = typed(AcceptedDrop, plain)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
@@ -173,7 +177,7 @@ def write_accepted(path: Path, drops: Iterable[AcceptedDrop]) -> None:
     for one in sorted(drops, key=lambda drop: (drop.benchmark, drop.metric)):
         plain = dataclasses.asdict(one)
         named = {"from" if name == "before" else name: value for name, value in plain.items()}
-        rows.append(named)
+        rows.append(sealed(named))
     try:
         write_json(path, {"schema": SCHEMA, "kind": KIND, "accepted": rows})
     except OSError as error:
