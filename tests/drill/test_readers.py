@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
 from pytest_touchstone.checkpoints.registry import formats
 from pytest_touchstone.compare.formats import result_formats
 from pytest_touchstone.core.errors import HarnessError
 from tests.drill.conftest import Drill
-from tests.drill.mutations import damaged
-from tests.drill.readers import CHECKPOINTS, READERS, RESULTS, Reader, check_harmless, check_refusal
+from tests.drill.mutations import damaged, made_of
+from tests.drill.readers import ALONE, CHECKPOINTS, READERS, RESULTS, Reader, check_harmless, check_refusal
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +65,25 @@ def test_a_damaged_file_is_read_or_refused_in_one_line(
     tried(READERS[name], tmp_path / "given", seeds, lambda: caplog.text)
     drill.figure("damaged files read or refused", len(seeds))
     drill.figure("readers of files", 1)
+
+
+@pytest.mark.parametrize("reader", ALONE, ids=lambda one: one.name)
+def test_whatever_a_file_is_made_of_it_is_a_value_or_one_line(
+    reader: Reader, drill: Drill, tmp_path: Path
+) -> None:
+    path = reader.example(tmp_path)
+    reader.read(path)
+    # Few are the same ones for every change; the many are others each time, and say how they are had again.
+    few_or_many = settings(max_examples=150 if drill.whole else 6, derandomize=not drill.whole, database=None)
+
+    @few_or_many
+    @given(made_of(path.read_bytes()))
+    def check(content: bytes) -> None:
+        path.write_bytes(content)
+        trial(reader, path)
+        drill.figure("files by hypothesis", 1)
+
+    check()
 
 
 @pytest.mark.slow

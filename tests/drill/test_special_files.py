@@ -8,15 +8,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
-import gc
 import gzip
 import os
-import resource
 import shutil
-import signal
 import socket
-import traceback
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,6 +24,7 @@ from pytest_touchstone.cli.command import Command, Parser
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.settings import settings_table
 from tests.drill.conftest import Drill
+from tests.drill.limits import limited
 from tests.drill.readers import (
     LONGEST,
     READERS,
@@ -40,11 +36,6 @@ from tests.drill.readers import (
 )
 from tests.support.project import ALONE, Project
 from tests.support.runs import run
-
-SECONDS: Final = 10
-MOST: Final = 500 << 20
-"""Bytes that may be used beyond those that were before."""
-
 
 # What is no usual file
 
@@ -87,47 +78,6 @@ SPECIAL: Final[dict[str, Callable[[Path], object]]] = {
 }
 
 
-# In a process with limits
-
-
-class Ended(NamedTuple):
-    """How a call ended in a process of its own: with its text, in time, within the memory."""
-
-    fault: str
-    text: str
-
-
-def limited(call: Callable[[], object], place: Path) -> Ended:
-    """What a call prints and how it ends, within 10 s and 500 MiB beyond what is used now."""
-    said, fault = place / "said", place / "fault"
-    said.touch()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a process with threads
-        child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(SECONDS)
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
-            most = pages * os.sysconf("SC_PAGE_SIZE") + MOST
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
-            with said.open("w") as out, contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-                call()
-            code = 0
-        except BaseException:
-            with contextlib.suppress(BaseException):
-                fault.write_text(traceback.format_exc())
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    told = fault.read_text() if fault.exists() else ""
-    fault.unlink(missing_ok=True)
-    if os.WIFSIGNALED(status):
-        told = f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
-    return Ended(told, said.read_text(errors="replace"))
-
-
 def put(kind: str, path: Path) -> None:
     """Put something special in the place of a file."""
     if path.is_dir() and not path.is_symlink():
@@ -146,17 +96,6 @@ def without_rights() -> None:
         for at in (0, 1, 2):  # effective, permitted, inheritable: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
             rights[at] &= ~0b110
         assert system.capset(header, rights) == 0
-
-
-@pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder that all is in."""
-    folder = tmp_path_factory.mktemp("special")
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("COLUMNS", "160")
-    gc.freeze()  # nothing that is there is looked at, and copied, in the processes
-    yield folder
-    gc.unfreeze()
 
 
 def some(all_of: Sequence[Any], seeds: range, whole: bool, at: int) -> list[Any]:

@@ -168,9 +168,12 @@ def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
     object."""
     check_kind(data, "saved")
     try:
-        return typed(StoredResult, data)
+        found = typed(StoredResult, data)
     except ValueError as error:
         raise HarnessError(f"incomplete saved result: {error}") from None
+    if found.primary not in found.metrics:
+        raise HarnessError(f"incomplete saved result: no metric {found.primary[:60]!r}, its primary one")
+    return found
 
 
 def items_json(items: ItemScores) -> dict[str, Any]:
