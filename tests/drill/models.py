@@ -25,6 +25,7 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.plugin.dispatch import _sound as sound
 from tests.drill.readers import CHECKPOINTS, Reader, check_refusal, folder_of
 from tests.support.nanogpt_files import save_nanogpt
 from tests.support.tiny import bytelevel_tokenizer, sentencepiece_model, tiny_causal, tiny_masked
@@ -40,13 +41,13 @@ SETTINGS: Final = ModelSettings(device="cpu", threads=1)
 
 
 def answers(path: Path) -> list[object]:
-    """What the checkpoint of a file answers: numbers that are finite, and texts. Raises ``HarnessError``."""
+    """What a run gets of the checkpoint of a file: finite numbers, texts, and refusals. Raises ``HarnessError``."""
     source = path if path.suffix in (".pt", ".gguf") else folder_of(path)
     (info,) = resolve(str(source), seq_len=None)
     with closing(open_engine(info, SETTINGS)) as engine:
         if info.kind == "masked":
-            return [*engine.answer([MASKED])]
-        found = [engine.conversation(TURNS), *engine.answer(ASKED)]
+            return [*map(sound, engine.answer([MASKED]))]
+        found = [engine.conversation(TURNS), *map(sound, engine.answer(ASKED))]
     for one in found:
         if isinstance(one, Refusal):
             check_refusal(HarnessError(one.reason))

@@ -17,7 +17,7 @@ from pytest_touchstone.core.aggregation import MACRO, P_RIGHT, Aggregation, aggr
 from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
 from pytest_touchstone.core.conditions import known_conditions, of_settings
 from pytest_touchstone.core.errors import HarnessError, JournalError
-from pytest_touchstone.core.files import SCHEMA, check_kind, typed
+from pytest_touchstone.core.files import SCHEMA, check_finite, check_kind, typed
 from pytest_touchstone.core.marks import asked, sizes_in
 from pytest_touchstone.results.journal import RecordPlace, journal_files, placed_heads, read_at
 from pytest_touchstone.results.records import Record
@@ -169,6 +169,7 @@ def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
     check_kind(data, "saved")
     try:
         found = typed(StoredResult, data)
+        check_finite(found, *found.metrics.values())
     except ValueError as error:
         raise HarnessError(f"incomplete saved result: {error}") from None
     if found.primary not in found.metrics:
