@@ -21,7 +21,7 @@ from pytest_touchstone.core.files import SCHEMA, check_finite, check_kind, typed
 from pytest_touchstone.core.marks import asked, sizes_in
 from pytest_touchstone.results.journal import RecordPlace, journal_files, placed_heads, read_at
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.summary import Declaration, Metric, Summary, wholes
+from pytest_touchstone.results.summary import SUMMARY, Declaration, Metric, Summary, wholes
 
 _REAL: Final = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
 STUDIED: Final = (
@@ -291,6 +291,8 @@ def entries_of(
     declared = {declaration.name: declaration for declaration in summary.declarations}
     found = []
     for result in wholes(summary):
+        if result.benchmark not in declared:
+            raise HarnessError(f"{summary.directory}: its {SUMMARY} declares no {result.benchmark[:60]!r}")
         items = scores.get((result.checkpoint, result.benchmark)) or items_of([])
         whole = stored_result(
             declared[result.benchmark],

@@ -108,6 +108,8 @@ def test_what_a_family_does_before_its_model_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_class_that_takes_no_vocabulary_is_an_error(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, "sentencepiece.bpe.model", sentencepiece_model("unigram", "nmt_nfkc"), "xglm", None)
+    folder = folder_of(
+        tmp_path, "sentencepiece.bpe.model", sentencepiece_model("unigram", "nmt_nfkc"), "xglm", None
+    )
     with pytest.raises(CheckpointError, match="XGLMTokenizer, the class for it, does not take"):
         tokenizer_of(folder, HOW)

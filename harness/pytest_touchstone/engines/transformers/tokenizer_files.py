@@ -297,10 +297,9 @@ def as_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[Any
 
     Raises ``CheckpointError`` where it does not have the model's vocabulary, or the model is cut off.
     """
-    processor = _processor(path)
-    if processor is None:
+    proto, processor = _proto(path), _processor(path)
+    if proto is None or processor is None:
         return loaded, ()
-    proto = _proto(path)
     if not getattr(loaded, "is_fast", False) or getattr(loaded, "split_by_punct", False):
         return loaded, ()  # it asks the model itself; or it means to cut otherwise
     _check_vocabulary(loaded, path, processor)
@@ -331,13 +330,22 @@ def _processor(path: Path) -> Any | None:
         return None
 
 
-def _proto(path: Path) -> Any:
-    """Return the content of sentencepiece's model. Raises ``CheckpointError`` where its settings, which follow the
-    pieces, are missing: whatever reads it takes a part of the pieces for all of them."""
-    from transformers.convert_slow_tokenizer import SentencePieceExtractor
+def _proto(path: Path) -> Any | None:
+    """Return the content of sentencepiece's model; None where the file is another's, or protobuf is not installed.
 
-    proto = SentencePieceExtractor(str(path)).proto
-    if not (proto.HasField("trainer_spec") and proto.HasField("normalizer_spec")):
+    Raises ``CheckpointError`` where its settings, which follow the pieces, are missing: transformers takes a part of
+    the pieces for all of them.
+    """
+    try:
+        from google.protobuf.message import DecodeError
+        from transformers.convert_slow_tokenizer import SentencePieceExtractor
+    except ImportError:
+        return None
+    try:
+        proto = SentencePieceExtractor(str(path)).proto
+    except (ImportError, DecodeError, OSError):
+        return None
+    if proto.pieces and not (proto.HasField("trainer_spec") and proto.HasField("normalizer_spec")):
         raise CheckpointError(f"{path}: cut off after {len(proto.pieces)} pieces; copy it again")
     return proto
 
