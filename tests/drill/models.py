@@ -28,7 +28,14 @@ from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.dispatch import _sound as sound
 from tests.drill.readers import CHECKPOINTS, Reader, check_refusal, folder_of
 from tests.support.nanogpt_files import save_nanogpt
-from tests.support.tiny import bytelevel_tokenizer, sentencepiece_model, tiny_causal, tiny_masked
+from tests.support.pt_files import SIZES, llama_pt
+from tests.support.tiny import (
+    bytelevel_tokenizer,
+    sentencepiece_model,
+    tiny_adapter,
+    tiny_causal,
+    tiny_masked,
+)
 
 ASKED: Final[tuple[Request, ...]] = (
     *(Loglikelihood("The answer is", f" {word}") for word in ("42", "the river")),
@@ -145,6 +152,18 @@ def _characters(folder: Path) -> Path:
     return folder / "meta.pkl"
 
 
+def _sizes(folder: Path) -> Path:
+    """The sizes of a Llama, beside weights that do not say them."""
+    path = _example("llama .pt")(folder)
+    llama_pt(path, config={"training": {}})
+    (folder / "params.json").write_text(json.dumps(SIZES), encoding="utf-8")
+    return folder / "params.json"
+
+
+def _of_peft(folder: Path) -> Path:
+    return tiny_adapter(folder / "lora", tiny_causal(folder / "base"), use_dora=True) / "adapter_config.json"
+
+
 def _of_characters(path: Path) -> list[object]:
     return answers(path.with_name("ckpt.pt"))
 
@@ -170,6 +189,8 @@ MODELS: Final = {
         Reader("merges.txt", _vocabulary("merges.txt"), answers),
         Reader("vocab.txt", _words, answers),
         Reader("chat_template.jinja", _template, answers),
+        Reader("adapter of PEFT", _of_peft, answers),
+        Reader("params.json", _sizes, lambda path: answers(path.with_name("checkpoint_best.pt"))),
         Reader("meta.pkl", _characters, _of_characters),
     )
 }

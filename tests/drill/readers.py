@@ -29,6 +29,7 @@ from pytest_touchstone.checkpoints.registry import format_of
 from pytest_touchstone.cli import main
 from pytest_touchstone.cli.benchmarks import checked, known_specs, rows_of, table_of
 from pytest_touchstone.cli.grade import load_problems, read_samples
+from pytest_touchstone.compare.baseline_source import open_source
 from pytest_touchstone.compare.fidelity import _documents as documents
 from pytest_touchstone.compare.formats.hub_export import _yaml_list as hub_results
 from pytest_touchstone.compare.gate.accepted import read_accepted
@@ -46,6 +47,7 @@ from pytest_touchstone.core.tasks import declared_in, task_groups
 from pytest_touchstone.engines.http.calls import Failure, Malformed
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers.agreement import _read as read_ways
+from pytest_touchstone.engines.transformers.gguf import broken, seal
 from pytest_touchstone.plugin.gate import read_schedules
 from pytest_touchstone.reports.progress import doing
 from pytest_touchstone.results.journal import placed_heads, placed_records, read_at
@@ -308,6 +310,11 @@ def _documents(path: Path) -> None:
     assert all(isinstance(text, str) and text.strip() for text in documents(path))
 
 
+def _script(path: Path) -> None:
+    with contextlib.chdir(path.parent):
+        command("migrate", "sh", path.name)
+
+
 SETTINGS: Final = (
     Reader("rows", lambda folder: lines(folder, *ROWS), _rows),
     Reader("rows, packed", lambda folder: lines(folder, *ROWS, name="rows.jsonl.gz"), _rows),
@@ -327,6 +334,14 @@ SETTINGS: Final = (
         "config of lm-eval",
         _text("model: hf\ntasks: [arc_easy]\nlimit: 5\n", "c.yaml"),
         lambda path: command("migrate", path),
+    ),
+    Reader(
+        "script of evaluations",
+        _text(
+            'CHECKPOINT="runs/a/checkpoint-7"\npython evaluate.py "$CHECKPOINT"\n',
+            "evaluate_all_checkpoints.sh",
+        ),
+        _script,
     ),
     Reader("system prompt", _text("Answer in one word.", "prompt.txt"), _system),
     Reader("texts", _text("A text.\n", "text.txt"), _documents),
@@ -796,7 +811,16 @@ def _programs(path: Path) -> None:
     assert found is None or all(isinstance(one, str) for one in found)
 
 
+def _seal(folder: Path) -> Path:
+    (folder / "unpacked").mkdir()
+    (folder / "unpacked" / "config.json").write_text("{}", encoding="utf-8")
+    seal(folder / "unpacked", "unpacked")
+    (path,) = (folder / "unpacked").glob("seal*")
+    return path
+
+
 CACHES: Final = (
+    Reader("seal of an unpacked model", _seal, lambda path: broken(path.parent), False),
     Reader("fingerprints", _fingerprint_entry, _fingerprints, False),
     Reader("verdicts of programs", _programs_entry, _programs, False),
     Reader("ways of a model", _text(json.dumps(["fused"]), "ways.json"), read_ways, False),
@@ -831,6 +855,16 @@ ALONE: Final = (
     Reader("lines of a journal", _example("items-main.jsonl"), _journal),
     Reader("summary", _example("summary.json"), lambda path: load_summary(path.parent)),
     Reader("saved result", _example("winogrande@one.json"), _saved),
+    Reader(
+        "baseline, by its file",
+        _example("winogrande@one.json"),
+        lambda path: open_source(str(path), _results_of(path), folder=path.parent),
+    ),
+    Reader(
+        "baseline, by its run",
+        _example("summary.json"),
+        lambda path: open_source(str(path), _results_of(path), folder=path.parent),
+    ),
     Reader("header of safetensors", _example("model.safetensors"), read_tensors),
     Reader("header of GGUF", _example("GGUF"), read_gguf),
     Reader(
