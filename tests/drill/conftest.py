@@ -6,7 +6,10 @@ names the seed that replays it: `pytest tests/drill/test_FILE.py::TEST --drill-s
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +41,17 @@ def drill(request: pytest.FixtureRequest) -> Drill:
     config = request.config
     seed = config.getoption("--drill-seed")
     return Drill(bool(config.getoption("--run-slow")), seed, request.node.user_properties)
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder that all is in."""
+    folder = tmp_path_factory.mktemp("special")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "160")
+    gc.freeze()  # nothing that is there is looked at, and copied, in the processes
+    yield folder
+    gc.unfreeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -10,6 +10,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from hypothesis import strategies as st
+
 BYTES: Final = (
     b"\0",
     b"\xff",
@@ -186,3 +188,67 @@ WAYS: Final[tuple[Callable[[bytearray, random.Random], None], ...]] = (
     *(_flip, _byte, _cut, _removed),
     *(_put_in, _splice, _number),
 )
+
+
+# By hypothesis, which makes a case that fails as small as it can
+
+
+PLAIN_JSON: Final = st.recursive(
+    st.sampled_from(VALUES) | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@st.composite
+def made_of(draw: st.DrawFn, whole: bytes) -> bytes:
+    """Files that begin as a right one: with other JSON in some of its places, or other bytes; or bytes alone."""
+    how = draw(st.sampled_from(("structure", "bytes", "alone")))
+    if how == "alone":
+        return draw(st.binary(max_size=300))
+    if how == "structure" and (parts := _json_in(whole)) is not None:
+        before, text, after = parts
+        value = json.loads(text)
+        for _ in range(draw(st.integers(1, 3))):
+            value = draw(_replaced(value))
+        return _framed(before, json.dumps(value).encode(), after)
+    found = bytearray(whole)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(found)))
+        found[at : at + draw(st.integers(0, 16))] = draw(st.sampled_from(BYTES) | st.binary(max_size=9))
+    return bytes(found)
+
+
+@st.composite
+def _replaced(draw: st.DrawFn, value: Any) -> Any:
+    """The value with another one somewhere within it."""
+    if not isinstance(value, (dict, list)) or not value or draw(st.integers(0, 9)) == 0:
+        return draw(PLAIN_JSON)
+    copied = copy.copy(value)
+    key = (
+        draw(st.sampled_from(list(value)))
+        if isinstance(value, dict)
+        else draw(st.integers(0, len(value) - 1))
+    )
+    if draw(st.integers(0, 9)) == 0:
+        del copied[key]
+    else:
+        copied[key] = draw(_replaced(value[key]))
+    return copied
+
+
+def _json_in(content: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """The first JSON of a file, a line of it or the header of safetensors, with what is before it and after."""
+    if content[8:9] == b"{":
+        end = 8 + int.from_bytes(content[:8], "little")
+        return content[:8], content[8:end], content[end:]
+    line = content.find(b"}\n{") + 1 or len(content)
+    try:
+        json.loads(content[:line])
+    except ValueError:
+        return None
+    return b"", content[:line], content[line:]
+
+
+def _framed(before: bytes, text: bytes, after: bytes) -> bytes:
+    return (struct.pack("<Q", len(text)) if before else b"") + text + after

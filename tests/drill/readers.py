@@ -21,11 +21,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.checkpoints.config_files import ModelConfig, read_json
 from pytest_touchstone.checkpoints.fingerprint import FingerprintCache, fingerprint, stamps
+from pytest_touchstone.checkpoints.formats.gguf import read_gguf
+from pytest_touchstone.checkpoints.formats.weights import pickled_tensors, read_tensors, weights_of
 from pytest_touchstone.checkpoints.registry import format_of
 from pytest_touchstone.cli import main
 from pytest_touchstone.cli.benchmarks import checked, known_specs, rows_of, table_of
 from pytest_touchstone.cli.grade import load_problems, read_samples
+from pytest_touchstone.compare.baseline_source import open_source
 from pytest_touchstone.compare.fidelity import _documents as documents
 from pytest_touchstone.compare.formats.hub_export import _yaml_list as hub_results
 from pytest_touchstone.compare.gate.accepted import read_accepted
@@ -37,18 +41,23 @@ from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.data_files import CANONICAL, read_lines
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.eval_config import ConfigFileError
+from pytest_touchstone.core.files import parsed, read_checked, read_regular
 from pytest_touchstone.core.settings import of_project, settings_table
 from pytest_touchstone.core.tasks import declared_in, task_groups
 from pytest_touchstone.engines.http.calls import Failure, Malformed
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers.agreement import _read as read_ways
+from pytest_touchstone.engines.transformers.gguf import broken, seal
 from pytest_touchstone.plugin.gate import read_schedules
 from pytest_touchstone.reports.progress import doing
+from pytest_touchstone.results.journal import placed_heads, placed_records, read_at
 from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.live import read_progress, read_workload
 from pytest_touchstone.results.merging import read_share
 from pytest_touchstone.results.reuse import ItemKey, Kills, Reuse
 from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.store_entry import saved_from_json
+from pytest_touchstone.results.summary import load_summary
 from tests.support import gguf_files, korean_table
 from tests.support.distributed_files import save_distributed
 from tests.support.nanogpt_files import random_state, save_nanogpt
@@ -301,6 +310,11 @@ def _documents(path: Path) -> None:
     assert all(isinstance(text, str) and text.strip() for text in documents(path))
 
 
+def _script(path: Path) -> None:
+    with contextlib.chdir(path.parent):
+        command("migrate", "sh", path.name)
+
+
 SETTINGS: Final = (
     Reader("rows", lambda folder: lines(folder, *ROWS), _rows),
     Reader("rows, packed", lambda folder: lines(folder, *ROWS, name="rows.jsonl.gz"), _rows),
@@ -320,6 +334,14 @@ SETTINGS: Final = (
         "config of lm-eval",
         _text("model: hf\ntasks: [arc_easy]\nlimit: 5\n", "c.yaml"),
         lambda path: command("migrate", path),
+    ),
+    Reader(
+        "script of evaluations",
+        _text(
+            'CHECKPOINT="runs/a/checkpoint-7"\npython evaluate.py "$CHECKPOINT"\n',
+            "evaluate_all_checkpoints.sh",
+        ),
+        _script,
     ),
     Reader("system prompt", _text("Answer in one word.", "prompt.txt"), _system),
     Reader("texts", _text("A text.\n", "text.txt"), _documents),
@@ -620,11 +642,12 @@ RESULTS: Final = (
 def _resolved(path: Path) -> list[Any]:
     """What ``touchstone show`` says of the folder, or of the file."""
     own = path.suffix in (".pt", ".gguf")
-    command("show", path if own else _folder_of(path))
-    return resolve(str(path if own else _folder_of(path)), seq_len=None)
+    command("show", path if own else folder_of(path))
+    return resolve(str(path if own else folder_of(path)), seq_len=None)
 
 
-def _folder_of(path: Path) -> Path:
+def folder_of(path: Path) -> Path:
+    """The folder of the checkpoint, or of the adapter, that a file is of."""
     return next(one for one in path.parents if one.name in ("checkpoint-7", "lora"))
 
 
@@ -676,7 +699,10 @@ def _gguf(folder: Path) -> Path:
 
     made = tiny_causal(folder / "base")
     keys = {
-        **gguf_files.model_keys("llama", **{"attention.layer_norm_rms_epsilon": 1e-6, "vocab_size": 400}),
+        **gguf_files.model_keys(
+            "llama",
+            **{"attention.layer_norm_rms_epsilon": 1e-6, "vocab_size": 400, "attention.head_count_kv": 2},
+        ),
         **gguf_files.tokenizer_keys(AutoTokenizer.from_pretrained(made)),
     }
     tensors = gguf_files.tensors_of(AutoModelForCausalLM.from_pretrained(made), "llama")
@@ -702,10 +728,10 @@ def _served(path: Path) -> None:
     """A server that gives the replies of the file."""
     asked = [(row["path"], row["body"]) for row in json.loads(RECORDED.read_text(encoding="utf-8"))]
     try:
-        replies = json.loads(path.read_bytes())
+        replies = parsed(read_regular(path))
         if not isinstance(replies, list) or len(replies) != len(asked):
             raise ValueError("another number of replies")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise HarnessError("no replies") from error
     rows = [
         {"path": where, "body": body, "status": 200, "reply": reply}
@@ -787,10 +813,85 @@ def _programs(path: Path) -> None:
     assert found is None or all(isinstance(one, str) for one in found)
 
 
+def _seal(folder: Path) -> Path:
+    (folder / "unpacked").mkdir()
+    (folder / "unpacked" / "config.json").write_text("{}", encoding="utf-8")
+    seal(folder / "unpacked", "unpacked")
+    (path,) = (folder / "unpacked").glob("seal*")
+    return path
+
+
 CACHES: Final = (
+    Reader("seal of an unpacked model", _seal, lambda path: broken(path.parent), False),
     Reader("fingerprints", _fingerprint_entry, _fingerprints, False),
     Reader("verdicts of programs", _programs_entry, _programs, False),
     Reader("ways of a model", _text(json.dumps(["fused"]), "ways.json"), read_ways, False),
+)
+
+# Readers that are functions of one file alone
+
+
+def _journal(path: Path) -> None:
+    damaged: list[str] = []
+    for record, place in placed_records(path, damaged):
+        assert read_at(place).item == record.item
+    for line in damaged:
+        check_refusal(HarnessError(line))
+    list(placed_heads(path))
+
+
+def _saved(path: Path) -> None:
+    """As a store reads it, which names the file besides."""
+    try:
+        saved_from_json(read_checked(path))
+    except (OSError, ValueError) as error:
+        raise HarnessError(str(error)) from error
+
+
+def _example(name: str) -> Callable[[Path], Path]:
+    (found,) = (one.example for one in (*RESULTS, *CHECKPOINTS) if one.name == name)
+    return found
+
+
+ALONE: Final = (
+    Reader("lines of a journal", _example("items-main.jsonl"), _journal),
+    Reader("summary", _example("summary.json"), lambda path: load_summary(path.parent)),
+    Reader("saved result", _example("winogrande@one.json"), _saved),
+    Reader(
+        "baseline, by its file",
+        _example("winogrande@one.json"),
+        lambda path: open_source(str(path), _results_of(path), folder=path.parent),
+    ),
+    Reader(
+        "baseline, by its run",
+        _example("summary.json"),
+        lambda path: open_source(str(path), _results_of(path), folder=path.parent),
+    ),
+    Reader("header of safetensors", _example("model.safetensors"), read_tensors),
+    Reader("header of GGUF", _example("GGUF"), read_gguf),
+    Reader(
+        "index of shards",
+        _example("model.safetensors.index.json"),
+        lambda path: weights_of(path.parent),
+    ),
+    Reader("pickled tensors", _example("pytorch_model.bin"), pickled_tensors),
+    Reader("config of a model", _example("config.json"), lambda path: read_json(path, ModelConfig)),
+    *(
+        one
+        for one in (*SETTINGS, *RESULTS, *CHECKPOINTS)
+        if one.name
+        in (
+            *(
+                "rows",
+                "eval config (JSON)",
+                "eval config (TOML)",
+                "gate plan",
+                "accepted drops",
+                "hub results",
+            ),
+            *("samples of programs", "tasks of programs", "task of lm-eval", "replies of a server"),
+        )
+    ),
 )
 
 READERS: Final = {one.name: one for one in (*SETTINGS, *RESULTS, *CHECKPOINTS, *CACHES)}

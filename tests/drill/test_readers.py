@@ -5,16 +5,21 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pytest
+from hypothesis import given, settings
 
 from pytest_touchstone.checkpoints.registry import formats
 from pytest_touchstone.compare.formats import result_formats
 from pytest_touchstone.core.errors import HarnessError
+from tests.drill import opened
 from tests.drill.conftest import Drill
-from tests.drill.mutations import damaged
-from tests.drill.readers import CHECKPOINTS, READERS, RESULTS, Reader, check_harmless, check_refusal
+from tests.drill.models import MODELS
+from tests.drill.mutations import damaged, made_of
+from tests.drill.readers import ALONE, CHECKPOINTS, READERS, RESULTS, Reader, check_harmless, check_refusal
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +71,25 @@ def test_a_damaged_file_is_read_or_refused_in_one_line(
     drill.figure("readers of files", 1)
 
 
+@pytest.mark.parametrize("reader", ALONE, ids=lambda one: one.name)
+def test_whatever_a_file_is_made_of_it_is_a_value_or_one_line(
+    reader: Reader, drill: Drill, tmp_path: Path
+) -> None:
+    path = reader.example(tmp_path)
+    reader.read(path)
+    # Few are the same ones for every change; the many are others each time, and say how they are had again.
+    few_or_many = settings(max_examples=150 if drill.whole else 6, derandomize=not drill.whole, database=None)
+
+    @few_or_many
+    @given(made_of(path.read_bytes()))
+    def check(content: bytes) -> None:
+        path.write_bytes(content)
+        trial(reader, path)
+        drill.figure("files by hypothesis", 1)
+
+    check()
+
+
 @pytest.mark.slow
 def test_every_form_of_checkpoints_and_results_has_a_reader(tmp_path: Path) -> None:
     made: list[Path] = []
@@ -79,3 +103,28 @@ def test_every_form_of_checkpoints_and_results_has_a_reader(tmp_path: Path) -> N
         assert form.name == "fake" or named or any(form.detect(path) for path in made), form.name
     for results in result_formats():
         assert any(results.sniff(path) for path in made), results.name
+
+
+READ_ELSEWHERE: Final = {
+    "checkpoints/formats/nanogpt.py:inspect": "Llama's format reads such files first",
+    "compare/formats/every_eval_ever.py:samples_of": "reads samples that were read before",
+    "core/data_files.py:own_lines": "reads rows beside the module of a benchmark",
+    "engines/transformers/tokenizer_files.py:_named_class": "reads tokenizer_config.json again",
+    "reports/files.py:_foreign": "looks whether a file may be written over",
+    "results/item_view.py:data_rows": "reads rows for a page of their items",
+    "results/reuse.py:_completed": "reads the summary of an earlier run",
+    "results/reuse.py:_earlier": "reads run.json of an earlier run",
+}
+"""What reads a form of file that has a reader here, where only a run reads it."""
+
+
+@pytest.mark.slow
+def test_every_function_that_reads_a_file_is_run_by_a_reader(tmp_path: Path) -> None:
+    readers = (*READERS.values(), *MODELS.values(), *ALONE)
+
+    def read(number: int) -> None:
+        (tmp_path / str(number)).mkdir()
+        readers[number].read(readers[number].example(tmp_path / str(number)))
+
+    run = opened.run((partial(read, number) for number in range(len(readers))), tmp_path / "told")
+    assert opened.written() - run == set(READ_ELSEWHERE)

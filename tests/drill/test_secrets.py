@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,9 @@ import pytest
 from pytest_touchstone.cli import main
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.requests import CallTests, RunProgram
+from pytest_touchstone.reports.trackers.mlflow import MLflow
+from pytest_touchstone.reports.trackers.payload import Sent
+from pytest_touchstone.reports.trackers.wandb import WandB
 from tests.drill.conftest import Drill
 from tests.drill.readers import MANIFEST, READERS
 from tests.support.model_server import serving
@@ -103,6 +106,53 @@ def test_a_run_leaves_no_key_and_no_home(
     drill.figure("files searched for keys", len(places))
     # The terminal is the person's own, who has seen that path there before.
     assert not leaks({place: text for place, text in places.items() if place != "stdout"}, [str(home)])
+
+
+@pytest.fixture
+def run_with_a_fault(pytester: pytest.Pytester, keys: list[str], home: Path) -> Project:
+    """A project with a run in which an item has told keys and the home."""
+    project = Project(pytester)
+    project.write(extra=WITH_A_FAULT)
+    assert project.run().ret == 9
+    return project
+
+
+FORMS: Final = ("lm-eval", "lm-eval-0.3", "every-eval-ever", "hub")
+
+
+def test_what_is_exported_or_sent_has_no_key_and_no_home(
+    run_with_a_fault: Project,
+    keys: list[str],
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    project = run_with_a_fault
+    (folder,) = project.runs
+    capsys.readouterr()  # of the run
+    sent: dict[str, bytes] = {}
+
+    def kept(_: Any, identity: str, runs: Sequence[Any], settings: Any, pictures: Any) -> Sent:
+        sent["identity, runs, settings"] = repr((identity, runs, settings)).encode()
+        for files in (*(one.files for one in runs), pictures()):
+            sent.update({name: path.read_bytes() for name, path in files.items()})
+        return Sent("there", len(runs), len(runs), 0, len(sent))
+
+    for tracker in (MLflow, WandB):
+        monkeypatch.setattr(tracker, "missing", lambda _: None)
+        monkeypatch.setattr(tracker, "send", kept)
+        assert main(["track", str(folder), f"--{tracker.name}"]) == 0, capsys.readouterr().err
+        assert len(sent) > 3
+    for form in FORMS:
+        words = ["--to", form, "-o", str(project.path / form), "--checkpoint", "fake-causal"]
+        assert main(["export", str(folder), *words, "--root", str(project.path)]) == 0, (
+            capsys.readouterr().err
+        )
+    written = files_below(*(project.path / form for form in FORMS))
+    assert len(written) > len(FORMS)
+    printed = capsys.readouterr()
+    places = sent | written | {"printed": f"{printed.out}{printed.err}".encode()}
+    assert not leaks(places, [*keys, str(home)])
 
 
 def test_a_server_gets_its_key_and_nothing_else_does(

@@ -6,6 +6,7 @@ is imported, and the same bytes for the same seed. torch and transformers are im
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import tempfile
@@ -117,6 +118,25 @@ def wordpiece_tokenizer(vocab_size: int = 500) -> Any:
         sep_token="[SEP]",
         mask_token="[MASK]",
     )
+
+
+def sentencepiece_model(kind: str, rule: str, **how: bool) -> bytes:
+    """A model of sentencepiece's own that has learnt some 400 pieces."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*CORPUS, "ABC 12 fine the the"] * 3),
+        model_writer=model,
+        vocab_size=400,
+        model_type=kind,
+        normalization_rule_name=rule,
+        hard_vocab_limit=False,
+        num_threads=1,
+        minloglevel=3,
+        **how,
+    )
+    return model.getvalue()
 
 
 def tiny_causal(

@@ -19,6 +19,7 @@ import hashlib
 import importlib.util
 import io
 import json
+import math
 import operator
 import os
 import re
@@ -66,7 +67,7 @@ def write_atomic(path: Path, content: str | bytes | Iterable[str | bytes], *, la
     written to. Missing folders are created. Raises ``OSError`` as the system does, and then leaves no temporary file.
     """
     if _is_stream(path):
-        with path.open("ab") as stream:
+        with open(path, "ab", opener=_for_readers) as stream:
             stream.writelines(_encoded(content))
         return
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
@@ -87,6 +88,13 @@ def write_atomic(path: Path, content: str | bytes | Iterable[str | bytes], *, la
     except BaseException:  # a piece may raise anything
         disk.unlink(temporary)
         raise
+
+
+def _for_readers(path: str, flags: int) -> int:
+    """Open a device, or a pipe that somebody reads, for which nobody would wait for ever."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def _encoded(content: str | bytes | Iterable[str | bytes]) -> Iterator[bytes]:
@@ -288,6 +296,15 @@ def typed(kind: type[Kind], fields: object) -> Kind:
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"{place} is {str(first['input'])[:60]!r}: {first['msg']}") from None
     return found
+
+
+def check_finite(*parts: Any) -> None:
+    """Raise ``ValueError`` where a number of these dataclasses is not finite, as "inf" and what is too large become."""
+    for part in parts:
+        for name in part.__dataclass_fields__:
+            value = getattr(part, name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{name} is {value}")
 
 
 @functools.cache

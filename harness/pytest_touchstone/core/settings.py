@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import pkgutil
 import re
 import shlex
@@ -137,10 +138,7 @@ LONGEST_PROMPT: Final = 1 << 16
 def system_prompt(text: str) -> str:
     """Return a text, or what the file of this name holds, without white space around it; raise ``ValueError`` where
     that is no text, too long, or empty."""
-    try:
-        there = not Path(text).is_dir() and Path(text).exists()
-    except (OSError, ValueError):  # a text may be too long for a path, or have a NUL in it
-        there = False
+    there = os.path.lexists(text) and not os.path.isdir(text)  # noqa: PTH112 -- of texts that are no paths too
     try:
         found = (read_regular(Path(text), LONGEST_PROMPT).decode("utf-8-sig") if there else text).strip()
     except (OSError, UnicodeDecodeError):

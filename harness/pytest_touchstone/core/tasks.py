@@ -35,7 +35,7 @@ from typing import Final, TypeAlias
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import HUB
 from pytest_touchstone.core.errors import OptionError
-from pytest_touchstone.core.files import project_table, shipped_evals
+from pytest_touchstone.core.files import MOST_SETTINGS, project_table, read_regular, shipped_evals
 from pytest_touchstone.core.lm_eval_names import SUBJECTS
 from pytest_touchstone.core.requests import (
     FillMask,
@@ -289,7 +289,7 @@ def shipped_names() -> frozenset[str]:
 
 def _read(path: Path) -> ast.Module:
     try:
-        return ast.parse(path.read_bytes())
+        return ast.parse(read_regular(path, MOST_SETTINGS))
     except (OSError, SyntaxError, ValueError):
         return ast.Module([], [])
 

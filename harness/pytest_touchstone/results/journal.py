@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import JournalError
@@ -44,6 +44,9 @@ _REST: Final = b',"message":'
 _BEGIN: Final = b'{"schema":'
 _MOST_LINE: Final = 1 << 28
 """The bytes that a line may have; a file without line breaks is no journal, however long it is."""
+
+_PIECE: Final = 1 << 20
+"""The bytes of a line that are read at once."""
 
 HEAD: Final = frozenset(FIELDS[: FIELDS.index("message")])
 """The fields before the message, by which records are scored and compared."""
@@ -193,13 +196,26 @@ def _lines(start: RecordPlace) -> Iterator[tuple[RecordPlace, bytes]]:
     try:
         with open_regular(path) as file:
             file.seek(offset)
-            while (line := file.readline(_MOST_LINE)).endswith(b"\n"):
+            while (line := _line(file)).endswith(b"\n"):
                 yield RecordPlace(path, number, offset), line
                 number, offset = number + 1, offset + len(line)
     except OSError as error:
         raise JournalError(f"cannot read {path}: {error.strerror}") from error
-    if len(line) == _MOST_LINE:
-        raise JournalError(f"{path}: no journal, a line is longer than {_MOST_LINE >> 20} MiB")
+    except JournalError as error:
+        raise JournalError(f"{path}: {error}") from None
+
+
+def _line(file: IO[bytes]) -> bytes:
+    """Return the next line as ``readline`` does, which would have a longest one in memory twice.
+
+    Raises ``JournalError`` where it is longer than a line may be.
+    """
+    pieces = [file.readline(_PIECE)]
+    while len(pieces[-1]) == _PIECE and not pieces[-1].endswith(b"\n"):
+        if len(pieces) * _PIECE >= _MOST_LINE:
+            raise JournalError(f"no journal, a line is longer than {_MOST_LINE >> 20} MiB")
+        pieces.append(file.readline(_PIECE))
+    return b"".join(pieces)
 
 
 def _read(
@@ -374,7 +390,7 @@ def read_at(place: RecordPlace) -> Record:
     try:
         with open_regular(place.path) as file:
             file.seek(place.offset)
-            return read_line(file.readline(_MOST_LINE))
+            return read_line(_line(file))
     except (OSError, JournalError) as error:
         raise JournalError(f"{place.path}, line {place.line}: {error}") from error
 

@@ -5,10 +5,10 @@ A record is one JSON object per line, ``{"schema": 1, "kind": "item", ...}`` wit
 
 from __future__ import annotations
 
-import math
 import operator
 import re
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from pytest_touchstone.core.errors import JournalError
@@ -82,6 +82,24 @@ class Record:
 
 
 FIELDS: Final = tuple(Record.__dataclass_fields__)
+
+_KINDS: Final = {
+    "str": str,
+    "int": int,
+    "float": (int, float),
+    "dict": dict,
+    "list": list,
+    "None": type(None),
+}
+
+_DECLARED: Final[dict[str, Any]] = {
+    one.name: tuple(_KINDS.get(kind.partition("[")[0], str) for kind in one.type.split(" | "))
+    for one in fields(Record)
+}
+"""The kinds of each field's values."""
+
+_LARGEST: Final = sys.float_info.max
+
 _VALUES: Final = operator.attrgetter(*FIELDS)
 _KNOWN: Final = frozenset(FIELDS)
 
@@ -115,14 +133,11 @@ _SHARE: Final = re.compile(r"(\w+_)?acc(_\w+)?|exact_match(_\w+)?|em|(\w+_)?f1(_
 
 def check_ranges(record: Record) -> None:
     """Raise ``JournalError`` for scores and fields that no benchmark gives; for records that have no checksum."""
-    if not all(
-        isinstance(getattr(record, name), str) for name in ("item", "benchmark", "example", "checkpoint")
-    ):
-        raise JournalError("incomplete item record: its names are no texts")
-    if not isinstance(record.scores, dict):
-        raise JournalError(f"scores are {str(record.scores)[:60]!r}, no table")
+    for name, kinds in _DECLARED.items():
+        if not isinstance(value := getattr(record, name), kinds):
+            raise JournalError(f"its field {name} is {str(value)[:60]!r}, of another kind")
     for name, value in record.scores.items():
-        if not isinstance(value, (int, float)) or not math.isfinite(value):
+        if not isinstance(value, (int, float)) or not -_LARGEST <= value <= _LARGEST:
             raise JournalError(f"score {name} is {str(value)[:60]!r}, no number")
         if _SHARE.fullmatch(name) and not 0 <= value <= 1:
             raise JournalError(f"score {name} is {value!r}, no share of 1")

@@ -17,11 +17,11 @@ from pytest_touchstone.core.aggregation import MACRO, P_RIGHT, Aggregation, aggr
 from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
 from pytest_touchstone.core.conditions import known_conditions, of_settings
 from pytest_touchstone.core.errors import HarnessError, JournalError
-from pytest_touchstone.core.files import SCHEMA, check_kind, typed
+from pytest_touchstone.core.files import SCHEMA, check_finite, check_kind, typed
 from pytest_touchstone.core.marks import asked, sizes_in
 from pytest_touchstone.results.journal import RecordPlace, journal_files, placed_heads, read_at
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.summary import Declaration, Metric, Summary, wholes
+from pytest_touchstone.results.summary import SUMMARY, Declaration, Metric, Summary, wholes
 
 _REAL: Final = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
 STUDIED: Final = (
@@ -168,9 +168,13 @@ def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
     object."""
     check_kind(data, "saved")
     try:
-        return typed(StoredResult, data)
+        found = typed(StoredResult, data)
+        check_finite(found, *found.metrics.values())
     except ValueError as error:
         raise HarnessError(f"incomplete saved result: {error}") from None
+    if found.primary not in found.metrics:
+        raise HarnessError(f"incomplete saved result: no metric {found.primary[:60]!r}, its primary one")
+    return found
 
 
 def items_json(items: ItemScores) -> dict[str, Any]:
@@ -287,6 +291,8 @@ def entries_of(
     declared = {declaration.name: declaration for declaration in summary.declarations}
     found = []
     for result in wholes(summary):
+        if result.benchmark not in declared:
+            raise HarnessError(f"{summary.directory}: its {SUMMARY} declares no {result.benchmark[:60]!r}")
         items = scores.get((result.checkpoint, result.benchmark)) or items_of([])
         whole = stored_result(
             declared[result.benchmark],

@@ -10,6 +10,7 @@ that is undefined is ``null``, never NaN.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Final
 
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import SCHEMA, check_kind, read_checked, typed
+from pytest_touchstone.core.files import SCHEMA, check_finite, check_kind, read_checked, typed
 from pytest_touchstone.core.marks import Extent
 from pytest_touchstone.results.usage import Usage
 
@@ -300,6 +301,7 @@ def summary_from_json(data: Mapping[str, Any]) -> Summary:
         data = finite(data)
         parts = {name: [_fields(one) for one in data.get(name, ())] for name in ("results", "declarations")}
         found = typed(Summary, {**_fields(data), **parts})
+        check_finite(found, *found.results, *(one for row in found.results for one in row.metrics.values()))
         check_manifest({**found.manifest, "checkpoints": found.checkpoints})
     except (ValueError, TypeError, AttributeError) as error:
         raise HarnessError(f"incomplete summary: {error}") from None
@@ -354,9 +356,11 @@ def declaration_from_json(data: Mapping[str, Any]) -> Declaration:
 
 
 def finite(value: Any) -> Any:
-    """Return the same plain data with None for every float that is not finite: JSON has no NaN."""
+    """Return the same plain data with None for every number that is not finite as a float: JSON has no NaN."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value if value.bit_length() < sys.float_info.max_exp else None
     if isinstance(value, Mapping):
         return {key: finite(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.transformers.tokenizer_files import tokenizer_of
-from tests.support.tiny import CORPUS
+from tests.support.tiny import CORPUS, sentencepiece_model
 
 sentencepiece = pytest.importorskip("sentencepiece")
 
@@ -21,22 +20,6 @@ TEXTS = (
     *("ﬁne ＡＢＣ　１２", "Cafe\u0301", "\u1112\u1161\u11a8\u1100\u116d", "😀 漢字", "ABC abc", "▁under"),
 )
 HOW = {"local_files_only": True, "trust_remote_code": False}
-
-
-def trained(kind: str, rule: str, **how: bool) -> bytes:
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([*CORPUS, "ABC 12 fine the the"] * 3),
-        model_writer=model,
-        vocab_size=400,
-        model_type=kind,
-        normalization_rule_name=rule,
-        hard_vocab_limit=False,
-        num_threads=1,
-        minloglevel=3,
-        **how,
-    )
-    return model.getvalue()
 
 
 def folder_of(
@@ -78,7 +61,7 @@ def test_tokens_are_those_of_the_sentencepiece_model(
     name: str, model_type: str, kind: str | None, model: tuple[Any, ...], tmp_path: Path
 ) -> None:
     how, rule, *more = model
-    made = trained(how, rule, **(more[0] if more else {}))
+    made = sentencepiece_model(how, rule, **(more[0] if more else {}))
     found, _ = tokenizer_of(folder_of(tmp_path, name, made, model_type, kind), HOW)
     its = sentencepiece.SentencePieceProcessor(model_proto=made)
     for text in TEXTS:
@@ -87,16 +70,16 @@ def test_tokens_are_those_of_the_sentencepiece_model(
 
 
 def test_a_class_that_does_as_the_model_says_stays_without_a_note(tmp_path: Path) -> None:
-    made = trained("bpe", "identity", **LLAMA, add_dummy_prefix=False)
+    made = sentencepiece_model("bpe", "identity", **LLAMA, add_dummy_prefix=False)
     _, notes = tokenizer_of(folder_of(tmp_path, "tokenizer.model", made, "gemma", None), HOW)
     assert notes == ()
 
 
 def test_a_note_says_what_was_mended_and_what_is_left(tmp_path: Path) -> None:
-    made = trained("unigram", "nmt_nfkc")
+    made = sentencepiece_model("unigram", "nmt_nfkc")
     _, (note,) = tokenizer_of(folder_of(tmp_path, "spm.model", made, "deberta-v2", None), HOW)
     assert note.startswith("tokens are those of spm.model: DebertaV2Tokenizer, the class for it, differs on")
-    made = trained("bpe", "identity", **LLAMA)
+    made = sentencepiece_model("bpe", "identity", **LLAMA)
     folder = folder_of(tmp_path, "tokenizer.model", made, "llama", "LlamaTokenizer", legacy=False)
     (folder / "spm.model").unlink()
     _, (left,) = tokenizer_of(folder, HOW)
@@ -104,7 +87,7 @@ def test_a_note_says_what_was_mended_and_what_is_left(tmp_path: Path) -> None:
 
 
 def test_nothing_is_put_between_special_tokens_where_the_settings_say_so(tmp_path: Path) -> None:
-    made = trained("unigram", "nmt_nfkc", **LLAMA)
+    made = sentencepiece_model("unigram", "nmt_nfkc", **LLAMA)
     folder = folder_of(tmp_path, "tokenizer.model", made, "llama", "LlamaTokenizer", legacy=False)
     found, _ = tokenizer_of(folder, HOW)
     assert pieces(found, "a</s>b") == ["▁a", "</s>", "b"]
@@ -114,7 +97,7 @@ def test_nothing_is_put_between_special_tokens_where_the_settings_say_so(tmp_pat
 
 
 def test_what_a_family_does_before_its_model_is_kept(tmp_path: Path) -> None:
-    made = trained("unigram", "identity")
+    made = sentencepiece_model("unigram", "identity")
     folder = folder_of(tmp_path, "spm.model", made, "deberta-v2", "DebertaV2Tokenizer", do_lower_case=True)
     found, _ = tokenizer_of(folder, HOW)
     its = sentencepiece.SentencePieceProcessor(model_proto=made)
@@ -125,6 +108,8 @@ def test_what_a_family_does_before_its_model_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_class_that_takes_no_vocabulary_is_an_error(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, "sentencepiece.bpe.model", trained("unigram", "nmt_nfkc"), "xglm", None)
+    folder = folder_of(
+        tmp_path, "sentencepiece.bpe.model", sentencepiece_model("unigram", "nmt_nfkc"), "xglm", None
+    )
     with pytest.raises(CheckpointError, match="XGLMTokenizer, the class for it, does not take"):
         tokenizer_of(folder, HOW)

@@ -33,6 +33,7 @@ class _Entry(BaseModel):
 
 
 _HEADER = TypeAdapter(dict[str, _Entry])
+_METADATA = TypeAdapter(dict[str, str] | None)
 
 
 def read_tensors(path: Path) -> Tensors:
@@ -68,7 +69,7 @@ def read_tensors(path: Path) -> Tensors:
 def _parse(path: Path, header: bytes) -> dict[str, _Entry]:
     try:
         content = from_json(header)
-        content.pop("__metadata__", None)
+        _METADATA.validate_python(content.pop("__metadata__", None))
         return _HEADER.validate_python(content)
     except (ValueError, AttributeError, TypeError, ValidationError) as error:
         raise CheckpointError(

@@ -268,6 +268,9 @@ def _places(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[
         if not found:
             raise DataError(f"{argument}: no such run, file, folder or pattern of them, nor in {output}/")
         for one in found:
+            if not Path(one).exists():
+                left_out.append(f"{one} is left out: a link to nothing")
+                continue
             if Path(one).is_file() and format_of(Path(one)) is None:
                 left_out.append(f"{one} is left out: it has no results in a form that is known")
                 continue

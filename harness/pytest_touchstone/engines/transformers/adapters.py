@@ -170,11 +170,12 @@ def _low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
 def _tensors(folder: Path) -> dict[str, Any]:
     import torch
 
-    if (folder / WEIGHTS).is_file():
-        from safetensors.torch import load_file
+    with one_line_errors(f"{folder}: its weights cannot be loaded", "save the adapter again"):
+        if (folder / WEIGHTS).is_file():
+            from safetensors.torch import load_file
 
-        return dict(load_file(folder / WEIGHTS))
-    return dict(torch.load(folder / PICKLED, map_location="cpu", weights_only=True))
+            return dict(load_file(folder / WEIGHTS))
+        return dict(torch.load(folder / PICKLED, map_location="cpu", weights_only=True))
 
 
 def _sides(module: Any) -> tuple[int, int]:

@@ -441,13 +441,13 @@ def broken(folder: Path) -> str | None:
     """Return how a folder differs from what was sealed; None where it does not."""
     try:
         said: Any = read_json(folder / _SEAL)
-        files, now = dict(said["files"]), _files(folder)
+        name, files, now = said["name"], dict(said["files"]), _files(folder)
     except FileNotFoundError:
         return "it has no seal"
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"its seal cannot be read ({type(error).__name__})"
-    if said["name"] != folder.name:
-        return f"it was written as {said['name']}"
+    if name != folder.name:
+        return f"it was written as {name}"
     different = sorted(name for name in files.keys() | now.keys() if files.get(name) != now.get(name))
     return f"{different[0]} is not as it was written" if different else None
 

@@ -295,20 +295,20 @@ def as_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[Any
     """Return the tokenizer, which does as the sentencepiece model says on the texts as far as it can, and what to say
     of it.
 
-    Raises ``CheckpointError`` where it does not have the model's vocabulary.
+    Raises ``CheckpointError`` where it does not have the model's vocabulary, or the model is cut off.
     """
+    proto, processor = _proto(path), _processor(path)
+    if proto is None or processor is None:
+        return loaded, ()
     if not getattr(loaded, "is_fast", False) or getattr(loaded, "split_by_punct", False):
         return loaded, ()  # it asks the model itself; or it means to cut otherwise
-    processor = _processor(path)
-    if processor is None:
-        return loaded, ()
     _check_vocabulary(loaded, path, processor)
     before = _before(loaded)
     true = {text: _pieces(processor, before.normalize_str(text)) for text in _without_added(loaded, texts)}
     differing = _differing(loaded, true)
     if not differing:
         return loaded, ()
-    undo = _put_steps(loaded, path, before)
+    undo = _put_steps(loaded, path, proto, before)
     left = _differing(loaded, true)
     name, of = type(loaded).__name__, count(len(true), "probe text")
     if left >= differing:
@@ -328,6 +328,26 @@ def _processor(path: Path) -> Any | None:
         return SentencePieceProcessor(model_file=str(path))
     except (ImportError, RuntimeError, OSError):
         return None
+
+
+def _proto(path: Path) -> Any | None:
+    """Return the content of sentencepiece's model; None where the file is another's, or protobuf is not installed.
+
+    Raises ``CheckpointError`` where its settings, which follow the pieces, are missing: transformers takes a part of
+    the pieces for all of them.
+    """
+    try:
+        from google.protobuf.message import DecodeError
+        from transformers.convert_slow_tokenizer import SentencePieceExtractor
+    except ImportError:
+        return None
+    try:
+        proto = SentencePieceExtractor(str(path)).proto
+    except (ImportError, DecodeError, OSError):
+        return None
+    if proto.pieces and not (proto.HasField("trainer_spec") and proto.HasField("normalizer_spec")):
+        raise CheckpointError(f"{path}: cut off after {len(proto.pieces)} pieces; copy it again")
+    return proto
 
 
 def _check_vocabulary(loaded: Any, path: Path, processor: Any) -> None:
@@ -383,12 +403,10 @@ def _differing(loaded: Any, true: dict[str, list[str | None]]) -> int:
     return different
 
 
-def _put_steps(loaded: Any, path: Path, before: Any) -> Callable[[], None]:
+def _put_steps(loaded: Any, path: Path, proto: Any, before: Any) -> Callable[[], None]:
     """Make the tokenizer's steps those of the model; return a function that undoes it."""
     from tokenizers import Regex, normalizers, pre_tokenizers
-    from transformers.convert_slow_tokenizer import SentencePieceExtractor
 
-    proto = SentencePieceExtractor(str(path)).proto
     backend, says = loaded.backend_tokenizer, proto.normalizer_spec
     names = ("normalizer", "pre_tokenizer", "model")
     kept = {name: getattr(backend, name) for name in names}
