@@ -167,6 +167,17 @@ def python() -> str:
     return str(forks.python)
 
 
+@functools.cache
+def commands() -> Path:
+    """A folder for PATH, with the commands ``touchstone`` and ``pytest``."""
+    folder = Path(python()).with_name("commands")
+    folder.mkdir()
+    for name, module in {"touchstone": "pytest_touchstone.cli", "pytest": "pytest"}.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {python()} -m {module} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
 def serve(address: str, python: str) -> None:
     """Fork the programs that are asked for, until standard input ends; the forked ones return from here too."""
     for name in IMPORTED:
