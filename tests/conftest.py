@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--run-servers", action="store_true", help="run the tests with vllm and llama-server too"
     )
     parser.addoption("--drill-seed", type=int, help="the one seed that the drill replays (tests/drill)")
+    parser.addoption("--drill-items", type=int, help="the items of the drill's largest run, 1000000 at best")
 
 
 def pytest_configure(config: pytest.Config) -> None:

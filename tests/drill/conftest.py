@@ -6,10 +6,14 @@ names the seed that replays it: `pytest tests/drill/test_FILE.py::TEST --drill-s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
+from tests.support.forking import Forks
 
 FIGURE = "drill"
 
@@ -31,6 +35,13 @@ class Drill:
     def figure(self, name: str, value: int) -> None:
         """Add to a figure of the table at the end (crash points tried, scores lost, ...)."""
         self.properties.append((FIGURE, (name, value)))
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """The process from which commands are forked."""
+    with closing(Forks(tmp_path_factory.mktemp("forks"))) as started:
+        yield started
 
 
 @pytest.fixture
