@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.pytester import SysModulesSnapshot
+from execnet.gateway_io import popen_bootstrapline
 from hypothesis import HealthCheck, settings
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
-from tests.support.installed import INSTALLED, remember_distributions
+from tests.support.distributions import INSTALLED, remember_distributions
+from tests.support.forking import python
 from tests.support.tiny import tiny_causal
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--run-servers", action="store_true", help="run the tests with vllm and llama-server too"
     )
     parser.addoption("--drill-seed", type=int, help="the one seed that the drill replays (tests/drill)")
+    parser.addoption("--drill-items", type=int, help="the items of the drill's largest run, 1000000 at best")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,6 +105,15 @@ def frozen() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gc.freeze", lambda: None)
         patch.setattr("gc.unfreeze", lambda: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked() -> Iterator[None]:
+    """What pytester starts, and xdist within tests, are forks of a process that has imported what they need."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pytest.Pytester, "_getpytestargs", lambda _: (python(), "-m", "pytest"))
+        patch.setattr("execnet.gateway_io.popen_args", lambda _: [python(), "-u", "-c", popen_bootstrapline])
         yield
 
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.breaking import FOLDERS, GGUF, PT_FILES, config, record, rewritten, text
+from tests.support.forking import python
 from tests.support.places import ROOT
 from tests.support.pt_files import llama_pt, payload
 
@@ -198,7 +198,7 @@ def test_the_command_itself_ends_with_4_and_one_line(name: str, folder: Path) ->
     breaking, said = FOLDERS[name]
     breaking(folder)
     began = time.perf_counter()
-    command = [sys.executable, "-m", "pytest_touchstone.cli", "show", str(folder)]
+    command = [python(), "-m", "pytest_touchstone.cli", "show", str(folder)]
     found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert time.perf_counter() - began < SOON
     assert found.returncode == 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pytest_touchstone.cli.benchmarks import known_specs
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.tasks import shipped_names
 from tests.conformance.kit import kits
+from tests.support.forking import python
 from tests.support.installed import touchstone
 from tests.support.places import SOURCE
 
@@ -63,7 +63,7 @@ def test_every_shipped_benchmark_is_listed_as_it_is_declared(tmp_path: Path) -> 
 
 def test_the_table_fits_eighty_columns(tmp_path: Path) -> None:
     environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(SOURCE)}
-    command = [sys.executable, "-m", "pytest_touchstone.cli", "benchmarks"]
+    command = [python(), "-m", "pytest_touchstone.cli", "benchmarks"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     ).stdout

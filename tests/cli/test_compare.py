@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -332,7 +334,10 @@ def test_letters_that_the_output_has_not_are_a_mistake(here: Path, monkeypatch: 
     write(here / "checkpoints.csv", *ROWS)
     command = "import sys; from pytest_touchstone.cli import main; sys.exit(main(sys.argv[1:]))"
     what = ["compare", "checkpoints.csv#plain", "checkpoints.csv#ft", "--language", "ko"]
-    done = run_python("-c", command, *what, cwd=here)
+    # A fork keeps the encoding that it began with.
+    done = subprocess.run(
+        [sys.executable, "-c", command, *what], cwd=here, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 4
     assert done.stderr.splitlines() == [
         "touchstone: output in ascii cannot show all letters; set PYTHONIOENCODING=utf-8"

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.forking import Forks
 
 FIGURE = "drill"
 
@@ -34,6 +37,13 @@ class Drill:
     def figure(self, name: str, value: int) -> None:
         """Add to a figure of the table at the end (crash points tried, scores lost, ...)."""
         self.properties.append((FIGURE, (name, value)))
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """The process from which commands are forked."""
+    with closing(Forks(tmp_path_factory.mktemp("forks"))) as started:
+        yield started
 
 
 @pytest.fixture

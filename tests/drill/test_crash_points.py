@@ -162,7 +162,7 @@ def random_runs(seeds: Iterable[int]) -> int:
 
 
 def test_random_runs_are_cut_and_go_on_and_are_cut_again(drill: Drill) -> None:
-    seeds = drill.seeds(100, 8_000)
+    seeds = drill.seeds(100, 15_000)
     if drill.whole and len(seeds) > 1:
         parts = [range(begin, len(seeds), 40) for begin in range(40)]
         with ProcessPoolExecutor(2) as processes:
@@ -175,7 +175,7 @@ def test_random_runs_are_cut_and_go_on_and_are_cut_again(drill: Drill) -> None:
 
 def test_a_run_beside_another_is_cut_with_it(drill: Drill) -> None:
     """Two runs of the same command in the same folder at once, batch by batch in a random order."""
-    seeds = drill.seeds(25, 1_000)
+    seeds = drill.seeds(25, 400)
     with on_a_disk() as disk:
         expected = undisturbed(disk, TWO)
         for seed in seeds:

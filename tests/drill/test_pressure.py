@@ -6,14 +6,13 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from perf.overhead import BENCHMARK
 from pytest_touchstone.core.text import INVISIBLE
-from pytest_touchstone.results.journal import read_journal
+from pytest_touchstone.results.journal import each_record, read_journal
 from tests.drill.conftest import Drill
 from tests.support.forking import Forks
 from tests.support.killed_runs import Command, words
@@ -37,13 +36,6 @@ MOST_OF_OTHERS = 1000
 """The memory that an item of another shard may cost."""
 
 
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    found = Forks(tmp_path_factory.mktemp("forks"))
-    yield found
-    found.close()
-
-
 def trivial(folder: Path, items: int) -> Path:
     """A project of so many items."""
     (folder / "data" / "trivial").mkdir(parents=True)
@@ -57,8 +49,13 @@ def trivial(folder: Path, items: int) -> Path:
 def peak(forks: Forks, folder: Path, command: Command) -> int:
     """The most memory that a command took."""
     process = forks.start(*words(command), cwd=folder, before=PEAK)
-    assert process.wait(1200) == 0, process.output
+    assert process.wait(7200) == 0, process.output
     return int(process.output.rpartition("peak ")[2])
+
+
+def scores_of(run: Path) -> dict[str, float]:
+    """The score of each example."""
+    return {one.example: one.scores["acc"] for one in each_record(run, exchanges=False)}
 
 
 RUN = ("pytest", "--checkpoint", "fake:causal")
@@ -66,9 +63,11 @@ RUN = ("pytest", "--checkpoint", "fake:causal")
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells a process's peak")
 def test_an_item_more_costs_a_few_kilobytes_and_one_of_another_shard_less(
-    forks: Forks, drill: Drill, tmp_path: Path
+    forks: Forks, drill: Drill, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    items, shards = (60_000, 3) if drill.whole else (6_000, 3)
+    """A million items (``--drill-items 1000000``) take more than an hour."""
+    items = pytestconfig.getoption("--drill-items") or (30_000 if drill.whole else 4_000)
+    shards = 2 if items < 100_000 else 10
     few = peak(forks, trivial(tmp_path / "few", 1000), RUN)
     folder = trivial(tmp_path / "many", items)
     peaks = [
@@ -78,7 +77,14 @@ def test_an_item_more_costs_a_few_kilobytes_and_one_of_another_shard_less(
     bound = MOST_BYTES * items / shards + MOST_OF_OTHERS * items
     assert max(peaks) - few < bound, f"{(max(peaks) - few) / items:.0f} bytes for each item of all shards"
     assert merging - few < MOST_BYTES * items, f"{(merging - few) / items:.0f} bytes for each item"
-    assert json.loads((folder / "whole" / "summary.json").read_text())["totals"]["scored"] == items
+    summary = json.loads((folder / "whole" / "summary.json").read_text())
+    assert summary["totals"]["scored"] == items
+    scores = scores_of(folder / "whole")
+    assert len(scores) == items
+    assert summary["results"][0]["metrics"]["acc"]["value"] == sum(scores.values()) / items
+    (one_run,) = (tmp_path / "few" / "results").glob("*/run.json")
+    assert scores_of(one_run.parent).items() <= scores.items(), "the same rows in a run without shards"
+    assert (folder / "whole" / "report.html").stat().st_size < 5_000_000
     drill.figure("items of the largest run, in shards", items)
     drill.figure(
         "bytes of memory for each of its items, at the most, in a shard", (max(peaks) - few) // items

@@ -257,6 +257,9 @@ def test_under_the_reference_grader_hostile_programs_may_pass_and_do_no_harm() -
 # Kernels and containers that lack something
 
 
+CONTRADICTING = {"user namespaces, by a profile", "user namespaces, by max_user_namespaces=0"}
+"""Two of ``LACKS`` that refuse the same call, with another error each."""
+
 REACHING = [
     "files_left_everywhere",
     "host_files",
@@ -312,8 +315,13 @@ def assert_held_or_refused(found: dict[str, Any], remedy: str, drill: Drill, whe
 
 
 def test_on_a_kernel_that_lacks_something_the_sandbox_holds_or_refuses(drill: Drill) -> None:
-    """The whole: every one of them, and every two."""
-    lists = [[*some] for many in (1, 2) for some in itertools.combinations(LACKS, many)]
+    """The whole: every one of them, and every two that do not contradict each other."""
+    lists = [
+        [*some]
+        for many in (1, 2)
+        for some in itertools.combinations(LACKS, many)
+        if not CONTRADICTING.issubset(some)
+    ]
     random.Random(0).shuffle(lists)
     for lacks, found in tried_on_poor_kernels([lists[seed] for seed in drill.seeds(3, len(lists))]):
         try:
@@ -381,7 +389,7 @@ def a_busy_machine() -> Iterator[None]:
 
 
 def test_the_same_program_has_the_same_verdict_twice_and_on_a_busy_machine(drill: Drill) -> None:
-    seeds = drill.seeds(10, 200)
+    seeds = drill.seeds(5, 60)
     programs = [known(random.Random(seed), seed) for seed in seeds]
     with opened_here(workers=2) as sandbox:
 

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_touchstone.compare.mlflow import tracker_name
+from tests.support.forking import python
 from tests.support.mlflow_server import sent_to
 from tests.support.project import ALONE
 from tests.support.wandb_files import kept_in, offline
@@ -87,7 +87,7 @@ def of_run(server: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     left = ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY")
     environment = {name: value for name, value in os.environ.items() if name not in left}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "pytest_touchstone.cli", *words],
+        [python(), "-P", "-m", "pytest_touchstone.cli", *words],
         cwd=folder,
         env={**environment, **offline(folder), "MLFLOW_TRACKING_URI": server, "COLUMNS": "120"},
         capture_output=True,

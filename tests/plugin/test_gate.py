@@ -18,6 +18,7 @@ from pytest_touchstone.compare.gate.accepted import read_accepted, write_accepte
 from pytest_touchstone.compare.noise import MeasuredNoise, Noise, save_noise
 from pytest_touchstone.core.disk import locked
 from pytest_touchstone.results.store import ResultStore
+from tests.support.forking import python
 from tests.support.mistakes import refused
 from tests.support.project import ALONE, Project, gate_of
 
@@ -384,7 +385,7 @@ def test_two_runs_at_once_share_the_saved_results(skilled: Project) -> None:
     fixed = ("--checkpoint", "fake:causal", "--eval-data", "data", *ALONE, "--gate")
     runs = [
         skilled.pytester.popen(
-            [sys.executable, "-m", "pytest", *fixed, "--eval-run-id", name],
+            [python(), "-m", "pytest", *fixed, "--eval-run-id", name],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,

@@ -21,6 +21,7 @@ def step(pytester: pytest.Pytester, checkpoint: str, run_id: str, *arguments: st
     )
 
 
+@pytest.mark.slow
 def test_the_later_step_passes_the_earlier_is_gated_out_by_real_at_1_and_one_item_less_fails_a_strict_gate(
     pytester: pytest.Pytester,
 ) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from pytest_touchstone.cli import main
+from tests.support.forking import python
 from tests.support.project import Project
 
 STYLED = """
@@ -166,7 +166,7 @@ def test_a_gate_judges_each_by_the_bounds_of_its_own_or_of_the_benchmark(project
         ("styled[terse]", "not worse"),
     ]
     compared = subprocess.run(
-        [sys.executable, "-m", "pytest_touchstone.cli", "compare", "one", "two"],
+        [python(), "-m", "pytest_touchstone.cli", "compare", "one", "two"],
         cwd=project.path,
         capture_output=True,
         text=True,

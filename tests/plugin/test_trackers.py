@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pytest_touchstone.plugin.reporters import Tracking
 from pytest_touchstone.reports.trackers.mlflow import MLflow
 from pytest_touchstone.results.summary import load_summary
 from tests.support import runs
+from tests.support.forking import python
 from tests.support.mlflow_server import free_port, sent_to, stub
 from tests.support.project import Project
 from tests.support.wandb_files import kept_in, offline
@@ -219,7 +219,7 @@ def test_what_is_written_offline_for_weights_and_biases_is_there_once_and_has_no
     summary["results"][0]["invalid"] = "9 of 24 outputs were cut off"
     (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     command = [
-        sys.executable,
+        python(),
         "-P",
         "-m",
         "pytest_touchstone.cli",

@@ -6,12 +6,12 @@ import html
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import terminal_picture
 
+from tests.support.forking import python
 from tests.support.places import ROOT
 from tests.support.prose import paragraphs
 from tests.support.tutorials import matches, run
@@ -26,7 +26,7 @@ def section(heading: str) -> str:
 
 def declared() -> dict[str, str]:
     """The primary metric of each shipped benchmark."""
-    command = [sys.executable, "-m", "pytest_touchstone.cli", "benchmarks", "--json"]
+    command = [python(), "-m", "pytest_touchstone.cli", "benchmarks", "--json"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return {one["name"]: one["metrics"][0] for one in json.loads(listed)}
 

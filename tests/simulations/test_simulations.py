@@ -31,6 +31,7 @@ SMALLER = tuple(size // 4 for size in SIZES)
 SHORT, FLIPS = (1000,) * 3, 0.0625
 
 
+@pytest.mark.slow
 def test_a_checkpoint_compared_with_itself_passes_the_gate() -> None:
     """At most 2.5 % fail; 400 runs with 5 % would give up to 29 with chance 0.98, without correction about 50."""
     found = simulate_gate.rates(simulate_gate.same_twice(400, 1, SMALLER, ACCURACIES))
@@ -216,6 +217,7 @@ def test_closing_matrices_of_equal_series_are_seldom_wrong_and_find_a_better_one
     assert simulate_series.matrices(20, 2, (5, 5), (0.12,) * 5).found >= 0.9
 
 
+@pytest.mark.slow
 def test_among_many_curves_seldom_one_is_told_that_does_not_drop_and_one_that_does_is_found() -> None:
     """Of 40 studies with an error rate of 5 %, more than 6 would be wrong with chance 0.01."""
     assert all(one.wrong <= 6 / 40 for one in simulate_series.curves(40, 3, 12).values())

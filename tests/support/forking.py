@@ -7,6 +7,7 @@ starts ``sys.executable`` itself, as xdist and ``touchstone watch`` do, starts s
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import importlib
 import io
@@ -27,9 +28,10 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from pytest_touchstone.core.plugins import plugins
-from tests.support.installed import remember_distributions
+from tests.support.distributions import remember_distributions
 from tests.support.places import ROOT, SOURCE
 from tests.support.project import ALONE, write_benchmark, write_rows
 
@@ -163,6 +165,27 @@ class Forks:
         self._server.communicate()
 
 
+@functools.cache
+def python() -> str:
+    """The program that stands for ``sys.executable`` in all tests of this process."""
+    folder = tempfile.TemporaryDirectory(prefix="forks-")
+    forks = Forks(Path(folder.name))
+    atexit.register(folder.cleanup)
+    atexit.register(forks.close)
+    return str(forks.python)
+
+
+@functools.cache
+def commands() -> Path:
+    """A folder for PATH, with the commands ``touchstone`` and ``pytest``."""
+    folder = Path(python()).with_name("commands")
+    folder.mkdir()
+    for name, module in {"touchstone": "pytest_touchstone.cli", "pytest": "pytest"}.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {python()} -m {module} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
 def serve(address: str, python: str) -> None:
     """Fork the programs that are asked for, until standard input ends; the forked ones return from here too."""
     for name in IMPORTED:
@@ -170,6 +193,8 @@ def serve(address: str, python: str) -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr("os.fsync", lambda _: None)  # what tests write need not outlive a power cut
     remember_distributions(patch)
+    # The asserts of plugins that are imported already are no longer rewritten.
+    patch.setattr(AssertionRewritingHook, "_warn_already_imported", lambda *_: None)
     _run_once()
     gc.collect()
     gc.freeze()

@@ -4,44 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tomllib
 from collections.abc import Mapping
-from importlib.metadata import Distribution
 from pathlib import Path
-from typing import Any
 
-import pytest
-
+from tests.support.forking import python
 from tests.support.places import ROOT, SOURCE
 from tests.support.project import ALONE
 
 PACKAGES = ROOT / "tests" / "seams" / "packages"
 """Packages with what each says of itself and one module."""
-
-INSTALLED = "site-packages"
-"""The folder of those that were installed by pip."""
-
-
-def remember_distributions(patch: pytest.MonkeyPatch) -> None:
-    """Let each distribution below ``INSTALLED`` be asked only once what it is."""
-    known: dict[tuple[str, str], Any] = {}
-
-    def once(name: str) -> property:
-        read = vars(Distribution)[name].fget
-
-        def value(distribution: Distribution) -> Any:
-            place = str(getattr(distribution, "_path", ""))
-            if INSTALLED not in place:
-                return read(distribution)
-            if (place, name) not in known:
-                known[place, name] = read(distribution)
-            return known[place, name]
-
-        return property(value)
-
-    for name in ("entry_points", "files", "metadata"):
-        patch.setattr(Distribution, name, once(name))
 
 
 def install(folder: Path, name: str, code: str, entry_points: Mapping[str, str | Mapping[str, str]]) -> Path:
@@ -76,7 +48,7 @@ def run_python(*arguments: str, cwd: Path, packages: Path | None = None) -> subp
         "COLUMNS": "100",
     }
     return subprocess.run(
-        [sys.executable, *arguments],
+        [python(), *arguments],
         cwd=cwd,
         env=environment,
         capture_output=True,

@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from tests.support.forking import commands
 from tests.support.places import ROOT, SOURCE
 
 EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}")
@@ -81,7 +82,11 @@ class Runner:
         files = {name: cwd.parent / f"{cwd.name}.{name}" for name in ("output", "summary")}
         for file in files.values():
             file.write_text("")
-        places = [*([str(stubs)] if stubs is not None else []), str(Path(sys.executable).parent)]
+        places = [
+            *([str(stubs)] if stubs is not None else []),
+            str(commands()),
+            str(Path(sys.executable).parent),
+        ]
         environment = {
             **{
                 name: value

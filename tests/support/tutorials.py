@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.forking import commands
+
 ROOT = Path(__file__).parents[2]
 BUSY = re.compile(r"load [\d.]+ on \d+ cores?: other programs compute here")
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -112,7 +114,7 @@ def play(text: str, folder: Path, *, slow: bool = False) -> Iterator[Ran]:
 def run(command: str, folder: Path) -> tuple[int, list[str]]:
     """Run a command of a tutorial in its folder; return its exit code and the lines that it prints, but for the one
     that a busy machine adds."""
-    place = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    place = os.pathsep.join([str(commands()), str(Path(sys.executable).parent), os.environ["PATH"]])
     hidden = ("PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "TOUCHSTONE_DATA", "FORCE_COLOR", "GITHUB_ACTIONS")
     known = {name: value for name, value in os.environ.items() if name not in hidden}
     done = subprocess.run(

@@ -7,12 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support import forking
 from tests.support.installed import install
 from tests.support.places import ROOT, SOURCE
 
@@ -114,12 +114,12 @@ def project(folder: Path, *, rows: int = 4, seconds: float = 0.0, worse: Sequenc
     return folder
 
 
-def start(folder: Path, *options: str, python: str = sys.executable) -> subprocess.Popen[str]:
+def start(folder: Path, *options: str, python: str | None = None) -> subprocess.Popen[str]:
     """Start a watch of ``runs/a`` in a project, in a group of its own."""
     words = ("watch", "runs/a/checkpoint-*", "test_mine.py", "--poll", "0.2", *options)
     found = os.pathsep.join([str(folder / "packages"), str(SOURCE), str(ROOT)])
     return subprocess.Popen(
-        [python, "-m", "pytest_touchstone.cli", *words],
+        [python or forking.python(), "-m", "pytest_touchstone.cli", *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": found, "TOUCHSTONE_CACHE": str(folder / "cache")},
         stdout=subprocess.PIPE,
@@ -130,7 +130,7 @@ def start(folder: Path, *options: str, python: str = sys.executable) -> subproce
 
 
 @contextmanager
-def watching(folder: Path, *options: str, python: str = sys.executable) -> Iterator[subprocess.Popen[str]]:
+def watching(folder: Path, *options: str, python: str | None = None) -> Iterator[subprocess.Popen[str]]:
     """The same; whatever is left of it at the end is killed."""
     with start(folder, *options, python=python) as process:
         try:
@@ -139,9 +139,7 @@ def watching(folder: Path, *options: str, python: str = sys.executable) -> Itera
             kill_all(folder)
 
 
-def watched(
-    folder: Path, *options: str, timeout: float = 300, python: str = sys.executable
-) -> tuple[int, str]:
+def watched(folder: Path, *options: str, timeout: float = 300, python: str | None = None) -> tuple[int, str]:
     """Watch until the end; return exit code and output."""
     with watching(folder, *options, python=python) as process:
         said, _ = process.communicate(timeout=timeout)

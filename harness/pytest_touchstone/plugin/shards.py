@@ -32,6 +32,7 @@ from pytest_touchstone.core.requests import Generate, RunProgram
 from pytest_touchstone.core.shard import Shard
 from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
 from pytest_touchstone.plugin.batches import batch_key
+from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_items, result_of
 from pytest_touchstone.plugin.options import Settings
 from pytest_touchstone.results.merging import ShardShare
@@ -266,6 +267,7 @@ def _tokens(row: Mapping[str, Any]) -> float:
 def _placed(own: Sequence[tuple[pytest.Item, Given]], settings: Settings) -> list[Placed]:
     """Return the items as they are placed: by names, never by paths, which other machines do not share."""
     models: dict[tuple[str, ...], str] = {}
+    once: dict[str, str] = {}
     sizes: dict[int, float] = {}
     found = []
     for item, given in own:
@@ -280,11 +282,14 @@ def _placed(own: Sequence[tuple[pytest.Item, Given]], settings: Settings) -> lis
         shared = settings.fewshot == TOUCHSTONE
         texts = settings.sampling.samples * (Generate in spec.asks or RunProgram in spec.asks)
         cluster = example.row.get(spec.cluster) if spec.cluster else None
+        result, prefix = f"{info.name}\0{result_of(item, given)}", batch_key(item.nodeid)
+        if isinstance(item, BenchmarkItem):
+            item.rest()  # most are of other shards, and pytest has had each make its parameters
         found.append(
             Placed(
                 model=models.setdefault(info.model_key, info.name),
-                result=f"{info.name}\0{result_of(item, given)}",
-                prefix=batch_key(item.nodeid),
+                result=once.setdefault(result, result),
+                prefix=once.setdefault(prefix, prefix),
                 together=example.sha256 if cluster is None else f"cluster {cluster}",
                 cost=1 + size + texts * GENERATED + (0.0 if shared else shots),
                 shared=shots if shared else 0.0,

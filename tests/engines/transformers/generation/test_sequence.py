@@ -80,7 +80,17 @@ def test_any_tokens_are_cut_as_their_text_is(kind: str, data: st.DataObject) -> 
     stops = [
         one for one in (whole[5:8], whole[20:27], "the") if one and "\N{REPLACEMENT CHARACTER}" not in one
     ]
-    assert watched(kind, tokens, stops)[0] == naive(whole, stops)
+    text, taken = watched(kind, tokens, stops)
+    seen = tokenizer.decode(tokens[:taken], skip_special_tokens=True)
+    # A byte that is no character makes the bytes before it none either: a stop that was there is not in the whole.
+    assert text == naive(whole if whole.startswith(seen) else seen, stops)
+
+
+def test_a_stop_ends_a_text_though_a_byte_more_would_take_it_back() -> None:
+    tokenizer = tokenizer_of("metaspace")
+    word, brace, broken = (tokenizer.convert_tokens_to_ids(one) for one in ("a", "<0x7D>", "<0xE5>"))
+    assert tokenizer.decode([word, brace, broken]).startswith("a\N{REPLACEMENT CHARACTER}")
+    assert watched("metaspace", [word, brace, broken], ["a}"]) == ("", 2)
 
 
 @pytest.mark.parametrize("kind", ["bytelevel", "metaspace"])
