@@ -78,9 +78,12 @@ def columns_seen(change: Callable[[Sequence[int]], list[int]]) -> Change:
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         right = attention_masks.additive_mask
-        patch.setattr(
-            scoring, "additive_mask", lambda seen, **how: right([change(row) for row in seen], **how)
-        )
+
+        def mask(seen: torch.Tensor, **how: Any) -> Any:
+            changed = [change(row) for row in seen.tolist()]
+            return right(torch.tensor(changed, device=seen.device), **how)
+
+        patch.setattr(scoring, "additive_mask", mask)
 
     return plant
 

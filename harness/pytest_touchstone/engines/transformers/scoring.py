@@ -16,12 +16,13 @@ from bisect import bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.attention_masks import Attention, additive_mask
 from pytest_touchstone.engines.transformers.compat import cache_argument, is_out_of_memory
-from pytest_touchstone.engines.transformers.devices import moved, to_device
+from pytest_touchstone.engines.transformers.devices import all_to_device
 from pytest_touchstone.engines.transformers.independence import ANY, Company
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow, KeyValues, PrefixCache, SharedPast
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits, TargetScores, read_targets
@@ -86,14 +87,17 @@ class PaddedScorer:
 
     def _score(self, works: Sequence[TokenWork]) -> list[Score]:
         """Run one forward pass. Sums are Python's floats, so that their order cannot matter."""
-        places = _places(works)
+        rows, columns = zip(*_places(works), strict=True)
         targets = [target for work in works for target in work.targets]
-        inputs = self.inputs(works)
-        logits = self._needed.logits(inputs, [row for row, _ in places], [at for _, at in places])
+        texts = _side_by_side([work.inputs for work in works], 0)
+        asked = rows, columns, range(len(targets)), targets
+        ids, mask, row, column, number, target = all_to_device([*texts, *map(list, asked)], self._model.device)
+        inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
+        logits = self._needed.logits_at(inputs, (row, column))
         known = sum(len(work.inputs) for work in works)
-        self._done.passed(inputs["input_ids"].numel(), known, logits=len(targets))
+        self._done.passed(ids.numel(), known, logits=len(targets))
         self._done.scored += len(works)
-        parts = iter(read_targets(logits, range(len(targets)), targets))
+        parts = iter(TargetScores(logits, number, target).read())
         found = []
         for work in works:
             mine = [next(parts) for _ in work.targets]
@@ -112,6 +116,12 @@ def _places(works: Sequence[TokenWork]) -> list[tuple[int, int]]:
 
 def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[str, Any]:
     """Return input ids and attention mask [rows, longest], padded on the right with a token."""
+    ids, mask = all_to_device(_side_by_side(rows, padding), device)
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def _side_by_side(rows: Sequence[tuple[int, ...]], padding: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the same on the host."""
     import torch
 
     ids = torch.full((len(rows), max(map(len, rows))), padding, dtype=torch.long)
@@ -119,7 +129,7 @@ def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[s
     for number, row in enumerate(rows):
         ids[number, : len(row)] = torch.tensor(row)
         mask[number, : len(row)] = 1
-    return {"input_ids": moved(ids, device), "attention_mask": moved(mask, device)}
+    return ids, mask
 
 
 def in_batches(
@@ -416,47 +426,59 @@ class PrefixTreeScorer:
 
     def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast, past: int) -> None:
         """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
-        asked = [
-            (row, column, place)
-            for row, places in enumerate(layout.places)
-            for column, place in enumerate(places)
-            if place in pass_.wanted
-        ]
-        inputs = self._inputs(layout, cache, past)
-        rows, columns = [row for row, _, _ in asked], [column for _, column, _ in asked]
-        with splitting(self._model) if self._split_after(past) else nullcontext():
-            logits = self._needed.logits(inputs, rows, columns)
-        computed = sum(len(row) for row in layout.ids)
-        padding = sum(row.count(-1) for row in layout.places)
-        self._done.passed(computed, computed - padding, logits=len(asked))
-        self._done.scored += pass_.take([place for _, _, place in asked], logits, self._unread)
-
-    def _inputs(self, layout: Layout, cache: SharedPast, past: int) -> dict[str, Any]:
         import torch
 
-        device = self._model.device
-        positions = to_device(layout.positions, device)
-        inputs = {
-            "input_ids": to_device(layout.ids, device),
+        asked = pass_.asked(layout.places)
+        numbers: list[list[Any]] = [layout.ids, layout.positions, asked.rows, asked.columns, asked.numbers, asked.targets]
+        if masked := bool(past) or layout.branches:
+            numbers.append(layout.seen_until)
+        ids, positions, row, column, number, target, *until = all_to_device(numbers, self._model.device)
+        inputs: dict[str, Any] = {
+            "input_ids": ids,
             "position_ids": positions,
+            "attention_mask": self._mask(layout, positions, until[0], past) if masked else None,
             cache_argument(type(self._model)): cache,
             "use_cache": True,
         }
-        if past or layout.branches:
-            where: dict[str, Any] = {"positions": positions, "dtype": self._model.dtype}
-            longest = 1 + max(map(max, layout.positions))
-
-            def mask(window: int | None) -> torch.Tensor:
-                # Split attention takes a mask of a row's own keys, where all of the prefix is seen.
-                hidden = 0 if self._split_after(past) and longest <= (window or longest) else past
-                return additive_mask(layout.seen_until, past=hidden, window=window, **where)
-
-            inputs["attention_mask"] = self._attention.masks(mask)
-        else:
+        if not masked and not self._unread:
             # Under the model's own causal mask no token sees the gaps to its right. Where a mask of ones is given,
             # transformers looks at it, and so waits for the device.
-            inputs["attention_mask"] = None if self._unread else torch.ones_like(positions)
-        return inputs
+            inputs["attention_mask"] = torch.ones_like(positions)
+        with splitting(self._model) if self._split_after(past) else nullcontext():
+            logits = self._needed.logits_at(inputs, (row, column))
+        padding = sum(places.count(-1) for places in layout.places)
+        self._done.passed(ids.numel(), ids.numel() - padding, logits=len(asked.places))
+        if asked.places:
+            self._done.scored += pass_.take(asked, logits, TargetScores(logits, number, target), self._unread)
+
+    def _mask(self, layout: Layout, positions: torch.Tensor, seen_until: torch.Tensor, past: int) -> Any:
+        """Return the masks of a pass after so many tokens, as the model takes them."""
+        longest = 1 + max(map(max, layout.positions)) if self._attention.window is not None else 0
+
+        def mask(window: int | None) -> torch.Tensor:
+            # Split attention takes a mask of a row's own keys, where all of the prefix is seen.
+            hidden = 0 if self._split_after(past) and longest <= (window or longest) else past
+            return additive_mask(
+                seen_until, positions=positions, past=hidden, window=window, dtype=self._model.dtype
+            )
+
+        return self._attention.masks(mask)
+
+
+class _Asked(NamedTuple):
+    """The tree's ``places`` of a pass at which something is wanted, and the row and the column of each; of each target
+    its ``pairs`` (place and target), and the number of its place among those."""
+
+    places: list[int]
+    rows: list[int]
+    columns: list[int]
+    pairs: list[tuple[int, int]]
+    numbers: list[int]
+
+    @property
+    def targets(self) -> list[int]:
+        """Return the targets, in order."""
+        return [target for _, target in self.pairs]
 
 
 class _Tree:
@@ -483,20 +505,28 @@ class _Tree:
         self._chosen: Chosen = {}
         self._unread: deque[tuple[list[tuple[int, int]], TargetScores]] = deque()
 
-    def take(self, places: Sequence[int], logits: torch.Tensor, unread: int = 0) -> int:
-        """Read the wanted targets off logits [places, vocabulary]; return the number of sequences completed by them.
+    def asked(self, laid_out: Sequence[Sequence[int]]) -> _Asked:
+        """Return what is wanted of a pass, from the places of its rows by column."""
+        asked = _Asked([], [], [], [], [])
+        for row, places in enumerate(laid_out):
+            columns = [*compress(range(len(places)), map(self.wanted.__contains__, places))]
+            asked.rows.extend([row] * len(columns))
+            asked.columns.extend(columns)
+            asked.places.extend(map(places.__getitem__, columns))
+        for number, place in enumerate(asked.places):
+            targets = self.wanted[place]
+            asked.pairs.extend((place, target) for target in targets)
+            asked.numbers.extend([number] * len(targets))
+        return asked
+
+    def take(self, asked: _Asked, logits: torch.Tensor, scores: TargetScores, unread: int = 0) -> int:
+        """Read the scores of what was wanted of a pass; return the number of sequences completed by them.
 
         The scores of the last ``unread`` passes stay on the device meanwhile, and count when they are read.
         """
-        if not places:
-            return 0
         if self._rows is not None:
-            self._rows.update(zip(places, logits, strict=True))
-        asked = [
-            (number, place, target) for number, place in enumerate(places) for target in self.wanted[place]
-        ]
-        scores = TargetScores(logits, [number for number, _, _ in asked], [target for _, _, target in asked])
-        self._unread.append(([(place, target) for _, place, target in asked], scores))
+            self._rows.update(zip(asked.places, logits, strict=True))
+        self._unread.append((asked.pairs, scores))
         return self._read(unread)
 
     def _read(self, but: int) -> int:
