@@ -64,7 +64,8 @@ def additive_mask(
     type.
 
     A token sees all of the past. In its row it sees itself and its ancestors to the left: the tokens whose
-    ``seen_until`` [rows, length] reaches beyond it. With a window it sees only those less than ``window`` positions back.
+    ``seen_until`` [rows, length] reaches beyond it. With a window it sees only those less than ``window`` positions
+    back.
     """
     import torch
 

@@ -21,7 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.attention_masks import Attention, additive_mask
-from pytest_touchstone.engines.transformers.compat import cache_argument, is_out_of_memory
+from pytest_touchstone.engines.transformers.compat import (
+    cache_argument,
+    is_out_of_memory,
+    no_look_for_padding,
+)
 from pytest_touchstone.engines.transformers.devices import all_to_device
 from pytest_touchstone.engines.transformers.independence import ANY, Company
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow, KeyValues, PrefixCache, SharedPast
@@ -91,7 +95,9 @@ class PaddedScorer:
         targets = [target for work in works for target in work.targets]
         texts = _side_by_side([work.inputs for work in works], 0)
         asked = rows, columns, range(len(targets)), targets
-        ids, mask, row, column, number, target = all_to_device([*texts, *map(list, asked)], self._model.device)
+        ids, mask, row, column, number, target = all_to_device(
+            [*texts, *map(list, asked)], self._model.device
+        )
         inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
         logits = self._needed.logits_at(inputs, (row, column))
         known = sum(len(work.inputs) for work in works)
@@ -251,6 +257,8 @@ class PrefixTreeScorer:
         self._kept = PrefixCache(_KEPT_BYTES if allowance is None else allowance.kept(model.device))
         self._room, self._saving = ROOM, SAVING
         self._unread = _UNREAD.get(model.device.type, 0)
+        if self._unread:
+            no_look_for_padding(model)
         self.splits = False
 
     def verify(
@@ -429,7 +437,14 @@ class PrefixTreeScorer:
         import torch
 
         asked = pass_.asked(layout.places)
-        numbers: list[list[Any]] = [layout.ids, layout.positions, asked.rows, asked.columns, asked.numbers, asked.targets]
+        numbers: list[list[Any]] = [
+            layout.ids,
+            layout.positions,
+            asked.rows,
+            asked.columns,
+            asked.numbers,
+            asked.targets,
+        ]
         if masked := bool(past) or layout.branches:
             numbers.append(layout.seen_until)
         ids, positions, row, column, number, target, *until = all_to_device(numbers, self._model.device)

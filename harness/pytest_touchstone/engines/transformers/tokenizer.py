@@ -342,7 +342,7 @@ def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
 
 def _first_from_end(pieces: Iterable[bytes | None], first: int, left: int) -> tuple[int, bool]:
     """Return the index of the first piece that ends within the last ``left`` bytes of all, and whether it begins before
-    them; the pieces come from the last one to the ``first``."""
+    them. The pieces come from the last one, before index ``first``, back to the first one."""
     for piece in pieces:
         if left <= 0:
             break
