@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -64,8 +64,8 @@ class PaddedScorer:
         self._budget = budget
         self.company = ANY
 
-    def score(self, works: Sequence[TokenWork]) -> list[Score]:
-        """Return the scores of all sequences, in their order, whatever the batches."""
+    def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, Score]], None, None]:
+        """Yield the numbers of all sequences and their scores at once, in their order, whatever the batches."""
         self._done.begin(len(works), sum(len(work.inputs) for work in works))
         how: dict[str, Any] = {"budget": self._budget, "company": self.company, "done": self._done}
         scores = in_batches(works, works, self._score, **how, device=self._model.device)
@@ -73,7 +73,7 @@ class PaddedScorer:
             enough = grow([work.inputs for work in works]).tokens
             self._done.distinct += enough
             self._done.slowly("scoring", sum(len(work.inputs) for work in works), enough)
-        return scores
+        yield list(enumerate(scores))
 
     def logits(self, works: Sequence[TokenWork]) -> torch.Tensor:
         """Return float32 logits [targets, vocabulary] at the targets of a few short sequences, one after the
@@ -297,21 +297,23 @@ class PrefixTreeScorer:
         try:
             for self._room, self._saving in ((12, 0), (ROOM, SAVING)):
                 pass_ = _Tree(grow([work.inputs for work in works]), works, rows={})
-                self._walk(pass_, ())
+                for _ in self._walk(pass_, ()):
+                    pass
                 found += pass_.logits_asked()
         finally:
             self._room, self._saving = ROOM, SAVING
             self._kept.clear()
         return torch.stack(found)
 
-    def score(self, works: Sequence[TokenWork]) -> list[Score]:
-        """Return the scores of all sequences, in their order.
+    def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, Score]], None, None]:
+        """Yield the numbers of sequences and their scores, each once: all at the end, or, where the device goes on
+        meanwhile, as they are known.
 
         Where memory runs out, the sequences that have no score yet are made into a tree again, in smaller parts.
         """
         self._done.begin(len(works), 0)
         if not works:
-            return []
+            return
         hints = sorted(self._kept.hints([work.inputs for work in works]))
         scores: dict[int, Score] = {}
         while left := [number for number in range(len(works)) if number not in scores]:
@@ -322,17 +324,21 @@ class PrefixTreeScorer:
             self._done.scored = len(scores)
             self._done.known, self._done.to_know = 0, tree.tokens
             try:
-                self._walk(pass_, cuts)
+                for _ in self._walk(pass_, cuts):
+                    if self._unread and (known := pass_.completed()):
+                        scores.update((left[number], score) for number, score in known)
+                        yield [(left[number], score) for number, score in known]
             except Exception as error:
                 if self._budget.batch is not None or not is_out_of_memory(error) or not self._budget.halve():
                     raise
             # Outside the handler, so that the error no longer holds the memory of its batch.
-            found = zip(left, pass_.scores(), strict=True)
-            scores.update((number, score) for number, score in found if score is not None)
+            pass_.read(0)
+            known = sorted((left[number], score) for number, score in pass_.completed())
+            scores.update(known)
             self._done.scored = len(scores)  # the last passes' too
             if len(scores) < len(works):
                 release(self._model.device)
-        return [scores[number] for number in range(len(works))]
+            yield known
 
     def prefix(self, tokens: tuple[int, ...], begun: EndedRow | None = None) -> KeyValues:
         """Return the keys and values of a prefix, and keep them for later calls; a text may have ``begun`` like it."""
@@ -346,9 +352,9 @@ class PrefixTreeScorer:
         self._kept.keep(made)
         return made
 
-    def _walk(self, pass_: _Tree, cuts: Collection[int]) -> None:
+    def _walk(self, pass_: _Tree, cuts: Collection[int]) -> Iterator[None]:
         """Compute all parts of a tree, stems before the parts below them; free a stem's keys and values when nothing
-        is left below it."""
+        is left below it. Yield after each batch of pieces."""
         root = divide(
             pass_.tree,
             room=min(self._room, self._budget.tokens),
@@ -362,7 +368,7 @@ class PrefixTreeScorer:
             stem, past = todo.pop()
             if stem.nodes:
                 past = self._grow_stem(pass_, stem, past)
-            self._score_pieces(pass_, stem.pieces, past)
+            yield from self._score_pieces(pass_, stem.pieces, past)
             todo += [(below, past) for below in stem.stems]
 
     def _grow_stem(self, pass_: _Tree, stem: Stem, past: KeyValues) -> KeyValues:
@@ -405,8 +411,8 @@ class PrefixTreeScorer:
             past = cache.made(whole[:end])
         return past
 
-    def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> None:
-        """Compute all batches of the pieces after one stem."""
+    def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> Iterator[None]:
+        """Compute all batches of the pieces after one stem, and yield after each."""
         left = sorted(pieces, key=lambda piece: piece.length)
         while left:
             tokens = self._budget.within(self._keys(len(past.tokens)), left[-1].length)
@@ -415,10 +421,11 @@ class PrefixTreeScorer:
                 # A long text that is too much for a batch even by itself.
                 (node,) = left.pop().nodes
                 self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.places([node]))
-                continue
-            layout = lay_out(pass_.tree, take_batch(left, limits))
-            cache = SharedPast(past, split=self._split_after(len(past.tokens)))
-            self._forward(pass_, layout, cache, len(past.tokens))
+            else:
+                layout = lay_out(pass_.tree, take_batch(left, limits))
+                cache = SharedPast(past, split=self._split_after(len(past.tokens)))
+                self._forward(pass_, layout, cache, len(past.tokens))
+            yield
 
     def _keys(self, past: int) -> int:
         """Return how many keys of so many are copied for the rows, or have scores that are all there at once.
@@ -509,7 +516,10 @@ class _Tree:
             for number, work in enumerate(works)
         ]
         # What stands before it is known by then.
-        self._last = Counter(pairs[-1] for pairs in self._asked)
+        self._last: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for number, pairs in enumerate(self._asked):
+            self._last[pairs[-1]].append(number)
+        self._completed: list[int] = []
         self.wanted: dict[int, list[int]] = defaultdict(list)
         for place, target in dict.fromkeys(pair for pairs in self._asked for pair in pairs):
             self.wanted[place].append(target)
@@ -542,36 +552,33 @@ class _Tree:
         if self._rows is not None:
             self._rows.update(zip(asked.places, logits, strict=True))
         self._unread.append((asked.pairs, scores))
-        return self._read(unread)
+        return self.read(unread)
 
-    def _read(self, but: int) -> int:
+    def read(self, but: int) -> int:
         """Read the scores of all passes but so many; return the number of sequences completed by them."""
-        completed = 0
+        before = len(self._completed)
         while len(self._unread) > but:
             pairs, scores = self._unread.popleft()
-            completed += sum(self._last[pair] for pair in set(pairs) - self._chosen.keys())
+            for pair in set(pairs) - self._chosen.keys():
+                self._completed += self._last.get(pair, ())
             self._chosen.update(zip(pairs, scores.read(), strict=True))
-        return completed
+        return len(self._completed) - before
 
     def logits_asked(self) -> list[torch.Tensor]:
         """Return the logits [vocabulary] at all targets, sequence by sequence."""
         assert self._rows is not None, "logits are not kept"
         return [self._rows[place] for pairs in self._asked for place, _ in pairs]
 
-    def scores(self) -> list[Score | None]:
-        """Return the sequences' scores, None where something is not known yet.
+    def completed(self) -> list[tuple[int, Score]]:
+        """Return the numbers and the scores of the sequences that were completed since the last call.
 
         Sums are Python's floats, so that their order cannot matter.
         """
-        self._read(0)
-        found: list[Score | None] = []
-        for pairs in self._asked:
-            try:
-                logprobs, greedy = zip(*[self._chosen[pair] for pair in pairs], strict=True)
-            except KeyError:
-                found.append(None)
-            else:
-                found.append(Score(sum(logprobs), all(greedy)))
+        found: list[tuple[int, Score]] = []
+        for number in self._completed:
+            logprobs, greedy = zip(*[self._chosen[pair] for pair in self._asked[number]], strict=True)
+            found.append((number, Score(sum(logprobs), all(greedy))))
+        self._completed = []
         return found
 
 
