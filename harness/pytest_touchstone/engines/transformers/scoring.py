@@ -441,50 +441,40 @@ class PrefixTreeScorer:
 
     def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast, past: int) -> None:
         """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
-        import torch
-
         asked = pass_.asked(layout.places)
-        numbers: list[list[Any]] = [
-            layout.ids,
-            layout.positions,
-            asked.rows,
-            asked.columns,
-            asked.numbers,
-            asked.targets,
-        ]
-        if masked := bool(past) or layout.branches:
-            numbers.append(layout.seen_until)
-        ids, positions, row, column, number, target, *until = all_to_device(numbers, self._model.device)
-        inputs: dict[str, Any] = {
-            "input_ids": ids,
-            "position_ids": positions,
-            "attention_mask": self._mask(layout, positions, until[0], past) if masked else None,
-            cache_argument(type(self._model)): cache,
-            "use_cache": True,
-        }
-        if not masked and not self._unread:
-            # Under the model's own causal mask no token sees the gaps to its right. Where a mask of ones is given,
-            # transformers looks at it, and so waits for the device.
-            inputs["attention_mask"] = torch.ones_like(positions)
+        rows: list[list[Any]] = [layout.ids, layout.positions, layout.seen_until]
+        wanted = [asked.rows, asked.columns, asked.numbers, asked.targets]
+        *sent, row, column, number, target = all_to_device([*rows, *wanted], self._model.device)
+        inputs = self._inputs(layout, cache, past, *sent)
         with splitting(self._model) if self._split_after(past) else nullcontext():
             logits = self._needed.logits_at(inputs, (row, column))
-        padding = sum(places.count(-1) for places in layout.places)
-        self._done.passed(ids.numel(), ids.numel() - padding, logits=len(asked.places))
+        computed, padding = sent[0].numel(), sum(places.count(-1) for places in layout.places)
+        self._done.passed(computed, computed - padding, logits=len(asked.places))
         if asked.places:
             self._done.scored += pass_.take(asked, logits, TargetScores(logits, number, target), self._unread)
 
-    def _mask(self, layout: Layout, positions: torch.Tensor, seen_until: torch.Tensor, past: int) -> Any:
-        """Return the masks of a pass after so many tokens, as the model takes them."""
-        longest = 1 + max(map(max, layout.positions)) if self._attention.window is not None else 0
+    def _inputs(self, layout: Layout, cache: SharedPast, past: int, *sent: torch.Tensor) -> dict[str, Any]:
+        """Return what the model is given: of a layout's numbers those that were ``sent`` to the device."""
+        import torch
 
-        def mask(window: int | None) -> torch.Tensor:
-            # Split attention takes a mask of a row's own keys, where all of the prefix is seen.
-            hidden = 0 if self._split_after(past) and longest <= (window or longest) else past
-            return additive_mask(
-                seen_until, positions=positions, past=hidden, window=window, dtype=self._model.dtype
-            )
+        ids, positions, seen_until = sent
+        inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": True}
+        inputs[cache_argument(type(self._model))] = cache
+        if past or layout.branches:
+            where: dict[str, Any] = {"positions": positions, "dtype": self._model.dtype}
+            longest = 1 + max(map(max, layout.positions)) if self._attention.window is not None else 0
 
-        return self._attention.masks(mask)
+            def mask(window: int | None) -> torch.Tensor:
+                # Split attention takes a mask of a row's own keys, where all of the prefix is seen.
+                hidden = 0 if self._split_after(past) and longest <= (window or longest) else past
+                return additive_mask(seen_until, past=hidden, window=window, **where)
+
+            inputs["attention_mask"] = self._attention.masks(mask)
+        else:
+            # Under the model's own causal mask no token sees the gaps to its right. Where a mask of ones is given,
+            # transformers looks at it, and so waits for the device.
+            inputs["attention_mask"] = None if self._unread else torch.ones_like(positions)
+        return inputs
 
 
 class _Asked(NamedTuple):
