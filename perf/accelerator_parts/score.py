@@ -29,7 +29,7 @@ from perf.prompts import Item, items_of
 from pytest_touchstone.core.requests import LoglikelihoodAnswer
 from pytest_touchstone.engines.transformers.in_float32 import in_float32
 from pytest_touchstone.engines.transformers.token_work import TokenWork
-from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE
+from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GPU_SIZE
 
 PART = "score"
 
@@ -143,7 +143,7 @@ def _ours(
 
 def _answered(engine: Any, items: Sequence[Item]) -> list[float]:
     """Answer the items in batches, the next one prepared meanwhile; return all log-probabilities."""
-    size = GENERATING_SIZE if engine.loaded.model.device.type == "cuda" else DEFAULT_SIZE
+    size = GPU_SIZE if engine.loaded.model.device.type == "cuda" else DEFAULT_SIZE
     batches = [items[first : first + size] for first in range(0, len(items), size)]
     asked = [[request for item in batch for request in item.requests] for batch in batches]
     found: list[float] = []

@@ -34,7 +34,7 @@ from pytest_touchstone.core.settings import (
 from pytest_touchstone.engines.sandbox.settings import SandboxSettings
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import pytest_addoption
-from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE
+from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, GPU_SIZE
 from pytest_touchstone.plugin.options import Settings, device_kind
 from tests.support.options import settings_given
 
@@ -159,7 +159,7 @@ def test_what_a_run_writes_down_is_plain() -> None:
 
 
 def test_sizes_in_the_help_are_those_of_the_code() -> None:
-    assert f"{DEFAULT_SIZE}; {GENERATING_SIZE}" in TABLE["batch_items"].help
+    assert f"{DEFAULT_SIZE}; {GPU_SIZE} on a GPU; {GENERATING_SIZE} of" in TABLE["batch_items"].help
 
 
 @pytest.mark.parametrize(

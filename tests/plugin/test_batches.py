@@ -9,15 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_touchstone.engines.base import RequestQueue
 from pytest_touchstone.plugin.batches import (
     DEFAULT_SIZE,
     GENERATING_SIZE,
+    GPU_SIZE,
     batch_key,
     batch_size,
     most_items,
     plan_batches,
 )
 from pytest_touchstone.plugin.collection import Collection
+from tests.support.project import Project
 
 NODEIDS = st.lists(
     st.builds(
@@ -92,6 +95,32 @@ def test_a_batch_of_texts_has_its_limit_too() -> None:
     assert sizes == [1, 1, 1, GENERATING_SIZE, GENERATING_SIZE - 2]
 
 
+def test_scores_of_several_groups_are_batched_together_as_far_as_they_fit() -> None:
+    nodeids = [f"t.py::test_a[x/{group}/{number}]" for group in "ab" for number in range(3)]
+    assert plan_batches(nodeids, 4) == [[0, 1, 2], [3, 4, 5]]
+    assert plan_batches(nodeids, 4, scoring=dict.fromkeys(nodeids, "x of y")) == [[0, 1, 2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize(("least", "asked"), [(DEFAULT_SIZE + 1, [2] * 20), (DEFAULT_SIZE, [40])])
+def test_the_groups_of_a_benchmark_are_asked_together_where_batches_are_a_gpus(
+    least: int, asked: list[int], project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project.path / "test_sums.py"
+    text = file.read_text(encoding="utf-8").replace("version=1,", 'version=1, group="q",')
+    file.write_text(text, encoding="utf-8")
+    sizes: list[int] = []
+    right = RequestQueue._ask
+
+    def ask(self: RequestQueue, requests: Any, due: int) -> None:
+        sizes.append(len(requests))
+        right(self, requests, due)
+
+    monkeypatch.setattr(RequestQueue, "_ask", ask)
+    monkeypatch.setattr("pytest_touchstone.plugin.batches.GPU_SIZE", least)
+    project.run().assert_outcomes(passed=20)
+    assert sizes == asked
+
+
 def test_a_key_keeps_brackets_in_file_names_apart_from_parameters() -> None:
     assert batch_key("evals/[old]/test_a.py::test_a[gsm8k/17]") == "evals/[old]/test_a.py::test_a[gsm8k"
     assert batch_key("evals/[a/b]/test_a.py::test_a") == "evals/[a/b]/test_a.py::test_a"
@@ -107,7 +136,7 @@ def test_an_ordinary_test_is_a_batch_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("device", "asked", "most"),
-    [("cpu", None, DEFAULT_SIZE), ("cuda:1", None, GENERATING_SIZE), ("cuda", 8, 8)],
+    [("cpu", None, DEFAULT_SIZE), ("cuda:1", None, GPU_SIZE), ("cuda", 8, 8)],
 )
 def test_a_gpu_gets_more_items_at_once_where_nothing_else_is_asked_for(
     device: str, asked: int | None, most: int

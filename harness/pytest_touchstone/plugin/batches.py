@@ -33,11 +33,15 @@ DEFAULT_SIZE: Final = 64
 """The most items of a batch: enough to fill the model's, few enough that progress shows and a crash costs little."""
 
 GENERATING_SIZE: Final = 512
-"""The same for texts in a process that shares its work with no other, for served models, and on GPUs.
+"""The same for texts in a process that shares its work with no other, and for served models.
 
 Each item is done when its own texts are; towards the end of every batch, only a few texts are left to be generated
-together. A pass on a GPU takes as long to start as thousands of tokens take to compute.
+together.
 """
+
+GPU_SIZE: Final = 2048
+"""The same on GPUs. A pass there takes as long to start as thousands of tokens take to compute. A batch has several
+passes, so that the answers of one are handed on while the next one is computed."""
 
 REPLICATED_SIZE: Final = 4096
 """The same where replicas answer: at the end of each batch some of them wait for the last."""
@@ -81,7 +85,9 @@ def most_items(collection: Collection) -> int:
     if settings.engine:
         return REPLICATED_SIZE
     served = any(info.served for info in collection.checkpoints or ())
-    return GENERATING_SIZE if served or device_kind(settings.model.device) == "cuda" else DEFAULT_SIZE
+    if device_kind(settings.model.device) == "cuda":
+        return GENERATING_SIZE if served else GPU_SIZE
+    return GENERATING_SIZE if served else DEFAULT_SIZE
 
 
 def plan_batches(
@@ -89,12 +95,14 @@ def plan_batches(
     size: int,
     alone: Iterable[str] = (),
     generating: Mapping[str, str] = MappingProxyType({}),
+    scoring: Mapping[str, str] = MappingProxyType({}),
 ) -> list[list[int]]:
     """Return indices into ``nodeids``, grouped into batches; each index is in exactly one batch.
 
     Items with the same ``batch_key`` are batched in order of appearance, at most ``size`` per batch. Those in
-    ``generating`` are batched by the keys that they have there, at most ``GENERATING_SIZE`` per batch. Each item in
-    ``alone`` gets a batch of its own. Batches are ordered by their first item.
+    ``generating`` are batched by the keys that they have there, at most ``GENERATING_SIZE`` per batch, and those in
+    ``scoring`` likewise, at most ``size`` per batch. Each item in ``alone`` gets a batch of its own. Batches are
+    ordered by their first item.
     """
     solitary = set(alone)
     batches: list[list[int]] = []
@@ -104,7 +112,7 @@ def plan_batches(
         if nodeid in solitary or key == nodeid:
             batches.append([index])
             continue
-        key = generating.get(nodeid, key)
+        key = generating.get(nodeid, scoring.get(nodeid, key))
         batch = filling.get(key)
         if batch is None or len(batch) >= (GENERATING_SIZE if nodeid in generating else size):
             batch = filling[key] = []
@@ -125,9 +133,15 @@ def runs_alone(item: pytest.Item) -> bool:
 def batches_of(items: Sequence[pytest.Item], size: int, *, by_kind: bool) -> list[list[int]]:
     """Return the batches of the items, as indices; items with a mark for which they run alone have a batch each."""
     alone = [item.nodeid for item in items if runs_alone(item)]
-    asking = (item for item, given in given_items(items) if Generate in given.loaded.spec.asks)
-    generating = {item.nodeid: _text_key(item) for item in asking} if by_kind else {}
-    return plan_batches([item.nodeid for item in items], size, alone, generating)
+    generating: dict[str, str] = {}
+    scoring: dict[str, str] = {}
+    for item, given in given_items(items) if by_kind else ():
+        if Generate in given.loaded.spec.asks:
+            generating[item.nodeid] = _text_key(item)
+        elif size >= GPU_SIZE and stands_alone(item):
+            # A benchmark's groups, each with examples of its own, are too few items to keep a GPU at work.
+            scoring[item.nodeid] = f"{given.loaded.spec.name} of {checkpoint_of(item).name}"
+    return plan_batches([item.nodeid for item in items], size, alone, generating, scoring)
 
 
 def _text_key(item: pytest.Item) -> str:

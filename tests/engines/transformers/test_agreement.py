@@ -78,9 +78,12 @@ def columns_seen(change: Callable[[Sequence[int]], list[int]]) -> Change:
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         right = attention_masks.additive_mask
-        patch.setattr(
-            scoring, "additive_mask", lambda seen, **how: right([change(row) for row in seen], **how)
-        )
+
+        def mask(seen: torch.Tensor, **how: Any) -> Any:
+            changed = [change(row) for row in seen.tolist()]
+            return right(torch.tensor(changed, device=seen.device), **how)
+
+        patch.setattr(scoring, "additive_mask", mask)
 
     return plant
 
@@ -100,8 +103,8 @@ def first_hidden(patch: pytest.MonkeyPatch) -> None:
 def position_off(patch: pytest.MonkeyPatch) -> None:
     right = scoring.PrefixTreeScorer._inputs
 
-    def inputs(self: Any, layout: Any, cache: Any, past: int) -> dict[str, Any]:
-        made = right(self, layout, cache, past)
+    def inputs(self: Any, layout: Any, cache: Any, past: int, *sent: Any) -> dict[str, Any]:
+        made = right(self, layout, cache, past, *sent)
         made["position_ids"] = made["position_ids"] + (1 if past or layout.branches else 0)
         return made
 
@@ -180,8 +183,8 @@ def nothing_hidden(patch: pytest.MonkeyPatch) -> None:
     """Let all tokens see all others where attention is split, when scoring."""
     right = scoring.PrefixTreeScorer._inputs
 
-    def inputs(self: Any, layout: Any, cache: Any, past: int) -> Any:
-        found = right(self, layout, cache, past)
+    def inputs(self: Any, layout: Any, cache: Any, past: int, *sent: Any) -> Any:
+        found = right(self, layout, cache, past, *sent)
         masks = found["attention_mask"]
         if self._split_after(past):
             whole = isinstance(masks, dict)

@@ -24,6 +24,7 @@ import pytest
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.transformers import compat
 from pytest_touchstone.engines.transformers.compat import quiet
+from tests.support.families import causal_of
 from tests.support.tiny import bytelevel_tokenizer, tiny_causal
 
 
@@ -199,6 +200,21 @@ class OlderModel:
 
 class NewerModel:
     def __call__(self, input_ids: Any, cache: Any = None) -> None: ...
+
+
+def test_no_look_for_padding_keeps_gpt2_from_asking_for_its_tokens(tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(causal_of(tmp_path, "gpt2"))
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    model.config.pad_token_id = 0
+    ids = torch.zeros((1, 4), dtype=torch.long, device="meta")
+    with pytest.raises(RuntimeError, match="meta"):
+        model(input_ids=ids)
+    compat.no_look_for_padding(model)
+    assert model(input_ids=ids).logits.shape[:2] == (1, 4)
 
 
 def test_cache_argument_is_the_name_by_which_a_model_takes_its_cache(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_a_window_counts_positions_and_not_columns() -> None:
 
     # Columns: a run of two tokens at positions 2 and 3, then a branch at 3 that does not see column 1.
     mask = additive_mask(
-        [[3, 2, 3]], positions=torch.tensor([[2, 3, 3]]), past=2, window=3, dtype=torch.float32
+        torch.tensor([[3, 2, 3]]), positions=torch.tensor([[2, 3, 3]]), past=2, window=3, dtype=torch.float32
     )
     assert (mask[0, 0] == 0).tolist() == [
         [True, True, True, False, False],

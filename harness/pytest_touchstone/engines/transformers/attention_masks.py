@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers.compat import layer_values
-from pytest_touchstone.engines.transformers.devices import to_device
 from pytest_touchstone.engines.transformers.independence import length_boundary
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def attention_of(model: Any) -> Attention | str:
 
 
 def additive_mask(
-    seen_until: Sequence[Sequence[int]],
+    seen_until: torch.Tensor,
     *,
     positions: torch.Tensor,
     past: int,
@@ -65,15 +64,15 @@ def additive_mask(
     type.
 
     A token sees all of the past. In its row it sees itself and its ancestors to the left: the tokens whose
-    ``seen_until`` reaches beyond it. With a window it sees only those less than ``window`` positions back.
+    ``seen_until`` [rows, length] reaches beyond it. With a window it sees only those less than ``window`` positions
+    back.
     """
     import torch
 
     device = positions.device
-    until = to_device(seen_until, device)
-    rows, length = until.shape
+    rows, length = seen_until.shape
     column = torch.arange(length, device=device)
-    seen = (column[:, None] >= column) & (column[:, None] < until[:, None, :])
+    seen = (column[:, None] >= column) & (column[:, None] < seen_until[:, None, :])
     if past:
         seen = torch.cat((torch.ones((rows, length, past), dtype=torch.bool, device=device), seen), dim=2)
     if window is not None:

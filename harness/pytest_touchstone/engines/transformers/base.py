@@ -178,22 +178,20 @@ class PretokenizeQueue(Generic[Made]):
 
     def made(self, requests: Sequence[Request]) -> list[Made]:
         """Return one result per request, in order; raises what ``make`` raises for these requests."""
-        found = [self._find(request) for request in requests]
-        missing = [request for request, one in zip(requests, found, strict=True) if one is None]
-        rest = iter(self._thread.submit(self._make, missing).result() if missing else ())
-        return [next(rest) if one is None else one[0] for one in found]
+        found: dict[Request, Made] = {}
+        missing = dict.fromkeys(requests)
+        for numbers, future in self._begun:
+            begun = [request for request in missing if request in numbers]
+            # If a list could not be prepared, only the caller with the faulty request gets its error.
+            if begun and future.exception() is None:
+                made = future.result()
+                found.update((request, made[numbers[request]]) for request in begun)
+                missing = dict.fromkeys(request for request in missing if request not in found)
+        if missing:
+            found.update(zip(missing, self._thread.submit(self._make, list(missing)).result(), strict=True))
+        return [found[request] for request in requests]
 
     def close(self) -> None:
         """End the thread."""
         self._begun.clear()
         self._thread.shutdown(cancel_futures=True)
-
-    def _find(self, request: Request) -> tuple[Made] | None:
-        """Return the prepared result for a request, once it is ready.
-
-        If a list could not be prepared there is none, so that only the caller with the faulty request gets its error.
-        """
-        for numbers, future in self._begun:
-            if (number := numbers.get(request)) is not None and future.exception() is None:
-                return (future.result()[number],)
-        return None

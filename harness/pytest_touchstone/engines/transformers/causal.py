@@ -9,7 +9,7 @@ are generated one by one (``fallback``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +40,7 @@ from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.scoring import SPLITS, PaddedScorer, PrefixTreeScorer, batches
 from pytest_touchstone.engines.transformers.token_work import (
     Prompt,
+    Score,
     ScoringPlan,
     TokenWork,
     chat_mode_of,
@@ -133,7 +134,8 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """Return one answer per request, in the order asked; a request that cannot be answered gets a ``Refusal``.
 
-        Scores are passed to ``done`` when all are there, generated texts one request after the other.
+        Scores are passed to ``done`` when all are there, or while a device computes the others, and generated texts
+        one request after the other.
         """
         return self.answer_first(len(requests), requests, done)
 
@@ -161,11 +163,8 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         scored = {number: made for number, made in enumerate(plans) if isinstance(made, ScoringPlan)}
         prompts = {number: made for number, made in enumerate(plans) if isinstance(made, Prompt)}
         yield from ((number, made) for number, made in enumerate(plans) if isinstance(made, Refusal))
-        with self._quiet():
-            works = [work for made in scored.values() for work in made.work]
-            scores = iter((self._shared or self._plain).score(works))
-        for number, made in scored.items():
-            yield number, made.answer([next(scores) for _ in made.work])
+        with closing(self._scored(scored)) as answers:
+            yield from answers
         if not prompts:
             return
         numbers = self._numbers = list(prompts)
@@ -180,6 +179,25 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
                     return
                 number = numbers[ended.number]
                 yield number, prompts[number].answer([sample.outcome for sample in ended.samples])
+
+    def _scored(
+        self, plans: Mapping[int, ScoringPlan]
+    ) -> Generator[tuple[int, Answer | Refusal], None, None]:
+        """Yield the answers that are scores, by number."""
+        works = [work for made in plans.values() for work in made.work]
+        owners = [number for number, made in plans.items() for _ in made.work]
+        found: dict[int, dict[int, Score]] = {number: {} for number in plans}
+        with closing((self._shared or self._plain).scored(works)) as running:
+            while True:
+                with self._quiet():
+                    known = next(running, None)
+                if known is None:
+                    return
+                for at, score in known:
+                    parts = found[owners[at]]
+                    parts[at] = score
+                    if len(parts) == len(plans[owners[at]].work):
+                        yield owners[at], plans[owners[at]].answer([parts[one] for one in sorted(parts)])
 
     def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
         """Return turns as the chat template writes them; None where it is not used, or there is none."""

@@ -11,6 +11,7 @@ when the library has changed what is patched, or does by itself what the workaro
     MISMATCHES            transformers 5.23     tensors of other shapes are printed, and the error does not name them
     no_length_limit       transformers 5.23     a text longer than the tokenizer's own limit causes a warning
     layer_values          transformers 5.23     a config whose layers differ refuses to be asked for the setting of all
+    no_look_for_padding   transformers 5.23     models that get no mask look at the tokens, and so wait for the device
     cache_argument        transformers 5.24     models call the argument for keys and values by one of two names
     plain_generation      transformers 5.23     a model's own settings are added to those that ``generate`` is given
     check_gguf_packages   transformers 5.23     a missing package is reported late, and in more than one line
@@ -242,6 +243,13 @@ def no_length_limit(tokenizer: Any) -> Any:
     """Make the tokenizer truncate nothing and warn of nothing: the engines truncate texts themselves."""
     tokenizer.model_max_length = int(1e30)
     return tokenizer
+
+
+def no_look_for_padding(model: Any) -> None:
+    """Keep a model that gets no mask from looking at its tokens for padding."""
+    for module in model.modules():
+        if hasattr(module, "warn_if_padding_and_no_attention_mask"):
+            module.warn_if_padding_and_no_attention_mask = lambda *_: None
 
 
 def layer_values(config: Any, name: str) -> list[Any]:

@@ -12,12 +12,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.core.errors import CheckpointError
 
 if TYPE_CHECKING:
     import torch
+
+
+PINNED: Final = frozenset({"cuda"})
+"""The kinds of devices that copy from and to pinned memory while the host goes on."""
 
 
 def gpu_count() -> int:
@@ -96,15 +100,30 @@ def to_device(values: Sequence[Any], device: torch.device, dtype: torch.dtype | 
     """Return numbers of the host as a tensor on the device."""
     import torch
 
-    if device.type != "cuda":
+    if device.type not in PINNED:
         return torch.tensor(values, dtype=dtype, device=device)
     return moved(torch.tensor(values, dtype=dtype), device)
+
+
+def all_to_device(
+    parts: Sequence[Sequence[Any] | torch.Tensor], device: torch.device
+) -> tuple[torch.Tensor, ...]:
+    """Return several arrays of whole numbers of the host as tensors on the device, which one copy takes there."""
+    import torch
+
+    tensors = [torch.as_tensor(part, dtype=torch.long) for part in parts]
+    if device.type not in PINNED:
+        return tuple(one.to(device) for one in tensors)
+    whole = moved(torch.cat([one.flatten() for one in tensors]), device)
+    sent = torch.split(whole, [one.numel() for one in tensors])
+    return tuple(one.view(shaped.shape) for one, shaped in zip(sent, tensors, strict=True))
 
 
 def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Return a tensor of the host on the device."""
     # torch keeps the pinned memory until the copy is done.
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    pinned = device.type in PINNED
+    return tensor.pin_memory().to(device, non_blocking=True) if pinned else tensor.to(device)
 
 
 class Reading:
@@ -115,7 +134,7 @@ class Reading:
 
         self._host = tensor
         self._there: Any = None
-        if tensor.device.type == "cuda":
+        if tensor.device.type in PINNED:
             self._host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
             self._host.copy_(tensor, non_blocking=True)
             event: Any = torch.cuda.Event  # torch has no types for it

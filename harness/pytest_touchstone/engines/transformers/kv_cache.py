@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError
-from pytest_touchstone.engines.transformers.prefix_tree import common
+from pytest_touchstone.engines.transformers.prefix_tree import common, nearest
 from pytest_touchstone.engines.transformers.split_attention import put_behind, put_beside
 
 if TYPE_CHECKING:
@@ -163,12 +163,14 @@ class PrefixCache:
     def hints(self, sequences: Sequence[tuple[int, ...]]) -> set[tuple[int, ...]]:
         """Return prefixes of ``sequences`` that are stored, or that the call before had too and that are likely to
         come again."""
-        found = set()
+        found, order = set(), sorted(sequences)
         for seen in (self._last, *(entry.tokens for entry in self._entries)):
-            length = min(max(common(seen, one) for one in sequences), len(seen))
+            if (number := nearest(order, seen)) is None:
+                continue
+            length = common(seen, order[number])
             if length >= WORTH_KEEPING:
                 found.add(seen[:length])
-        self._last = _usual_prefix(sequences)
+        self._last = _usual_prefix(order)
         return found
 
     def clear(self) -> None:
@@ -176,9 +178,8 @@ class PrefixCache:
         self._entries.clear()
 
 
-def _usual_prefix(sequences: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def _usual_prefix(order: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Return the prefix that half of the sequences share, those in the middle of their order; perhaps nothing."""
-    order = sorted(sequences)
     middle = order[len(order) // 2]
     return middle[: min(common(middle, order[len(order) * part // 4]) for part in (1, 3))]
 

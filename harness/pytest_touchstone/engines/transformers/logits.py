@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError, difference
-from pytest_touchstone.engines.transformers.devices import Reading, to_device
+from pytest_touchstone.engines.transformers.devices import Reading, all_to_device
 from pytest_touchstone.engines.transformers.fused_layers import WantedPlaces
 from pytest_touchstone.engines.transformers.fused_steps import last_layer
 from pytest_touchstone.engines.transformers.work_done import WorkDone
@@ -49,11 +49,8 @@ class SelectiveLogits:
         self, inputs: dict[str, torch.Tensor], rows: Sequence[int], positions: Sequence[int]
     ) -> torch.Tensor:
         """Return logits [N, vocabulary] in float32 at the N places (rows[i], positions[i]) of a batch."""
-        import torch
-
-        device = inputs["input_ids"].device
-        where = [to_device(list(places), device, torch.long) for places in (rows, positions)]
-        return self.logits_at(inputs, (where[0], where[1]))
+        row, position = all_to_device([list(rows), list(positions)], inputs["input_ids"].device)
+        return self.logits_at(inputs, (row, position))
 
     def logits_at(
         self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]
@@ -142,19 +139,19 @@ class TargetScores:
     in the same direction, ten times as much as those of ``sum``.
     """
 
-    def __init__(self, logits: torch.Tensor, rows: Sequence[int], targets: Sequence[int]) -> None:
+    def __init__(self, logits: torch.Tensor, rows: torch.Tensor, targets: torch.Tensor) -> None:
         """Row ``rows[i]`` of the logits [N, vocabulary] is where ``targets[i]`` is asked for."""
         import torch
 
-        row = to_device(rows, logits.device, torch.long)
-        target = to_device(targets, logits.device, torch.long)
+        row, target = rows.to(logits.device), targets.to(logits.device)  # of a model on several devices
         sums, tokens = _log_sums(logits)
-        self._logprobs = Reading(logits[row, target] - sums[row])
-        self._greedy = Reading(tokens[row] == target)
+        logprobs = logits[row, target] - sums[row]
+        self._found = Reading(torch.stack((logprobs, (tokens[row] == target).to(logprobs.dtype))))
 
     def read(self) -> list[tuple[float, bool]]:
         """Return for each target its log-probability, and whether it is the most probable token."""
-        return list(zip(self._logprobs.numbers(), self._greedy.numbers(), strict=True))
+        logprobs, greedy = self._found.numbers()
+        return list(zip(logprobs, map(bool, greedy), strict=True))
 
 
 def _log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -182,4 +179,4 @@ def read_targets(
     logits: torch.Tensor, rows: Sequence[int], targets: Sequence[int]
 ) -> list[tuple[float, bool]]:
     """Return the same at once."""
-    return TargetScores(logits, rows, targets).read()
+    return TargetScores(logits, *all_to_device([list(rows), list(targets)], logits.device)).read()

@@ -22,7 +22,8 @@ _LOG: Final = logging.getLogger(__name__)
 _MOST_TOKENS: Final = {"cpu": 512, "cuda": 32768, "mps": 8192}
 """The number of tokens beyond which larger batches are no faster; on a CPU they only leave its caches."""
 
-_MOST_LOGITS: Final = {"cpu": 2**25, "cuda": 2**28, "mps": 2**25}
+_MOST_LOGITS: Final = {"cpu": 2**25, "cuda": 2**30, "mps": 2**25}
+"""The same for numbers of logits. On a GPU memory is the limit: answers of many tokens fill a pass otherwise."""
 
 _MOST_KEPT: Final = {"cpu": 2**28, "cuda": 2**31, "mps": 2**29}
 """The most bytes of prefixes that are kept from call to call."""

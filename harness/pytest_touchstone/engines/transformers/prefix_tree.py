@@ -141,11 +141,15 @@ def nearest(texts: Sequence[tuple[int, ...]], text: tuple[int, ...]) -> int | No
 def grow(sequences: Sequence[tuple[int, ...]]) -> Tree:
     """Return the tree of sequences, none of them empty."""
     nodes: list[Node] = []
-    end_of: dict[tuple[int, ...], int] = {}
+    ends = [0] * len(sequences)
     branch: list[int] = []  # the nodes of the previous sequence, from the root on
     before: tuple[int, ...] = ()
-    for sequence in sorted(set(sequences)):
+    for number in sorted(range(len(sequences)), key=sequences.__getitem__):
+        sequence = sequences[number]
         shared = common(before, sequence)
+        if shared == len(sequence) == len(before):
+            ends[number] = branch[-1]
+            continue
         while branch and nodes[branch[-1]].depth >= shared:
             branch.pop()
         if branch and nodes[branch[-1]].end > shared:
@@ -153,14 +157,14 @@ def grow(sequences: Sequence[tuple[int, ...]]) -> Tree:
         parent = branch[-1] if branch else -1
         branch.append(len(nodes))
         nodes.append(Node(sequence[shared:], shared, parent))
-        end_of[sequence] = branch[-1]
+        ends[number] = branch[-1]
         before = sequence
     for number, node in enumerate(nodes):
         if node.parent >= 0:
             nodes[node.parent].children.append(number)
     for node, first in zip(nodes, accumulate((len(node.tokens) for node in nodes), initial=0), strict=False):
         node.first = first
-    return Tree(nodes, [end_of[sequence] for sequence in sequences])
+    return Tree(nodes, ends)
 
 
 def divide(

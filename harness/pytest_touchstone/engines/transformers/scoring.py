@@ -13,15 +13,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.attention_masks import Attention, additive_mask
-from pytest_touchstone.engines.transformers.compat import cache_argument, is_out_of_memory
-from pytest_touchstone.engines.transformers.devices import moved, to_device
+from pytest_touchstone.engines.transformers.compat import (
+    cache_argument,
+    is_out_of_memory,
+    no_look_for_padding,
+)
+from pytest_touchstone.engines.transformers.devices import all_to_device
 from pytest_touchstone.engines.transformers.independence import ANY, Company
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow, KeyValues, PrefixCache, SharedPast
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits, TargetScores, read_targets
@@ -59,8 +64,8 @@ class PaddedScorer:
         self._budget = budget
         self.company = ANY
 
-    def score(self, works: Sequence[TokenWork]) -> list[Score]:
-        """Return the scores of all sequences, in their order, whatever the batches."""
+    def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, Score]], None, None]:
+        """Yield the numbers of all sequences and their scores at once, in their order, whatever the batches."""
         self._done.begin(len(works), sum(len(work.inputs) for work in works))
         how: dict[str, Any] = {"budget": self._budget, "company": self.company, "done": self._done}
         scores = in_batches(works, works, self._score, **how, device=self._model.device)
@@ -68,7 +73,7 @@ class PaddedScorer:
             enough = grow([work.inputs for work in works]).tokens
             self._done.distinct += enough
             self._done.slowly("scoring", sum(len(work.inputs) for work in works), enough)
-        return scores
+        yield list(enumerate(scores))
 
     def logits(self, works: Sequence[TokenWork]) -> torch.Tensor:
         """Return float32 logits [targets, vocabulary] at the targets of a few short sequences, one after the
@@ -86,14 +91,19 @@ class PaddedScorer:
 
     def _score(self, works: Sequence[TokenWork]) -> list[Score]:
         """Run one forward pass. Sums are Python's floats, so that their order cannot matter."""
-        places = _places(works)
+        rows, columns = zip(*_places(works), strict=True)
         targets = [target for work in works for target in work.targets]
-        inputs = self.inputs(works)
-        logits = self._needed.logits(inputs, [row for row, _ in places], [at for _, at in places])
+        texts = _side_by_side([work.inputs for work in works], 0)
+        asked = rows, columns, range(len(targets)), targets
+        ids, mask, row, column, number, target = all_to_device(
+            [*texts, *map(list, asked)], self._model.device
+        )
+        inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
+        logits = self._needed.logits_at(inputs, (row, column))
         known = sum(len(work.inputs) for work in works)
-        self._done.passed(inputs["input_ids"].numel(), known, logits=len(targets))
+        self._done.passed(ids.numel(), known, logits=len(targets))
         self._done.scored += len(works)
-        parts = iter(read_targets(logits, range(len(targets)), targets))
+        parts = iter(TargetScores(logits, number, target).read())
         found = []
         for work in works:
             mine = [next(parts) for _ in work.targets]
@@ -112,6 +122,12 @@ def _places(works: Sequence[TokenWork]) -> list[tuple[int, int]]:
 
 def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[str, Any]:
     """Return input ids and attention mask [rows, longest], padded on the right with a token."""
+    ids, mask = all_to_device(_side_by_side(rows, padding), device)
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def _side_by_side(rows: Sequence[tuple[int, ...]], padding: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the same on the host."""
     import torch
 
     ids = torch.full((len(rows), max(map(len, rows))), padding, dtype=torch.long)
@@ -119,7 +135,7 @@ def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[s
     for number, row in enumerate(rows):
         ids[number, : len(row)] = torch.tensor(row)
         mask[number, : len(row)] = 1
-    return {"input_ids": moved(ids, device), "attention_mask": moved(mask, device)}
+    return ids, mask
 
 
 def in_batches(
@@ -241,6 +257,8 @@ class PrefixTreeScorer:
         self._kept = PrefixCache(_KEPT_BYTES if allowance is None else allowance.kept(model.device))
         self._room, self._saving = ROOM, SAVING
         self._unread = _UNREAD.get(model.device.type, 0)
+        if self._unread:
+            no_look_for_padding(model)
         self.splits = False
 
     def verify(
@@ -279,21 +297,23 @@ class PrefixTreeScorer:
         try:
             for self._room, self._saving in ((12, 0), (ROOM, SAVING)):
                 pass_ = _Tree(grow([work.inputs for work in works]), works, rows={})
-                self._walk(pass_, ())
+                for _ in self._walk(pass_, ()):
+                    pass
                 found += pass_.logits_asked()
         finally:
             self._room, self._saving = ROOM, SAVING
             self._kept.clear()
         return torch.stack(found)
 
-    def score(self, works: Sequence[TokenWork]) -> list[Score]:
-        """Return the scores of all sequences, in their order.
+    def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, Score]], None, None]:
+        """Yield the numbers of sequences and their scores, each once: all at the end, or, where the device goes on
+        meanwhile, as they are known.
 
         Where memory runs out, the sequences that have no score yet are made into a tree again, in smaller parts.
         """
         self._done.begin(len(works), 0)
         if not works:
-            return []
+            return
         hints = sorted(self._kept.hints([work.inputs for work in works]))
         scores: dict[int, Score] = {}
         while left := [number for number in range(len(works)) if number not in scores]:
@@ -304,17 +324,21 @@ class PrefixTreeScorer:
             self._done.scored = len(scores)
             self._done.known, self._done.to_know = 0, tree.tokens
             try:
-                self._walk(pass_, cuts)
+                for _ in self._walk(pass_, cuts):
+                    if self._unread and (known := pass_.completed()):
+                        scores.update((left[number], score) for number, score in known)
+                        yield [(left[number], score) for number, score in known]
             except Exception as error:
                 if self._budget.batch is not None or not is_out_of_memory(error) or not self._budget.halve():
                     raise
             # Outside the handler, so that the error no longer holds the memory of its batch.
-            found = zip(left, pass_.scores(), strict=True)
-            scores.update((number, score) for number, score in found if score is not None)
+            pass_.read(0)
+            known = sorted((left[number], score) for number, score in pass_.completed())
+            scores.update(known)
             self._done.scored = len(scores)  # the last passes' too
             if len(scores) < len(works):
                 release(self._model.device)
-        return [scores[number] for number in range(len(works))]
+            yield known
 
     def prefix(self, tokens: tuple[int, ...], begun: EndedRow | None = None) -> KeyValues:
         """Return the keys and values of a prefix, and keep them for later calls; a text may have ``begun`` like it."""
@@ -328,9 +352,9 @@ class PrefixTreeScorer:
         self._kept.keep(made)
         return made
 
-    def _walk(self, pass_: _Tree, cuts: Collection[int]) -> None:
+    def _walk(self, pass_: _Tree, cuts: Collection[int]) -> Iterator[None]:
         """Compute all parts of a tree, stems before the parts below them; free a stem's keys and values when nothing
-        is left below it."""
+        is left below it. Yield after each batch of pieces."""
         root = divide(
             pass_.tree,
             room=min(self._room, self._budget.tokens),
@@ -344,7 +368,7 @@ class PrefixTreeScorer:
             stem, past = todo.pop()
             if stem.nodes:
                 past = self._grow_stem(pass_, stem, past)
-            self._score_pieces(pass_, stem.pieces, past)
+            yield from self._score_pieces(pass_, stem.pieces, past)
             todo += [(below, past) for below in stem.stems]
 
     def _grow_stem(self, pass_: _Tree, stem: Stem, past: KeyValues) -> KeyValues:
@@ -387,8 +411,8 @@ class PrefixTreeScorer:
             past = cache.made(whole[:end])
         return past
 
-    def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> None:
-        """Compute all batches of the pieces after one stem."""
+    def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> Iterator[None]:
+        """Compute all batches of the pieces after one stem, and yield after each."""
         left = sorted(pieces, key=lambda piece: piece.length)
         while left:
             tokens = self._budget.within(self._keys(len(past.tokens)), left[-1].length)
@@ -397,10 +421,11 @@ class PrefixTreeScorer:
                 # A long text that is too much for a batch even by itself.
                 (node,) = left.pop().nodes
                 self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.places([node]))
-                continue
-            layout = lay_out(pass_.tree, take_batch(left, limits))
-            cache = SharedPast(past, split=self._split_after(len(past.tokens)))
-            self._forward(pass_, layout, cache, len(past.tokens))
+            else:
+                layout = lay_out(pass_.tree, take_batch(left, limits))
+                cache = SharedPast(past, split=self._split_after(len(past.tokens)))
+                self._forward(pass_, layout, cache, len(past.tokens))
+            yield
 
     def _keys(self, past: int) -> int:
         """Return how many keys of so many are copied for the rows, or have scores that are all there at once.
@@ -416,40 +441,33 @@ class PrefixTreeScorer:
 
     def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast, past: int) -> None:
         """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
-        asked = [
-            (row, column, place)
-            for row, places in enumerate(layout.places)
-            for column, place in enumerate(places)
-            if place in pass_.wanted
-        ]
-        inputs = self._inputs(layout, cache, past)
-        rows, columns = [row for row, _, _ in asked], [column for _, column, _ in asked]
+        asked = pass_.asked(layout.places)
+        rows: list[list[Any]] = [layout.ids, layout.positions, layout.seen_until]
+        wanted = [asked.rows, asked.columns, asked.numbers, asked.targets]
+        *sent, row, column, number, target = all_to_device([*rows, *wanted], self._model.device)
+        inputs = self._inputs(layout, cache, past, *sent)
         with splitting(self._model) if self._split_after(past) else nullcontext():
-            logits = self._needed.logits(inputs, rows, columns)
-        computed = sum(len(row) for row in layout.ids)
-        padding = sum(row.count(-1) for row in layout.places)
-        self._done.passed(computed, computed - padding, logits=len(asked))
-        self._done.scored += pass_.take([place for _, _, place in asked], logits, self._unread)
+            logits = self._needed.logits_at(inputs, (row, column))
+        computed, padding = sent[0].numel(), sum(places.count(-1) for places in layout.places)
+        self._done.passed(computed, computed - padding, logits=len(asked.places))
+        if asked.places:
+            self._done.scored += pass_.take(asked, logits, TargetScores(logits, number, target), self._unread)
 
-    def _inputs(self, layout: Layout, cache: SharedPast, past: int) -> dict[str, Any]:
+    def _inputs(self, layout: Layout, cache: SharedPast, past: int, *sent: torch.Tensor) -> dict[str, Any]:
+        """Return what the model is given: of a layout's numbers those that were ``sent`` to the device."""
         import torch
 
-        device = self._model.device
-        positions = to_device(layout.positions, device)
-        inputs = {
-            "input_ids": to_device(layout.ids, device),
-            "position_ids": positions,
-            cache_argument(type(self._model)): cache,
-            "use_cache": True,
-        }
+        ids, positions, seen_until = sent
+        inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": True}
+        inputs[cache_argument(type(self._model))] = cache
         if past or layout.branches:
             where: dict[str, Any] = {"positions": positions, "dtype": self._model.dtype}
-            longest = 1 + max(map(max, layout.positions))
+            longest = 1 + max(map(max, layout.positions)) if self._attention.window is not None else 0
 
             def mask(window: int | None) -> torch.Tensor:
                 # Split attention takes a mask of a row's own keys, where all of the prefix is seen.
                 hidden = 0 if self._split_after(past) and longest <= (window or longest) else past
-                return additive_mask(layout.seen_until, past=hidden, window=window, **where)
+                return additive_mask(seen_until, past=hidden, window=window, **where)
 
             inputs["attention_mask"] = self._attention.masks(mask)
         else:
@@ -457,6 +475,22 @@ class PrefixTreeScorer:
             # transformers looks at it, and so waits for the device.
             inputs["attention_mask"] = None if self._unread else torch.ones_like(positions)
         return inputs
+
+
+class _Asked(NamedTuple):
+    """The tree's ``places`` of a pass at which something is wanted, and the row and the column of each; of each target
+    its ``pairs`` (place and target), and the number of its place among those."""
+
+    places: list[int]
+    rows: list[int]
+    columns: list[int]
+    pairs: list[tuple[int, int]]
+    numbers: list[int]
+
+    @property
+    def targets(self) -> list[int]:
+        """Return the targets, in order."""
+        return [target for _, target in self.pairs]
 
 
 class _Tree:
@@ -472,7 +506,10 @@ class _Tree:
             for number, work in enumerate(works)
         ]
         # What stands before it is known by then.
-        self._last = Counter(pairs[-1] for pairs in self._asked)
+        self._last: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for number, pairs in enumerate(self._asked):
+            self._last[pairs[-1]].append(number)
+        self._completed: list[int] = []
         self.wanted: dict[int, list[int]] = defaultdict(list)
         for place, target in dict.fromkeys(pair for pairs in self._asked for pair in pairs):
             self.wanted[place].append(target)
@@ -483,50 +520,55 @@ class _Tree:
         self._chosen: Chosen = {}
         self._unread: deque[tuple[list[tuple[int, int]], TargetScores]] = deque()
 
-    def take(self, places: Sequence[int], logits: torch.Tensor, unread: int = 0) -> int:
-        """Read the wanted targets off logits [places, vocabulary]; return the number of sequences completed by them.
+    def asked(self, laid_out: Sequence[Sequence[int]]) -> _Asked:
+        """Return what is wanted of a pass, from the places of its rows by column."""
+        asked = _Asked([], [], [], [], [])
+        for row, places in enumerate(laid_out):
+            columns = [*compress(range(len(places)), map(self.wanted.__contains__, places))]
+            asked.rows.extend([row] * len(columns))
+            asked.columns.extend(columns)
+            asked.places.extend(map(places.__getitem__, columns))
+        for number, place in enumerate(asked.places):
+            targets = self.wanted[place]
+            asked.pairs.extend((place, target) for target in targets)
+            asked.numbers.extend([number] * len(targets))
+        return asked
+
+    def take(self, asked: _Asked, logits: torch.Tensor, scores: TargetScores, unread: int = 0) -> int:
+        """Read the scores of what was wanted of a pass; return the number of sequences completed by them.
 
         The scores of the last ``unread`` passes stay on the device meanwhile, and count when they are read.
         """
-        if not places:
-            return 0
         if self._rows is not None:
-            self._rows.update(zip(places, logits, strict=True))
-        asked = [
-            (number, place, target) for number, place in enumerate(places) for target in self.wanted[place]
-        ]
-        scores = TargetScores(logits, [number for number, _, _ in asked], [target for _, _, target in asked])
-        self._unread.append(([(place, target) for _, place, target in asked], scores))
-        return self._read(unread)
+            self._rows.update(zip(asked.places, logits, strict=True))
+        self._unread.append((asked.pairs, scores))
+        return self.read(unread)
 
-    def _read(self, but: int) -> int:
+    def read(self, but: int) -> int:
         """Read the scores of all passes but so many; return the number of sequences completed by them."""
-        completed = 0
+        before = len(self._completed)
         while len(self._unread) > but:
             pairs, scores = self._unread.popleft()
-            completed += sum(self._last[pair] for pair in set(pairs) - self._chosen.keys())
+            for pair in set(pairs) - self._chosen.keys():
+                self._completed += self._last.get(pair, ())
             self._chosen.update(zip(pairs, scores.read(), strict=True))
-        return completed
+        return len(self._completed) - before
 
     def logits_asked(self) -> list[torch.Tensor]:
         """Return the logits [vocabulary] at all targets, sequence by sequence."""
         assert self._rows is not None, "logits are not kept"
         return [self._rows[place] for pairs in self._asked for place, _ in pairs]
 
-    def scores(self) -> list[Score | None]:
-        """Return the sequences' scores, None where something is not known yet.
+    def completed(self) -> list[tuple[int, Score]]:
+        """Return the numbers and the scores of the sequences that were completed since the last call.
 
         Sums are Python's floats, so that their order cannot matter.
         """
-        self._read(0)
-        found: list[Score | None] = []
-        for pairs in self._asked:
-            try:
-                logprobs, greedy = zip(*[self._chosen[pair] for pair in pairs], strict=True)
-            except KeyError:
-                found.append(None)
-            else:
-                found.append(Score(sum(logprobs), all(greedy)))
+        found: list[tuple[int, Score]] = []
+        for number in self._completed:
+            logprobs, greedy = zip(*[self._chosen[pair] for pair in self._asked[number]], strict=True)
+            found.append((number, Score(sum(logprobs), all(greedy))))
+        self._completed = []
         return found
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 _PIECE: Final = re.compile(r"(?s).{64,}?\S(?= )|.+")
 """Pieces begin at the same places in texts that begin alike; shorter ones take longer to put together."""
@@ -27,6 +27,28 @@ def splitter_of(tokenizer: Any) -> Callable[[str], list[str]]:
     """Return the function that cuts a text in pieces whose tokens, one after the other, are those of the text; for
     tokenizers that may not keep to that it returns the text alone."""
     return _PIECE.findall if _is_local(tokenizer) else lambda text: [text]
+
+
+class TextCut(NamedTuple):
+    """A text in pieces: how many of its first ones are those of the text before it, and the others."""
+
+    same: int
+    others: list[str]
+
+
+def cut(texts: Iterable[str], pieces_of: Callable[[str], list[str]]) -> Iterator[TextCut]:
+    """Yield texts in the pieces that ``splitter_of``'s function cuts them in, without another look at those that a text
+    has in common with the one before it."""
+    before, pieces = "", list[str]()
+    for text in texts:
+        # A piece ends where the next one begins with a space; the last one, where its text does.
+        del pieces[-1:]
+        length = sum(map(len, pieces))
+        while pieces and not text.startswith(before[: length + 1]):
+            length -= len(pieces.pop())
+        same, others = len(pieces), pieces_of(text[length:])
+        yield TextCut(same, others)
+        before, pieces = text, pieces + others
 
 
 def _is_local(tokenizer: Any) -> bool:

@@ -62,12 +62,11 @@ class ScoringPlan:
 
     def answer(self, scores: Sequence[Score]) -> Answer:
         """Return the answer, from the scores of ``work`` in the same order."""
-        logprob = sum(score.logprob for score in scores)
-        tokens = sum(len(work.targets) for work in self.work)
+        logprobs, greedy = zip(*scores, strict=True)
+        tokens = sum([len(work.targets) for work in self.work])
         if self.rolling:
-            return RollingAnswer(logprob, tokens, self.truncated)
-        greedy = all(score.is_greedy for score in scores)
-        return LoglikelihoodAnswer(logprob, greedy, tokens, self.truncated, self.spans_join)
+            return RollingAnswer(sum(logprobs), tokens, self.truncated)
+        return LoglikelihoodAnswer(sum(logprobs), all(greedy), tokens, self.truncated, self.spans_join)
 
 
 def texts_of(requests: Iterable[Request], asking: ChatMode) -> Iterator[str]:
@@ -93,8 +92,10 @@ def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) 
             return Refusal("a causal language model fills no masks; give a masked language model")
         case RunProgram() | Judge():
             return Refusal("programs are run by the sandbox, and verdicts are a judge's")
-    if isinstance(made, ScoringPlan) and any(
-        max(map(max, (one.inputs, one.targets))) >= rows for one in made.work
+    if (
+        isinstance(made, ScoringPlan)
+        and tokenizer.most_tokens > rows
+        and any(max(map(max, (one.inputs, one.targets))) >= rows for one in made.work)
     ):
         return Refusal(f"the text has a token that the model, with {rows} embeddings, does not know")
     return made
@@ -137,10 +138,10 @@ def _plan_pair(
             f"the continuation has {len(pair.continuation)} tokens, the checkpoint takes {seq_len}; "
             "nothing can be cut off"
         )
-    whole = (*pair.context, *pair.continuation)
-    truncated = max(0, len(whole) - seq_len - 1)
+    inputs = pair.context + pair.continuation[:-1]
+    truncated = max(0, len(inputs) - seq_len)
     return ScoringPlan(
-        (TokenWork(whole[truncated:-1], pair.continuation),), truncated=truncated, spans_join=pair.spans_join
+        (TokenWork(inputs[truncated:], pair.continuation),), truncated=truncated, spans_join=pair.spans_join
     )
 
 

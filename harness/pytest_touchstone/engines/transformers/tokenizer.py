@@ -26,6 +26,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import functools
+import math
 import os
 import re
 import threading
@@ -36,7 +37,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from pytest_touchstone.core.reasoning import ReasoningDelimiters, delimiters_among, delimiters_of
 from pytest_touchstone.core.requests import Refusal, Turn
-from pytest_touchstone.engines.transformers.text_pieces import splitter_of
+from pytest_touchstone.engines.transformers.text_pieces import cut, splitter_of
 
 _AT_ONCE: Final = 2**20
 """The characters that are tokenized at once: a token takes about a hundred bytes meanwhile."""
@@ -78,6 +79,7 @@ class TextTokenizer:
         self._pieces = splitter_of(tokenizer)
         self._may_end: dict[frozenset[int], Callable[[int], bool]] = {}
         self._encoded: dict[str, list[int]] = {}
+        self._spelt = False
 
     def with_reasoning(self, think_end: str, thinking: Literal["on", "off"] | None) -> TextTokenizer:
         """Return the same tokenizer that knows the delimiters of a reasoning, and what the chat template is told of it;
@@ -103,16 +105,28 @@ class TextTokenizer:
         # Where nobody has decided, tokenizers 0.21 and 0.22 print a warning in each fork of this process afterwards.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         ready = copy.copy(self)
-        pieces = {text: self._pieces(text) for text in dict.fromkeys(texts) if not_text(text) is None}
+        sound = [text for text in dict.fromkeys(texts) if not_text(text) is None]
+        pieces = list(cut(sound, self._pieces))
         known: dict[str, list[int]] = {}
-        for some in _parts(dict.fromkeys(chain.from_iterable(pieces.values()))):
+        for some in _parts(dict.fromkeys(chain.from_iterable(one.others for one in pieces))):
             lean = {"return_attention_mask": False, "return_token_type_ids": False}
             found = self._tokenizer(some, add_special_tokens=False, **lean)
             known.update(zip(some, found["input_ids"], strict=True))
-        ready._encoded = {
-            text: list(chain.from_iterable(map(known.__getitem__, some))) for text, some in pieces.items()
-        }
+        ready._encoded, ids, ends = {}, list[int](), [0]
+        for text, (same, others) in zip(sound, pieces, strict=True):
+            del ends[same + 1 :]
+            ids = ids[: ends[-1]]
+            for piece in others:
+                ids += known[piece]
+                ends.append(len(ids))
+            ready._encoded[text] = ids
+        ready._spelt = all(self._vocabulary.joined(ids, piece) is not None for piece, ids in known.items())
         return ready
+
+    @property
+    def most_tokens(self) -> float:
+        """The number below which the tokens of all texts are; infinity where that is not known."""
+        return self._vocabulary.size if getattr(self._tokenizer, "is_fast", False) else math.inf
 
     @property
     def start(self) -> int | None:
@@ -127,12 +141,12 @@ class TextTokenizer:
             return Refusal("the continuation is empty; there is nothing to score")
         bare = context.rstrip()
         text = context + continuation
-        if (fault := not_text(text)) is not None:
+        if text not in self._encoded and (fault := not_text(text)) is not None:
             return fault
         ids = self._encode(text)
-        cut, spans = self._cut(ids, text, len(bare))
-        before = (*self._front_of(text), *ids[:cut])
-        after = tuple(ids[cut:])
+        join, spans = self._join(ids, text, len(bare))
+        before = self._front_of(text) + tuple(ids[:join])
+        after = tuple(ids[join:])
         if not before:
             if self.start is None:
                 return Refusal(
@@ -282,13 +296,14 @@ class TextTokenizer:
         """Return the tokens that the tokenizer adds at the start, but none where the text itself begins with BOS."""
         return () if self._bos and text.startswith(self._bos) else self._front
 
-    def _cut(self, ids: Sequence[int], text: str, join: int) -> tuple[int, bool]:
+    def _join(self, ids: Sequence[int], text: str, join: int) -> tuple[int, bool]:
         """Return the index of the first token that ends after character ``join``, and whether it begins before it."""
         if join == 0:
             return 0, False
-        pieces = self._vocabulary.joined(ids, text)
-        if pieces is not None:  # offsets of characters may be trimmed
-            return _first_from_end(pieces, len(text[join:].encode("utf-8", "surrogatepass")))
+        spelt = self._spelt and text in self._encoded  # each of its pieces is
+        if spelt or self._vocabulary.joined(ids, text) is not None:  # offsets of characters may be trimmed
+            left = len(text[join:].encode("utf-8", "surrogatepass"))
+            return _first_from_end(map(self._vocabulary.token_bytes, reversed(ids)), len(ids), left)
         if getattr(self._tokenizer, "is_fast", False):
             return _first_after(self._character_spans(text), join)
         # Without offsets: as far as the tokens are those of the context alone.
@@ -325,13 +340,14 @@ def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
         yield part
 
 
-def _first_from_end(pieces: Sequence[bytes], left: int) -> tuple[int, bool]:
+def _first_from_end(pieces: Iterable[bytes | None], first: int, left: int) -> tuple[int, bool]:
     """Return the index of the first piece that ends within the last ``left`` bytes of all, and whether it begins before
-    them."""
-    first = len(pieces)
-    while first and left > 0:
+    them. The pieces come from the last one, before index ``first``, back to the first one."""
+    for piece in pieces:
+        if left <= 0:
+            break
         first -= 1
-        left -= len(pieces[first])
+        left -= len(piece or b"")
     return first, left < 0
 
 
@@ -383,6 +399,12 @@ class Vocabulary:
         pieces = cast("list[bytes]", spelt)
         encoded = text.encode("utf-8", "surrogatepass")
         return pieces if b"".join(pieces) in (encoded, b" " + encoded) else None
+
+    @functools.cached_property
+    def size(self) -> int:
+        """The number below which all tokens are."""
+        known: set[int] = {*self._tokenizer.get_vocab().values(), *self._added, *self._special}
+        return 1 + max(known)
 
     def plain(self, token_id: int) -> str:
         """Return the token as a person would write it, without marks for a word's start or continuation."""
