@@ -426,8 +426,10 @@ class Vocabulary:
         if token_id in self._added:
             return token.encode("utf-8", "surrogatepass")
         if self.spelling == "bytes":
-            codes = [_BYTE_OF.get(character) for character in token]
-            return None if None in codes else bytes(code for code in codes if code is not None)
+            try:
+                return bytes(map(_BYTE_OF.__getitem__, token))
+            except KeyError:
+                return None
         if self.spelling == "pieces":
             if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
                 return bytes([int(token[3:5], 16)])
