@@ -247,15 +247,13 @@ class TextTokenizer:
         last byte of one, or nobody knows what bytes it has."""
         last = frozenset(stop.encode("utf-8", "surrogatepass")[-1] for stop in stops if stop)
         if "" in stops or any(UNREADABLE in stop for stop in stops):
-            return lambda _token: True
+            return _always
 
         def found(token: int) -> bool:
             spelt = self._vocabulary.token_bytes(token)
-            same = (
-                spelt is not None
-                and spelt.decode("utf-8", "replace").strip() == self.readable([token]).strip()
-            )
-            return spelt is None or not same or not last.isdisjoint(spelt)
+            if spelt is None or not last.isdisjoint(spelt):
+                return True
+            return spelt.decode("utf-8", "replace").strip() != self.readable([token]).strip()
 
         return self._may_end.setdefault(last, functools.cache(found))
 
@@ -450,13 +448,19 @@ class Vocabulary:
         if token_id in self._added:
             return token.encode("utf-8", "surrogatepass")
         if self.spelling == "bytes":
-            codes = [_BYTE_OF.get(character) for character in token]
-            return None if None in codes else bytes(code for code in codes if code is not None)
+            try:
+                return bytes(map(_BYTE_OF.__getitem__, token))
+            except KeyError:
+                return None
         if self.spelling == "pieces":
             if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
                 return bytes([int(token[3:5], 16)])
             return token.replace(_SPACE, " ").encode("utf-8", "surrogatepass")
         return None
+
+
+def _always(_token: int) -> bool:
+    return True
 
 
 def _byte_characters() -> dict[str, int]:

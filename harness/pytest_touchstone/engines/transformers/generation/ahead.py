@@ -4,16 +4,18 @@ A step's tokens are the next step's input, and stay on the device. The host give
 one after the other, and reads the tokens of the first while the others run. So there is one wait per block, at its
 end, and stop sequences are looked for while the device computes. The tokens of a row after its end are dropped.
 
-Random numbers, token ids, and columns of a block are sent at once. A step has static shapes (``_Block``): the rows and
-the columns that they see are rounded up. Hence, where the same shapes and buffers come again, a step on a GPU is
-captured as a CUDA graph and replayed from then on, which saves the launches of its kernels. That takes as long as two
-launched steps. Elsewhere the same function runs without capture; the tests compare it with the plain step.
+What a block begins with is sent at once, and the random numbers of its draws. A step has static shapes (``_Block``):
+the rows and the columns that they see are rounded up, and a row that has its most tokens stands still. Hence, where the
+same shapes and buffers come again, a step on a GPU is captured as a CUDA graph and replayed from then on, which saves
+the launches of its kernels. That takes as long as two launched steps. Elsewhere the same function runs without capture;
+the tests compare it with the plain step.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.engines.transformers.compat import collector_paused, is_out_of_memory
@@ -39,11 +41,22 @@ STEPS: Final = 8
 """The steps of a block. A row that ends computes at most so many tokens for nothing, less one."""
 
 _COLUMNS: Final = 256
+"""Columns are rounded up to multiples of this, so that shapes come again."""
+
 _ROWS: Final = 8
-"""Columns and rows are rounded up to multiples of these, so that shapes come again."""
+"""Rows are rounded up to multiples of this, or of an eighth of the next power of two (``rounded``)."""
 
 _BLOCKS: Final = 8
 """The number of shapes for which buffers and graphs are kept."""
+
+
+def rounded(rows: int) -> int:
+    """Return the number of rows that a step computes for so many, up to 8 or a quarter more; there are 16 up to 256.
+
+    Each number has graphs of its own, and making one takes as long as two launched steps.
+    """
+    multiple = max(_ROWS, 2 ** ((rows - 1).bit_length() - 3)) if rows > 1 else _ROWS
+    return -(-rows // multiple) * multiple
 
 
 class _Shape(NamedTuple):
@@ -58,13 +71,15 @@ class _Shape(NamedTuple):
 
 
 class _Block:
-    """A block's buffers on the device: ``numbers`` and ``out`` [steps, rows], ``ids`` and ``columns`` [rows, 1]."""
+    """A block's buffers on the device: ``numbers`` and ``out`` [steps, rows], ``ids``, ``columns`` and ``last`` [rows,
+    1]; ``last`` is the column where a row stands still."""
 
     def __init__(self, shape: _Shape, steps: int, device: torch.device) -> None:
         import torch
 
         self.shape, rows = shape, sum(shape.rows)
-        self.ids, self.columns = (torch.zeros((rows, 1), dtype=torch.long, device=device) for _ in range(2))
+        self._begin = torch.zeros((3, rows, 1), dtype=torch.long, device=device)
+        self.ids, self.columns, self.last = self._begin
         self.numbers = torch.zeros((steps, rows), dtype=torch.float64, device=device)
         self.out = torch.zeros((steps, rows), dtype=torch.long, device=device)
         self.at = torch.zeros(1, dtype=torch.long, device=device)
@@ -76,16 +91,21 @@ class _Block:
         self.ran = False
         self.graph: Any = None
 
-    def load(self, ids: Sequence[int], columns: Sequence[int], numbers: Sequence[Sequence[float]]) -> None:
+    def load(
+        self,
+        ids: Sequence[int],
+        columns: Sequence[int],
+        last: Sequence[int],
+        numbers: Sequence[Sequence[float]],
+    ) -> None:
         """Send what a block begins with."""
         import torch
 
-        self.ids.copy_(to_device([[one] for one in ids], self.ids.device, torch.long), non_blocking=True)
-        self.columns.copy_(
-            to_device([[one] for one in columns], self.ids.device, torch.long), non_blocking=True
-        )
+        device = self.ids.device
+        begin = to_device([ids, columns, last], device, torch.long)
+        self._begin.copy_(begin[:, :, None], non_blocking=True)
         if self.places:
-            sent = to_device(numbers, self.ids.device, torch.float64)
+            sent = to_device(numbers, device, torch.float64)
             self.numbers[: len(numbers)].copy_(sent, non_blocking=True)
         self.at.zero_()
 
@@ -113,13 +133,14 @@ class AheadStepper(DecodeStep):
     def advance_all(self, groups: Groups) -> Iterator[list[list[list[int | None]]]]:
         """Yield the next token of each sample, step by step, while the device computes the others of a block.
 
-        No row goes beyond its most tokens.
+        There are as many steps as the row that may become longest has left; no row goes beyond its most tokens.
         """
         samples = [sample for _, some in groups for sample in some]
-        steps = min(STEPS, *(one.prompt.request.max_new_tokens - len(one.tokens) for one in samples))
+        left = [one.prompt.request.max_new_tokens - len(one.tokens) for one in samples]
+        steps = min(STEPS, max(left))
         draws = [sample.draw for sample in samples]
         block, rows = self._block([slots for slots, _ in groups], warps_of(draws))
-        self._load(block, groups, rows, steps)
+        self._load(block, groups, rows, left, steps)
         readings = []
         for at in range(steps):
             self._run(block, [slots for slots, _ in groups])
@@ -136,8 +157,9 @@ class AheadStepper(DecodeStep):
                 slots.lengths = [length + 1 for length in slots.lengths]
             self._done.stepped(len(rows))
             self._done.decoded += len(rows)
-            one = iter([token if token >= 0 else None for token in mine])
-            yield [[[next(one)] for _ in some] for _, some in groups]
+            found: list[list[int | None]] = [[token if token >= 0 else None] for token in mine]
+            ends = accumulate(len(some) for _, some in groups)
+            yield [found[end - len(some) : end] for end, (_, some) in zip(ends, groups, strict=True)]
 
     def logits_of(self, slots: Sequence[SlotCache], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         """Return what ``step_all`` returns, computed as a block's step: often enough that a graph is replayed."""
@@ -149,7 +171,7 @@ class AheadStepper(DecodeStep):
             _padded(block.shape.rows, [one.lengths for one in slots]),
         )
         for _ in range(3):  # launched, captured, replayed
-            block.load(ids, columns, ())
+            block.load(ids, columns, [column + 1 for column in columns], ())
             self._run(block, slots)
         for one in slots:
             one.lengths = [length + 1 for length in one.lengths]
@@ -163,8 +185,7 @@ class AheadStepper(DecodeStep):
             slots.reserve(len(slots.lengths), enlarged(slots.columns, end))
         # Rows beyond those in use compute what nobody reads; their slots are filled before they are used.
         counts = tuple(
-            max(len(slots.lengths), min(slots.rows, -(-len(slots.lengths) // _ROWS) * _ROWS))
-            for slots in caches
+            max(len(slots.lengths), min(slots.rows, rounded(len(slots.lengths)))) for slots in caches
         )
         rows = [
             sum(counts[:number]) + row
@@ -186,10 +207,15 @@ class AheadStepper(DecodeStep):
             self._blocks.popitem(last=False)
         return block, rows
 
-    def _load(self, block: _Block, groups: Groups, rows: Sequence[int], steps: int) -> None:
+    def _load(
+        self, block: _Block, groups: Groups, rows: Sequence[int], left: Sequence[int], steps: int
+    ) -> None:
         counts = block.shape.rows
         ids = _padded(counts, [[sample.tokens[-1] for sample in some] for _, some in groups])
         columns = _padded(counts, [slots.lengths for slots, _ in groups])
+        last = columns.copy()
+        for row, more in zip(rows, left, strict=True):
+            last[row] += more
         numbers: list[list[float]] = []
         if block.places:
             draws = [sample.draw for _, some in groups for sample in some]
@@ -197,7 +223,7 @@ class AheadStepper(DecodeStep):
                 numbers.append([0.0] * len(ids))
                 for row, number in zip(rows, numbers_of(draws, ahead), strict=True):
                     numbers[-1][row] = number
-        block.load(ids, columns, numbers)
+        block.load(ids, columns, last, numbers)
 
     def _run(self, block: _Block, caches: Sequence[SlotCache]) -> None:
         """Give the device the next step of a block."""
@@ -233,8 +259,9 @@ class AheadStepper(DecodeStep):
         numbers = block.numbers.index_select(0, block.at)[0]
         tokens = draw(logits, block.places, numbers, complete=shape.complete)
         block.out.index_copy_(0, block.at, tokens[None])
-        block.ids.copy_(tokens.clamp(min=0)[:, None])
-        block.columns.add_(1)
+        goes_on = block.columns < block.last
+        block.ids.copy_(torch.where(goes_on, tokens.clamp(min=0)[:, None], block.ids))
+        block.columns.add_(goes_on)
         block.at.add_(1)
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence, choose
+from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence, choose, take_each
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow, Held, KeyValues, SlotCache, enlarged
 from pytest_touchstone.engines.transformers.memory import BatchBudget
@@ -176,10 +176,7 @@ class Lane:
 
     def take(self, first: int, chosen: Sequence[Sequence[int | None]]) -> None:
         """Give the samples from ``first`` on their next tokens; what comes after a sample's end counts for nothing."""
-        for number, tokens in enumerate(chosen, first):
-            sample = self.at_work[number]
-            if sample not in self._over and any(sample.take(token) for token in tokens):
-                self._over.add(sample)
+        take_each(self.at_work[first:], chosen, self._over)
 
     def part(self, wanted: Collection[GeneratedSequence] = ()) -> None:
         """Let the samples that are done leave, but those that are still wanted."""

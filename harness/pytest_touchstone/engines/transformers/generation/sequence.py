@@ -186,6 +186,8 @@ class Ends:
     tokenizer: TextTokenizer
     tokens: frozenset[int]
     silent: frozenset[int]
+    quiet: dict[Callable[[int], bool], set[int]] = field(default_factory=dict)
+    """The tokens known not to end a text, by what says which may be the last of a stop sequence."""
 
 
 def ends_of(model: Any, tokenizer: TextTokenizer) -> Ends:
@@ -248,18 +250,37 @@ class EndedPrompt(NamedTuple):
     samples: list[GeneratedSequence]
 
 
+def take_each(
+    samples: Sequence[GeneratedSequence],
+    chosen: Sequence[Sequence[int | None]],
+    over: set[GeneratedSequence],
+) -> None:
+    """Give each sample its next tokens, as far as its end, and put those that end in ``over``; what comes after a
+    sample's end counts for nothing."""
+    for sample, tokens in zip(samples, chosen, strict=True):
+        if sample in over:
+            continue
+        for token in tokens:
+            # Nearly all tokens come this way, in which Python calls nothing but ``len``.
+            if token in sample.watch.quiet and len(sample.tokens) + 1 < sample.prompt.request.max_new_tokens:
+                sample.tokens += (token,)
+            elif sample.take(token):
+                over.add(sample)
+                break
+
+
 def samples_of(prompt: Prompt, ends: Ends) -> list[GeneratedSequence]:
     """Return the different samples of a prompt, with no tokens yet."""
     tokenizer, stops = ends.tokenizer, prompt.request.stop
-    opened, may_end = tokenizer.opens_reasoning(prompt.tokens), tokenizer.may_end(stops)
+    opened, delimiters = tokenizer.opens_reasoning(prompt.tokens), tokenizer.reasoning
+    may_end = tokenizer.may_end(stops if delimiters is None else (*stops, delimiters.end))
+    how: dict[str, Any] = {"may_end": may_end, "quiet": ends.quiet.setdefault(may_end, set())}
     return [
         GeneratedSequence(
             prompt,
             number,
             ends,
-            StopWatch(
-                tokenizer.readable, stops, ends.silent, tokenizer.reasoning, opened=opened, may_end=may_end
-            ),
+            StopWatch(tokenizer.readable, stops, ends.silent, delimiters, opened=opened, **how),
         )
         for number in range(prompt.different)
     ]
@@ -276,7 +297,10 @@ The first may be part of a character, or lose its leading space.
 
 
 class StopWatch:
-    """Follows the tokens of one sample."""
+    """Follows the tokens of one sample.
+
+    ``quiet`` has tokens after which the text goes on, whatever it is by now: they need not be looked at.
+    """
 
     def __init__(
         self,
@@ -287,34 +311,42 @@ class StopWatch:
         *,
         opened: bool = False,
         may_end: Callable[[int], bool] = lambda _token: True,
+        quiet: set[int] | None = None,
     ) -> None:
         """``silent``: tokens without text, which could push a stop sequence out of sight. ``delimiters`` are those of a
         reasoning, which the prompt may have ``opened``. ``may_end`` says whether a token may be the last one of a stop
-        sequence; others are not decoded."""
-        self._decode, self._stops, self._silent = decode, tuple(stops), silent
+        sequence or of the delimiter after a reasoning; others are not decoded. Those that it has been asked for are
+        put in ``quiet``, which samples may share that have the same ``may_end``."""
+        self._decode, self._stops, self._silent = decode, tuple(stops), frozenset(silent)
         self._delimiters, self._opened, self._may_end = delimiters, opened, may_end
         self._window = _MARGIN + max(
             (len(text.encode("utf-8", "surrogatepass")) for text in stops), default=0
         )
-        self._tokens: list[int] = []
         self._found = False
         self._answers = delimiters is None
+        self._begins = delimiters is None or opened or delimiters.named
+        self._passed: set[int] = set() if quiet is None else quiet
+        self.quiet: Collection[int] = self._passed if self._begins else ()
         self.reasoned = 0
         """The tokens of a reasoning that has ended."""
 
     def take(self, tokens: Sequence[int]) -> bool:
         """Return whether the text has ended with the last of ``tokens``, which are all so far."""
+        ended = self._looked(tokens)
+        self.quiet = self._passed if self._begins and not self._found else ()
+        return ended
+
+    def _looked(self, tokens: Sequence[int]) -> bool:
         if tokens[-1] in self._silent or not (self._stops or self._delimiters):
+            self._passed.add(tokens[-1])
             return False
-        self._tokens.append(tokens[-1])
+        if self._begins and not self._found and not self._may_end(tokens[-1]):
+            self._passed.add(tokens[-1])
+            return False
         if not self._answers and self._reasons(tokens):
             return False
-        if not self._found:
-            if not self._may_end(tokens[-1]):
-                return False
-            seen = self._decode(self._tokens[-self._window :])
-            if earliest_stop(seen, self._stops) is None:
-                return False
+        if not self._found and earliest_stop(self._latest(tokens, self._window), self._stops) is None:
+            return False
         text = self._answer(tokens)[1].rstrip(UNREADABLE)
         at = earliest_stop(text, self._stops)
         self._found = at is not None
@@ -335,17 +367,23 @@ class StopWatch:
         """Return whether the text is a reasoning so far, or may be the beginning of its delimiter."""
         delimiters = self._delimiters
         assert delimiters is not None
-        begins = self._opened or delimiters.named
-        if not begins:
+        if not self._begins:
             text = self._decode(tokens[: self._window_of(delimiters.begin)]).lstrip()
             if text.startswith(delimiters.begin):
-                begins = True
+                self._begins = True
             elif text and not delimiters.begin.startswith(text):
-                self._answers = self._found = True  # what has come so far is looked at as a whole
+                self._answers = self._begins = self._found = True  # what has come is looked at as a whole
                 return False
-        if begins and delimiters.end in self._decode(self._tokens[-self._window_of(delimiters.end) :]):
+        if self._begins and delimiters.end in self._latest(tokens, self._window_of(delimiters.end)):
             self._answers, self.reasoned = True, len(tokens)
         return not self._answers
+
+    def _latest(self, tokens: Sequence[int], most: int) -> str:
+        """Return the text of the last tokens that have any, of up to ``most``."""
+        last = tokens[-most:]
+        if not self._silent.isdisjoint(last):
+            last = [token for token in tokens if token not in self._silent][-most:]
+        return self._decode(last)
 
     @staticmethod
     def _window_of(delimiter: str) -> int:
