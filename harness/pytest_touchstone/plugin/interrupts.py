@@ -99,8 +99,7 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._usual(signal.getsignal(signal.SIGINT)))
         if self._armed:
             self._armed = False
-            ends = self._whole and (self.stopped or self._pressed)
-            signal.signal(signal.SIGINT, signal.SIG_IGN if ends else self._before)
+            signal.signal(signal.SIGINT, signal.SIG_IGN if self._whole else self._before)
 
     def _term(self, _number: int, frame: FrameType | None) -> None:
         __tracebackhide__ = True  # pytest then names the place that was reached
@@ -108,16 +107,16 @@ class Interrupts:
         self.stopped = True
         (pressed if callable(pressed) else signal.default_int_handler)(signal.SIGINT, frame)
 
-    def _first(self, _number: int, _frame: FrameType | None) -> None:
+    def _first(self, _number: int, frame: FrameType | None) -> None:
         __tracebackhide__ = True
         self.stopped = True
         self.arm()  # at once: a second one would end pytest while it looks at the first
-        if not self._held:
+        if not self._held and not _unheard(frame):
             raise KeyboardInterrupt
 
-    def _press(self, _number: int, _frame: FrameType | None) -> None:
+    def _press(self, _number: int, frame: FrameType | None) -> None:
         again, self._pressed = self._pressed, True
-        if not self._over and (self._stoppable or again):
+        if not self._over and (self._stoppable or again) and not _unheard(frame):
             raise KeyboardInterrupt
 
     # Hooks: what Ctrl-C was turned into is Ctrl-C
@@ -183,6 +182,13 @@ def interrupts_of(config: pytest.Config) -> Interrupts:
 
 
 INTERRUPTS: Final = pytest.StashKey[Interrupts]()
+
+
+def _unheard(frame: FrameType | None) -> bool:
+    """Return whether Python would print what is raised now, and go on: in the callback of an import's lock."""
+    return (
+        frame is not None and frame.f_code.co_filename.startswith("<frozen") and frame.f_code.co_name == "cb"
+    )
 
 
 def _is_whole(config: pytest.Config) -> bool:
