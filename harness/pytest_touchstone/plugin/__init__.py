@@ -91,7 +91,7 @@ def _interruptible(config: pytest.Config) -> Iterator[None]:
         return
     from pytest_touchstone.plugin.interrupts import interrupts_of
 
-    with interrupts_of(config).beginning():
+    with interrupts_of(config, held=True).beginning():
         if alone:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         yield

@@ -40,12 +40,14 @@ class Interrupts:
     ``stopped`` says that either has come.
     """
 
-    def __init__(self, *, terms: bool = False, whole: bool = False) -> None:
-        """``terms`` takes SIGTERM over; ``whole`` says that nothing of the process comes after the session."""
+    def __init__(self, *, terms: bool = False, whole: bool = False, held: bool = False) -> None:
+        """``terms`` takes SIGTERM over; ``whole`` says that nothing of the process comes after the session; with
+        ``held`` Ctrl-C waits for ``beginning``."""
         self.stopped, self._whole = False, whole
         self._before: Any = None
         self._hook: Any = None
-        self._armed = self._pressed = self._stoppable = self._held = self._over = False
+        self._armed = self._pressed = self._stoppable = self._over = False
+        self._held = held
         self._terms = (
             terms
             and threading.current_thread() is threading.main_thread()
@@ -60,6 +62,8 @@ class Interrupts:
     def beginning(self) -> Iterator[None]:
         """Let conftests be loaded. From then on Ctrl-C waits for the session: until there pytest shows a traceback."""
         try:
+            self._held = False
+            self._checked(None)
             yield
             self._held = True
         except BaseException:
@@ -170,11 +174,11 @@ class Interrupts:
         return INTERRUPTED
 
 
-def interrupts_of(config: pytest.Config) -> Interrupts:
+def interrupts_of(config: pytest.Config, *, held: bool = False) -> Interrupts:
     """Return those of this process; the first call takes Ctrl-C over, until pytest has ended."""
     if (found := config.stash.get(INTERRUPTS, None)) is None:
         found = config.stash[INTERRUPTS] = Interrupts(
-            terms=not hasattr(config, "workerinput"), whole=_is_whole(config)
+            terms=not hasattr(config, "workerinput"), whole=_is_whole(config), held=held
         )
         config.pluginmanager.register(found)
         config.add_cleanup(found.close)
