@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.cli import COMMANDS, main
+from pytest_touchstone.cli import main
+from pytest_touchstone.cli.commands import COMMANDS
 
 MISTAKES = {
     "frobnicate": "touchstone: 'frobnicate' is no command: there are ",

@@ -83,14 +83,16 @@ def pytest_load_initial_conftests(
 
 @contextmanager
 def _interruptible(config: pytest.Config) -> Iterator[None]:
-    """Take Ctrl-C over where options of ours are given; xdist's workers leave that to their controller."""
-    if "PYTEST_XDIST_WORKER" in os.environ or not _given(config.known_args_namespace):
+    """Take Ctrl-C over where there is sure to be a run; xdist's workers leave that to their controller."""
+    options, alone = config.known_args_namespace, config.pluginmanager.has_plugin(OURS_ALONE)
+    run = alone or _given(options, "checkpoint") or _given(options, "gate")
+    if "PYTEST_XDIST_WORKER" in os.environ or not run:
         yield
         return
     from pytest_touchstone.plugin.interrupts import interrupts_of
 
-    with interrupts_of(config).beginning():
-        if config.pluginmanager.has_plugin(OURS_ALONE):
+    with interrupts_of(config, held=True).beginning():
+        if alone:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         yield
 

@@ -40,12 +40,14 @@ class Interrupts:
     ``stopped`` says that either has come.
     """
 
-    def __init__(self, *, terms: bool = False, whole: bool = False) -> None:
-        """``terms`` takes SIGTERM over; ``whole`` says that nothing of the process comes after the session."""
+    def __init__(self, *, terms: bool = False, whole: bool = False, held: bool = False) -> None:
+        """``terms`` takes SIGTERM over; ``whole`` says that nothing of the process comes after the session; with
+        ``held`` Ctrl-C waits for ``beginning``."""
         self.stopped, self._whole = False, whole
         self._before: Any = None
         self._hook: Any = None
-        self._armed = self._pressed = self._stoppable = self._held = self._over = False
+        self._armed = self._pressed = self._stoppable = self._over = False
+        self._held = held
         self._terms = (
             terms
             and threading.current_thread() is threading.main_thread()
@@ -60,6 +62,8 @@ class Interrupts:
     def beginning(self) -> Iterator[None]:
         """Let conftests be loaded. From then on Ctrl-C waits for the session: until there pytest shows a traceback."""
         try:
+            self._held = False
+            self._checked(None)
             yield
             self._held = True
         except BaseException:
@@ -99,8 +103,7 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._usual(signal.getsignal(signal.SIGINT)))
         if self._armed:
             self._armed = False
-            ends = self._whole and (self.stopped or self._pressed)
-            signal.signal(signal.SIGINT, signal.SIG_IGN if ends else self._before)
+            signal.signal(signal.SIGINT, signal.SIG_IGN if self._whole else self._before)
 
     def _term(self, _number: int, frame: FrameType | None) -> None:
         __tracebackhide__ = True  # pytest then names the place that was reached
@@ -108,16 +111,16 @@ class Interrupts:
         self.stopped = True
         (pressed if callable(pressed) else signal.default_int_handler)(signal.SIGINT, frame)
 
-    def _first(self, _number: int, _frame: FrameType | None) -> None:
+    def _first(self, _number: int, frame: FrameType | None) -> None:
         __tracebackhide__ = True
         self.stopped = True
         self.arm()  # at once: a second one would end pytest while it looks at the first
-        if not self._held:
+        if not self._held and not _unheard(frame):
             raise KeyboardInterrupt
 
-    def _press(self, _number: int, _frame: FrameType | None) -> None:
+    def _press(self, _number: int, frame: FrameType | None) -> None:
         again, self._pressed = self._pressed, True
-        if not self._over and (self._stoppable or again):
+        if not self._over and (self._stoppable or again) and not _unheard(frame):
             raise KeyboardInterrupt
 
     # Hooks: what Ctrl-C was turned into is Ctrl-C
@@ -171,11 +174,11 @@ class Interrupts:
         return INTERRUPTED
 
 
-def interrupts_of(config: pytest.Config) -> Interrupts:
+def interrupts_of(config: pytest.Config, *, held: bool = False) -> Interrupts:
     """Return those of this process; the first call takes Ctrl-C over, until pytest has ended."""
     if (found := config.stash.get(INTERRUPTS, None)) is None:
         found = config.stash[INTERRUPTS] = Interrupts(
-            terms=not hasattr(config, "workerinput"), whole=_is_whole(config)
+            terms=not hasattr(config, "workerinput"), whole=_is_whole(config), held=held
         )
         config.pluginmanager.register(found)
         config.add_cleanup(found.close)
@@ -183,6 +186,13 @@ def interrupts_of(config: pytest.Config) -> Interrupts:
 
 
 INTERRUPTS: Final = pytest.StashKey[Interrupts]()
+
+
+def _unheard(frame: FrameType | None) -> bool:
+    """Return whether Python would print what is raised now, and go on: in the callback of an import's lock."""
+    return (
+        frame is not None and frame.f_code.co_filename.startswith("<frozen") and frame.f_code.co_name == "cb"
+    )
 
 
 def _is_whole(config: pytest.Config) -> bool:

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.errors import CheckpointError, JournalError
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.plugin.collection import checkpoint_of
 from pytest_touchstone.plugin.driver import LOOK_EVERY, RunningBatch
@@ -143,7 +143,8 @@ class Lanes:
         """Close the generators of batches that have not ended."""
         for lane in self._lanes.values():
             for batch in lane.running:
-                batch.close()
+                with suppress(JournalError):  # on a full disk, which the end of the loop has said
+                    batch.close()
             lane.running.clear()
         self._in_work.clear()
 
