@@ -54,7 +54,7 @@ def answers(path: Path) -> list[object]:
     with closing(open_engine(info, SETTINGS)) as engine:
         if info.kind == "masked":
             return [*map(sound, engine.answer([MASKED]))]
-        found = [engine.conversation(TURNS), *map(sound, engine.answer(ASKED))]
+        found: list[object] = [engine.conversation(TURNS), *map(sound, engine.answer(ASKED))]
     for one in found:
         if isinstance(one, Refusal):
             check_refusal(HarnessError(one.reason))

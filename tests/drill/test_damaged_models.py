@@ -36,7 +36,9 @@ def cut(content: bytes, draw: random.Random) -> bytes:
     return content[: draw.randrange(len(content))]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.slow if at % 4 else ()) for at, one in enumerate(MODELS)]
+)
 def test_a_damaged_checkpoint_answers_or_is_refused_in_one_line(name: str, drill: Drill, place: Path) -> None:
     reader = MODELS[name]
     (place / "given").mkdir()

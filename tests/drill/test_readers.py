@@ -78,7 +78,7 @@ def test_whatever_a_file_is_made_of_it_is_a_value_or_one_line(
     path = reader.example(tmp_path)
     reader.read(path)
     # Few are the same ones for every change; the many are others each time, and say how they are had again.
-    few_or_many = settings(max_examples=150 if drill.whole else 6, derandomize=not drill.whole, database=None)
+    few_or_many = settings(max_examples=60 if drill.whole else 6, derandomize=not drill.whole, database=None)
 
     @few_or_many
     @given(made_of(path.read_bytes()))

@@ -120,7 +120,7 @@ def wordpiece_tokenizer(vocab_size: int = 500) -> Any:
     )
 
 
-def sentencepiece_model(kind: str, rule: str, **how: bool) -> bytes:
+def sentencepiece_model(kind: str, rule: str, **how: Any) -> bytes:
     """A model of sentencepiece's own that has learnt some 400 pieces."""
     import sentencepiece
 

@@ -337,7 +337,7 @@ def _proto(path: Path) -> Any | None:
     the pieces for all of them.
     """
     try:
-        from google.protobuf.message import DecodeError
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
         from transformers.convert_slow_tokenizer import SentencePieceExtractor
     except ImportError:
         return None
