@@ -159,7 +159,12 @@ class Shapes:
 
     def __call__(self, step: Callable[[], None]) -> Any:
         self.captured.append(self.now)
-        return SimpleNamespace(replay=lambda: (step(), setattr(self, "replayed", self.replayed + 1)))
+
+        def replay() -> None:
+            self.replayed += 1
+            step()
+
+        return SimpleNamespace(replay=replay)
 
 
 def test_rows_that_end_one_after_the_other_need_few_graphs(llama: Path, in_blocks: None) -> None:
