@@ -138,8 +138,9 @@ class AheadStepper(DecodeStep):
         samples = [sample for _, some in groups for sample in some]
         left = [one.prompt.request.max_new_tokens - len(one.tokens) for one in samples]
         steps = min(STEPS, max(left))
-        draws = [sample.draw for sample in samples]
-        block, rows = self._block([slots for slots, _ in groups], warps_of(draws))
+        drawn = max([one.prompt.request.temperature for one in samples]) > 0
+        warps = warps_of([sample.draw for sample in samples]) if drawn else ()
+        block, rows = self._block([slots for slots, _ in groups], warps)
         self._load(block, groups, rows, left, steps)
         readings = []
         for at in range(steps):

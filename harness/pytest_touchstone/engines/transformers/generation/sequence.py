@@ -261,8 +261,9 @@ def take_each(
         if sample in over:
             continue
         for token in tokens:
+            most = sample.prompt.request.max_new_tokens
             # Nearly all tokens come this way, in which Python calls nothing but ``len``.
-            if token in sample.watch.quiet and len(sample.tokens) + 1 < sample.prompt.request.max_new_tokens:
+            if token is not None and token in sample.watch.quiet and len(sample.tokens) + 1 < most:
                 sample.tokens += (token,)
             elif sample.take(token):
                 over.add(sample)
