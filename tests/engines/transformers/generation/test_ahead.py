@@ -201,8 +201,18 @@ def test_rows_at_their_most_tokens_stand_still_while_others_go_on(
         right(self, *arguments)
 
     monkeypatch.setattr(AheadStepper, "_load", load)
+    beyond: list[bool] = []
+    step = AheadStepper._step
+
+    def stepped(self: Any, block: Any, caches: Any) -> None:
+        step(self, block, caches)
+        beyond.append(bool((block.columns > block.last).any()))
+
+    monkeypatch.setattr(AheadStepper, "_step", stepped)
     assert texts(engine, asked) == wanted
     assert blocks == [STEPS, STEPS, 1]
+    assert len(beyond) > 2 * STEPS
+    assert not any(beyond[-2 * STEPS - 1 :])
 
 
 @pytest.mark.parametrize("stop", [(), ("zq",), ("e q",)])
