@@ -62,13 +62,6 @@ WAYS = {
 
 
 @pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    found = Forks(tmp_path_factory.mktemp("forks"))
-    yield found
-    found.close()
-
-
-@pytest.fixture(scope="module")
 def ways(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Ways:
     return Ways(forks, tmp_path_factory.mktemp("ways"))
 

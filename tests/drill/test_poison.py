@@ -87,13 +87,6 @@ MOST_RUNS = 5
 """The runs after which an item that kills its process is given up: two with others, two alone, and the last."""
 
 
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    found = Forks(tmp_path_factory.mktemp("forks"))
-    yield found
-    found.close()
-
-
 def in_benchmark(faults: Sequence[tuple[int, str]]) -> str:
     """The statements of a benchmark with faults of some items."""
     return "\n    ".join(f"if example['n'] == {number}:\n        {fault}" for number, fault in faults)
