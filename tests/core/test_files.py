@@ -16,7 +16,6 @@ import json
 import os
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,12 +114,10 @@ def test_a_file_in_memory_is_a_file_and_written_anew() -> None:
 def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    found: list[str] = []
-    reader = threading.Thread(target=lambda: found.append(pipe.read_text()), daemon=True)
-    reader.start()
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     write_atomic(pipe, "new")
-    reader.join(10)
-    assert found == ["new"]
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
     assert pipe.is_fifo()
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 

@@ -187,9 +187,9 @@ class PretokenizeQueue(Generic[Made]):
                 made = future.result()
                 found.update((request, made[numbers[request]]) for request in begun)
                 missing = dict.fromkeys(request for request in missing if request not in found)
-        if missing:
-            found.update(zip(missing, self._thread.submit(self._make, list(missing)).result(), strict=True))
-        return [found[request] for request in requests]
+        others = [request for request in requests if request in missing]  # equal ones are made one by one
+        rest = iter(self._thread.submit(self._make, others).result() if others else ())
+        return [next(rest) if request in missing else found[request] for request in requests]
 
     def close(self) -> None:
         """End the thread."""

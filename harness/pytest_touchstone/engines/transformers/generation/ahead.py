@@ -147,7 +147,7 @@ class AheadStepper(DecodeStep):
             self._run(block, [slots for slots, _ in groups])
             readings.append(Reading(block.out[at]))
         block.logits = None  # a vocabulary for each row
-        for reading in readings:
+        for at, reading in enumerate(readings):
             tokens = reading.numbers()
             mine = [tokens[row] for row in rows]
             if SHORT in mine:
@@ -156,7 +156,7 @@ class AheadStepper(DecodeStep):
                 return
             for slots, _ in groups:
                 slots.lengths = [length + 1 for length in slots.lengths]
-            self._done.stepped(len(rows))
+            self._done.stepped(sum([more > at for more in left]))
             self._done.decoded += len(rows)
             found: list[list[int | None]] = [[token if token >= 0 else None] for token in mine]
             ends = accumulate(len(some) for _, some in groups)
