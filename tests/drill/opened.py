@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -44,6 +45,10 @@ def run(calls: Iterator[Callable[[], object]], told: Path) -> set[str]:
     if child == 0:
         code = 1
         try:
+            signal.alarm(300)
+            os.environ["TOKENIZERS_PARALLELISM"] = (
+                "false"  # its threads are not here, and it would wait for them
+            )
             found: set[str] = set()
 
             def heard(event: str, _: tuple[Any, ...]) -> None:

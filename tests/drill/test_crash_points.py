@@ -162,7 +162,7 @@ def random_runs(seeds: Iterable[int]) -> int:
 
 
 def test_random_runs_are_cut_and_go_on_and_are_cut_again(drill: Drill) -> None:
-    seeds = drill.seeds(100, 12_000)
+    seeds = drill.seeds(100, 8_000)
     if drill.whole and len(seeds) > 1:
         parts = [range(begin, len(seeds), 40) for begin in range(40)]
         with ProcessPoolExecutor(2) as processes:

@@ -251,7 +251,7 @@ def finished(folder: Path) -> list[str]:
 
 def test_a_watch_that_is_killed_at_any_moment_goes_on(drill: Drill, forks: Forks, tmp_path: Path) -> None:
     python = str(forks.python)
-    for seed in drill.seeds(1, 8):
+    for seed in drill.seeds(1, 6):
         kills, steps = (6, 4) if drill.whole else (2, 2)
         chance = random.Random(f"watch {seed}")
         (tmp_path / str(seed)).mkdir()

@@ -125,3 +125,14 @@ def test_a_run_that_ends_at_the_first_error_goes_on_without_the_option_that_ende
     result = project.run("-x", "--eval-batch-items", "4")
     assert result.ret == 9
     assert goes_on(result) == (7, [])
+
+
+def test_ctrl_c_between_two_lines_of_code_is_told_as_ever() -> None:
+    try:
+        exec(compile("raise KeyboardInterrupt", "between", "exec").replace(co_linetable=b""))
+    except KeyboardInterrupt:
+        told = pytest.ExceptionInfo[BaseException].from_current()
+    with pytest.raises(TypeError):
+        told.getrepr()
+    Interrupts().pytest_keyboard_interrupt(told)
+    assert "KeyboardInterrupt" in str(told.getrepr())

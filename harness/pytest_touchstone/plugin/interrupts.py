@@ -40,12 +40,14 @@ class Interrupts:
     ``stopped`` says that either has come.
     """
 
-    def __init__(self, *, terms: bool = False, whole: bool = False, held: bool = False) -> None:
-        """``terms`` takes SIGTERM over; ``whole`` says that nothing of the process comes after the session; with
-        ``held`` Ctrl-C waits for ``beginning``."""
+    def __init__(
+        self, hook: Any = None, *, terms: bool = False, whole: bool = False, held: bool = False
+    ) -> None:
+        """``hook`` are pytest's, which are told; ``terms`` takes SIGTERM over; ``whole`` says that nothing of the
+        process comes after the session; with ``held`` Ctrl-C waits for ``beginning``."""
         self.stopped, self._whole = False, whole
         self._before: Any = None
-        self._hook: Any = None
+        self._hook = hook
         self._armed = self._pressed = self._stoppable = self._over = False
         self._held = held
         self._terms = (
@@ -135,8 +137,8 @@ class Interrupts:
             return self._say_stopped()
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        self._held, self._hook = False, session.config.hook
+    def pytest_sessionstart(self) -> None:
+        self._held = False
         self._checked(None)
 
     @pytest.hookimpl(tryfirst=True)
@@ -156,6 +158,11 @@ class Interrupts:
         if self.stopped:
             raise KeyboardInterrupt
         return found
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Leave out frames that were between two lines, where Python names none and pytest expects one."""
+        excinfo.traceback = excinfo.traceback.filter(lambda one: one._rawentry.tb_lineno is not None)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -178,7 +185,7 @@ def interrupts_of(config: pytest.Config, *, held: bool = False) -> Interrupts:
     """Return those of this process; the first call takes Ctrl-C over, until pytest has ended."""
     if (found := config.stash.get(INTERRUPTS, None)) is None:
         found = config.stash[INTERRUPTS] = Interrupts(
-            terms=not hasattr(config, "workerinput"), whole=_is_whole(config), held=held
+            config.hook, terms=not hasattr(config, "workerinput"), whole=_is_whole(config), held=held
         )
         config.pluginmanager.register(found)
         config.add_cleanup(found.close)
