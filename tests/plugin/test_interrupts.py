@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import signal
+import sys
 from typing import Any
 
 import pytest
@@ -101,6 +102,8 @@ def test_a_run_that_is_stopped_says_how_far_it_came_and_how_it_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whom = "getppid" if workers != "0" else "getpid"
+    # The parent of a fork is not who has asked for it.
+    monkeypatch.setattr(pytest.Pytester, "_getpytestargs", lambda _: (sys.executable, "-m", "pytest"))
     project.write(f"import os, signal; example['n'] == 11 and os.kill(os.{whom}(), signal.{name})")
     given = ["-n", workers, "--eval-batch-items", "4"]
     result = project.run(*given, "--maxfail", "3", "--eval-no-cache", "--eval-run-id", "r", apart=True)

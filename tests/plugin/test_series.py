@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -162,8 +163,10 @@ def test_what_is_broken_is_said_when_items_are_only_collected(project: Project, 
     ("workers", "process"), [("0", "os.getpid()"), pytest.param("2", "os.getppid()", marks=pytest.mark.slow)]
 )
 def test_results_of_a_checkpoint_that_has_ended_outlive_a_kill(
-    project: Project, runs: Path, workers: str, process: str
+    project: Project, runs: Path, workers: str, process: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The parent of a fork is not who has asked for it.
+    monkeypatch.setattr(pytest.Pytester, "_getpytestargs", lambda _: (sys.executable, "-m", "pytest"))
     project.write(
         "import os, time; checkpoint.step == 200 and example['n'] == 0 and "
         f"[time.sleep(3 * {workers}), os.kill({process}, 9)]"

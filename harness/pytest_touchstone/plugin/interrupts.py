@@ -147,6 +147,13 @@ class Interrupts:
         self._over = True
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        finally:
+            self.arm()  # what comes between here and the hook of the session's end is pytest's own code
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(self) -> Generator[None, object, object]:
         return self._checked((yield))
 
