@@ -145,6 +145,15 @@ def libraries() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def benchmarks_let_go() -> Iterator[None]:
+    """A command that collects the shipped benchmarks leaves their modules; a later run within a test warns of them."""
+    yield
+    if "evals" in sys.modules:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "evals"]:
+            del sys.modules[name]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def unrecorded() -> Iterator[None]:
     """A run within a test is judged by what it prints and leaves; pytester would note each call of each hook too."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -75,8 +74,6 @@ def typed() -> list[Typed]:
 def tasks_unknown(text: str) -> str | None:
     """The reason why a choice of benchmarks is none."""
     specs = known_specs([])
-    for name in [one for one in sys.modules if one.partition(".")[0] == "evals"]:
-        del sys.modules[name]  # pytest within later tests warns of what it cannot rewrite
     chosen = Tasks.of([text], task_groups(ROOT / "pyproject.toml"), [spec.name for spec in specs])
     return chosen.unknown([(spec, declared_groups(spec, None)) for spec in specs])
 
