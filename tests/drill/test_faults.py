@@ -183,6 +183,34 @@ def test_workers_that_are_killed_before_they_answer_end_the_run_in_one_line(
     assert outcome(folder, WAYS["run"]) == right.outcome
 
 
+PRESSING = """
+import os, signal, subprocess
+init = subprocess.Popen.__init__
+
+
+def starting(self, command, *given, **options):
+    init(self, command, *given, **options)
+    if "-c" in command:
+        os.kill(os.getpid(), signal.{name})
+
+
+subprocess.Popen.__init__ = starting
+"""
+"""Sends the process a signal when it has just started a worker."""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_ctrl_c_while_workers_start_ends_the_run_in_one_line(
+    name: str, forks: Forks, ways: Ways, tmp_path: Path
+) -> None:
+    template, _ = ways.of("run", WAYS["run"])
+    folder = Path(shutil.copytree(template, tmp_path / "project"))
+    process = forks.start(*words((*RUN, "-n", "2")), cwd=folder, before=PRESSING.format(name=name))
+    assert process.wait() == 2, process.output
+    assert "Traceback" not in process.output
+    assert "Error" not in process.output
+
+
 # A served model
 
 SAYS = """
@@ -249,9 +277,12 @@ def finished(folder: Path) -> list[str]:
     return sorted(path.parent.name.split("-")[3] + path.parent.name.split("-")[4] for path in runs)
 
 
-def test_a_watch_that_is_killed_at_any_moment_goes_on(drill: Drill, forks: Forks, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 6))])
+def test_a_watch_that_is_killed_at_any_moment_goes_on(
+    part: int, drill: Drill, forks: Forks, tmp_path: Path
+) -> None:
     python = str(forks.python)
-    for seed in drill.seeds(1, 6):
+    for seed in drill.seeds(1, 6)[part::6]:
         kills, steps = (6, 4) if drill.whole else (2, 2)
         chance = random.Random(f"watch {seed}")
         (tmp_path / str(seed)).mkdir()

@@ -106,9 +106,13 @@ class Opened:
         began = time.monotonic()
         answer = self.sandbox.submit(request(attack.task, program)).result(GIVE_UP)
         seconds = time.monotonic() - began
-        self.namespaces |= namespaces(descendants())
+        self.namespaces |= self.own_namespaces()
         after = self.sandbox.submit(right(attack.task, attack.name)).result(GIVE_UP)
         return Seen(answer, after, seconds)
+
+    def own_namespaces(self) -> set[str]:
+        """Those of the processes of the sandbox."""
+        return namespaces(descendants().keys() - self.others)
 
     def settled(self) -> dict[int, str]:
         """The processes of the sandbox once no program is run; waits a while for that."""
@@ -213,7 +217,7 @@ def test_no_process_of_a_hostile_program_is_left_beside_the_sandbox_own(opened: 
 
 
 def test_nothing_is_left_when_the_sandbox_is_closed(opened: Opened) -> None:
-    opened.namespaces |= namespaces(descendants())
+    opened.namespaces |= opened.own_namespaces()
     began = time.monotonic()
     opened.stack.close()
     assert time.monotonic() - began < 5.0

@@ -56,7 +56,8 @@ import marshal, os, signal, socket, sys
 sys.path.insert(0, "")
 connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 connection.connect({address!r})
-asked = marshal.dumps((sys.argv[1:], os.getcwd(), dict(os.environ)))
+blocked = list(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+asked = marshal.dumps((sys.argv[1:], os.getcwd(), dict(os.environ), blocked))
 socket.send_fds(connection, [asked], [0, 1, 2])
 pid = int(connection.recv(100))
 nothing = os.open(os.devnull, os.O_RDWR)
@@ -64,6 +65,7 @@ for descriptor in (0, 1, 2):
     os.dup2(nothing, descriptor)
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, _: os.kill(pid, number))
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
 code = int(connection.recv(100) or -9)
 if code < 0:
     signal.signal(-code, signal.SIG_DFL) if code != -9 else None
@@ -109,10 +111,11 @@ class Fork:
             return False
         return bool(int(status.partition("SigCgt:")[2].split()[0], 16) >> (number - 1) & 1)
 
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send it a signal; none where it has ended."""
+    def kill(self, number: signal.Signals = signal.SIGKILL, *, group: bool = False) -> None:
+        """Send it a signal, or all of its group as a terminal does; none where it has ended."""
         if not self.ended(0.0):
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended just now
+                (os.killpg if group else os.kill)(self.pid, number)
 
     @property
     def output(self) -> str:
@@ -155,7 +158,7 @@ class Forks:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.connect(self._address)
         with output.open("wb") as file, Path(os.devnull).open("rb") as nothing:
-            asked = marshal.dumps((list(arguments), str(cwd), variables))
+            asked = marshal.dumps((list(arguments), str(cwd), variables, []))
             descriptors = [nothing.fileno(), file.fileno(), file.fileno()]
             socket.send_fds(connection, [asked], descriptors)
         return Fork(connection, output)
@@ -198,6 +201,7 @@ def serve(address: str, python: str) -> None:
     _run_once()
     gc.collect()
     gc.freeze()
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))  # until a fork is what it becomes
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(address)
     listening.listen(50)
@@ -246,7 +250,7 @@ def _become(asked: bytes, descriptors: Sequence[int], python: str) -> NoReturn:
     """Run a program of Python in this process, which was just forked, and end it."""
     code: Any = 0
     try:
-        arguments, folder, variables = marshal.loads(asked)
+        arguments, folder, variables, blocked = marshal.loads(asked)
         os.setsid()
         for target, descriptor in enumerate(descriptors):
             os.dup2(descriptor, target)
@@ -255,6 +259,7 @@ def _become(asked: bytes, descriptors: Sequence[int], python: str) -> NoReturn:
         os.environ.clear()
         os.environ.update(variables)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         sys.executable = python
         sys.path[:0] = ["", *(one for one in variables.get("PYTHONPATH", "").split(os.pathsep) if one)]
         time.tzset()

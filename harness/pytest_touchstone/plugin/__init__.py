@@ -86,11 +86,15 @@ def _interruptible(config: pytest.Config) -> Iterator[None]:
     """Take Ctrl-C over where there is sure to be a run; xdist's workers leave that to their controller."""
     options, alone = config.known_args_namespace, config.pluginmanager.has_plugin(OURS_ALONE)
     run = alone or _given(options, "checkpoint") or _given(options, "gate")
-    if "PYTEST_XDIST_WORKER" in os.environ or not run:
+    if not run:
         yield
         return
-    from pytest_touchstone.plugin.interrupts import interrupts_of
+    from pytest_touchstone.plugin.interrupts import interrupts_of, is_whole
 
+    # What a test starts inherits the variable of the worker that the test is in.
+    if "PYTEST_XDIST_WORKER" in os.environ and not is_whole(config):
+        yield
+        return
     with interrupts_of(config, held=True).beginning():
         if alone:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

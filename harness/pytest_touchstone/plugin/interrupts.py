@@ -21,6 +21,7 @@ import pytest
 
 STOPPED: Final = "stopped; what is scored is kept, and the same command goes on from there"
 INTERRUPTED: Final = pytest.ExitCode.INTERRUPTED
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 NOT_VALID: Final = 9  # ``ExitCode.NOT_VALID``, which needs more imports than there is time for here
 
 WORKERS_ENDED: Final = (
@@ -50,6 +51,7 @@ class Interrupts:
         self._hook = hook
         self._armed = self._pressed = self._stoppable = self._over = False
         self._held = held
+        self._blocked = not terms  # workers begin with both blocked, see ``pytest_xdist_setupnodes``
         self._terms = (
             terms
             and threading.current_thread() is threading.main_thread()
@@ -99,6 +101,7 @@ class Interrupts:
 
     def close(self) -> None:
         """Give both back."""
+        self._hear()
         if self._terms:
             self._terms = False
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -140,6 +143,24 @@ class Interrupts:
     def pytest_sessionstart(self) -> None:
         self._held = False
         self._checked(None)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self) -> None:
+        """Let both wait while xdist starts workers, and in these, which show a traceback until they have begun."""
+        if threading.current_thread() is threading.main_thread():
+            self._held = self._blocked = True
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # which workers inherit
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        self._hear()
+        self._checked(None)
+
+    def _hear(self) -> None:
+        self._held = False
+        if self._blocked and threading.current_thread() is threading.main_thread():
+            self._blocked = False
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_unconfigure(self) -> None:
@@ -192,7 +213,7 @@ def interrupts_of(config: pytest.Config, *, held: bool = False) -> Interrupts:
     """Return those of this process; the first call takes Ctrl-C over, until pytest has ended."""
     if (found := config.stash.get(INTERRUPTS, None)) is None:
         found = config.stash[INTERRUPTS] = Interrupts(
-            config.hook, terms=not hasattr(config, "workerinput"), whole=_is_whole(config), held=held
+            config.hook, terms=not hasattr(config, "workerinput"), whole=is_whole(config), held=held
         )
         config.pluginmanager.register(found)
         config.add_cleanup(found.close)
@@ -209,7 +230,7 @@ def _unheard(frame: FrameType | None) -> bool:
     )
 
 
-def _is_whole(config: pytest.Config) -> bool:
+def is_whole(config: pytest.Config) -> bool:
     """Return whether the process is nothing but this session, in whatever way pytest was started."""
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
