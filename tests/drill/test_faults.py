@@ -207,6 +207,8 @@ def test_ctrl_c_while_workers_start_ends_the_run_in_one_line(
     folder = Path(shutil.copytree(template, tmp_path / "project"))
     process = forks.start(*words((*RUN, "-n", "2")), cwd=folder, before=PRESSING.format(name=name))
     assert process.wait() == 2, process.output
+    while watching.running(folder):
+        time.sleep(0.01)
     assert "Traceback" not in process.output
     assert "Error" not in process.output
 

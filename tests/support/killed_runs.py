@@ -246,7 +246,9 @@ class Disturbed:
                 process.ended(moment)
                 process.kill(signal.SIGTERM if ours and way == "SIGTERM" else signal.SIGKILL)
             else:
-                self._press(process, signal.Signals[way], moment, terminal=workers and self.draw.random() < 0.5)
+                self._press(
+                    process, signal.Signals[way], moment, terminal=workers and self.draw.random() < 0.5
+                )
         process.wait()
         self.told[-1] += f": exit code {process.returncode}"
         output = process.output
