@@ -46,6 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--run-servers", action="store_true", help="run the tests with vllm and llama-server too"
     )
     parser.addoption("--drill-seed", type=int, help="the one seed that the drill replays (tests/drill)")
+    parser.addoption(
+        "--drill-runs", type=int, help="the random runs of the drill that are cut, 100000 at best"
+    )
     parser.addoption("--drill-items", type=int, help="the items of the drill's largest run, 1000000 at best")
 
 

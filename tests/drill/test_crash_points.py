@@ -161,8 +161,9 @@ def random_runs(seeds: Iterable[int]) -> int:
         return sum(random_run(disk, seed, known) for seed in seeds)
 
 
-def test_random_runs_are_cut_and_go_on_and_are_cut_again(drill: Drill) -> None:
-    seeds = drill.seeds(100, 8_000)
+def test_random_runs_are_cut_and_go_on_and_are_cut_again(drill: Drill, pytestconfig: pytest.Config) -> None:
+    """A hundred thousand (``--drill-runs 100000``) take most of an hour."""
+    seeds = drill.seeds(100, pytestconfig.getoption("--drill-runs") or 8_000)
     if drill.whole and len(seeds) > 1:
         parts = [range(begin, len(seeds), 40) for begin in range(40)]
         with ProcessPoolExecutor(2) as processes:

@@ -14,6 +14,7 @@ from pytest_touchstone.plugin.batches import (
     DEFAULT_SIZE,
     GENERATING_SIZE,
     GPU_SIZE,
+    BatchKind,
     batch_key,
     batch_size,
     most_items,
@@ -36,11 +37,11 @@ NODEIDS = st.lists(
 
 
 @given(NODEIDS, st.integers(1, 20), st.randoms())
-def test_batchs_cover_each_item_exactly_once(nodeids: list[str], size: int, random: object) -> None:
+def test_batches_cover_each_item_exactly_once(nodeids: list[str], size: int, random: object) -> None:
     alone = [nodeid for index, nodeid in enumerate(nodeids) if index % 7 == 3]
-    batchs = plan_batches(nodeids, size, alone)
-    assert sorted(index for batch in batchs for index in batch) == list(range(len(nodeids)))
-    assert all(1 <= len(batch) <= size for batch in batchs)
+    batches = plan_batches(nodeids, size, alone)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(nodeids)))
+    assert all(1 <= len(batch) <= size for batch in batches)
 
 
 @given(NODEIDS, st.integers(1, 20))
@@ -57,7 +58,7 @@ def test_items_named_alone_share_no_batch(nodeids: list[str], size: int) -> None
 
 
 @given(st.integers(0, 100_000), st.integers(1, 64), st.integers(1, 512))
-def test_every_worker_can_get_its_share_of_batchs(count: int, workers: int, limit: int) -> None:
+def test_every_worker_can_get_its_share_of_batches(count: int, workers: int, limit: int) -> None:
     size = batch_size(count, workers, limit)
     assert 1 <= size <= limit
     if workers > 1 and count >= workers * 4:
@@ -65,11 +66,13 @@ def test_every_worker_can_get_its_share_of_batchs(count: int, workers: int, limi
 
 
 @given(NODEIDS, st.integers(1, 20))
-def test_batchs_of_texts_are_larger_and_no_others(nodeids: list[str], size: int) -> None:
+def test_batches_of_texts_are_larger_and_no_others(nodeids: list[str], size: int) -> None:
     generating = [nodeid for nodeid in nodeids if "::test_x" in nodeid]
-    batchs = plan_batches(nodeids, size, generating={nodeid: batch_key(nodeid) for nodeid in generating})
+    batches = plan_batches(
+        nodeids, size, kinds={one: BatchKind(batch_key(one), GENERATING_SIZE) for one in generating}
+    )
     others = [nodeid for nodeid in nodeids if nodeid not in generating]
-    found = [[nodeids[index] for index in batch] for batch in batchs]
+    found = [[nodeids[index] for index in batch] for batch in batches]
     assert [batch for batch in found if batch[0] in others] == [
         [others[index] for index in batch] for batch in plan_batches(others, size)
     ]
@@ -79,26 +82,30 @@ def test_batchs_of_texts_are_larger_and_no_others(nodeids: list[str], size: int)
 
 @given(NODEIDS, st.integers(1, 20))
 def test_texts_of_a_checkpoint_share_a_batch_across_benchmarks(nodeids: list[str], size: int) -> None:
-    steps = {nodeid: nodeid.partition("step-")[2][:1] for nodeid in nodeids[::2]}
-    batchs = [[nodeids[index] for index in batch] for batch in plan_batches(nodeids, size, generating=steps)]
-    assert sorted(nodeid for batch in batchs for nodeid in batch) == sorted(nodeids)
-    of_texts = [batch for batch in batchs if batch[0] in steps]
+    steps = {nodeid: BatchKind(nodeid.partition("step-")[2][:1], GENERATING_SIZE) for nodeid in nodeids[::2]}
+    batches = [[nodeids[index] for index in batch] for batch in plan_batches(nodeids, size, kinds=steps)]
+    assert sorted(nodeid for batch in batches for nodeid in batch) == sorted(nodeids)
+    of_texts = [batch for batch in batches if batch[0] in steps]
     assert [{steps[nodeid] for nodeid in batch} for batch in of_texts] == [
         {step} for step in dict.fromkeys(steps.values())
     ]
-    assert not any(set(batch) & steps.keys() for batch in batchs if batch not in of_texts)
+    assert not any(set(batch) & steps.keys() for batch in batches if batch not in of_texts)
 
 
 def test_a_batch_of_texts_has_its_limit_too() -> None:
     nodeids = [f"t.py::test_a[x/{number}]" for number in range(2 * GENERATING_SIZE + 1)]
-    sizes = [len(batch) for batch in plan_batches(nodeids, 8, nodeids[:3], dict.fromkeys(nodeids, "texts"))]
+    kinds = dict.fromkeys(nodeids, BatchKind("texts", GENERATING_SIZE))
+    sizes = [len(batch) for batch in plan_batches(nodeids, 8, nodeids[:3], kinds)]
     assert sizes == [1, 1, 1, GENERATING_SIZE, GENERATING_SIZE - 2]
 
 
 def test_scores_of_several_groups_are_batched_together_as_far_as_they_fit() -> None:
     nodeids = [f"t.py::test_a[x/{group}/{number}]" for group in "ab" for number in range(3)]
     assert plan_batches(nodeids, 4) == [[0, 1, 2], [3, 4, 5]]
-    assert plan_batches(nodeids, 4, scoring=dict.fromkeys(nodeids, "x of y")) == [[0, 1, 2, 3], [4, 5]]
+    assert plan_batches(nodeids, 4, kinds=dict.fromkeys(nodeids, BatchKind("x of y", 4))) == [
+        [0, 1, 2, 3],
+        [4, 5],
+    ]
 
 
 @pytest.mark.parametrize(("least", "asked"), [(DEFAULT_SIZE + 1, [2] * 20), (DEFAULT_SIZE, [40])])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -90,32 +90,36 @@ def most_items(collection: Collection) -> int:
     return GENERATING_SIZE if served else DEFAULT_SIZE
 
 
+class BatchKind(NamedTuple):
+    """What the items of a batch have in common, and how many they are at the most."""
+
+    key: str
+    most: int
+
+
 def plan_batches(
     nodeids: Sequence[str],
     size: int,
     alone: Iterable[str] = (),
-    generating: Mapping[str, str] = MappingProxyType({}),
-    scoring: Mapping[str, str] = MappingProxyType({}),
+    kinds: Mapping[str, BatchKind] = MappingProxyType({}),
 ) -> list[list[int]]:
     """Return indices into ``nodeids``, grouped into batches; each index is in exactly one batch.
 
-    Items with the same ``batch_key`` are batched in order of appearance, at most ``size`` per batch. Those in
-    ``generating`` are batched by the keys that they have there, at most ``GENERATING_SIZE`` per batch, and those in
-    ``scoring`` likewise, at most ``size`` per batch. Each item in ``alone`` gets a batch of its own. Batches are
-    ordered by their first item.
+    Items of the same kind, which is their ``batch_key`` and ``size`` where ``kinds`` has no other, are batched in order
+    of appearance. Each item in ``alone`` gets a batch of its own. Batches are ordered by their first item.
     """
     solitary = set(alone)
     batches: list[list[int]] = []
-    filling: dict[str, list[int]] = {}
+    filling: dict[BatchKind, list[int]] = {}
     for index, nodeid in enumerate(nodeids):
         key = batch_key(nodeid)
         if nodeid in solitary or key == nodeid:
             batches.append([index])
             continue
-        key = generating.get(nodeid, scoring.get(nodeid, key))
-        batch = filling.get(key)
-        if batch is None or len(batch) >= (GENERATING_SIZE if nodeid in generating else size):
-            batch = filling[key] = []
+        kind = kinds.get(nodeid) or BatchKind(key, size)
+        batch = filling.get(kind)
+        if batch is None or len(batch) >= kind.most:
+            batch = filling[kind] = []
             batches.append(batch)
         batch.append(index)
     return batches
@@ -133,15 +137,14 @@ def runs_alone(item: pytest.Item) -> bool:
 def batches_of(items: Sequence[pytest.Item], size: int, *, by_kind: bool) -> list[list[int]]:
     """Return the batches of the items, as indices; items with a mark for which they run alone have a batch each."""
     alone = [item.nodeid for item in items if runs_alone(item)]
-    generating: dict[str, str] = {}
-    scoring: dict[str, str] = {}
+    kinds: dict[str, BatchKind] = {}
     for item, given in given_items(items) if by_kind else ():
         if Generate in given.loaded.spec.asks:
-            generating[item.nodeid] = _text_key(item)
+            kinds[item.nodeid] = BatchKind(_text_key(item), GENERATING_SIZE)
         elif size >= GPU_SIZE and stands_alone(item):
             # A benchmark's groups, each with examples of its own, are too few items to keep a GPU at work.
-            scoring[item.nodeid] = f"{given.loaded.spec.name} of {checkpoint_of(item).name}"
-    return plan_batches([item.nodeid for item in items], size, alone, generating, scoring)
+            kinds[item.nodeid] = BatchKind(f"{given.loaded.spec.name} of {checkpoint_of(item).name}", size)
+    return plan_batches([item.nodeid for item in items], size, alone, kinds)
 
 
 def _text_key(item: pytest.Item) -> str:
