@@ -102,6 +102,9 @@ class Interrupts:
     def close(self) -> None:
         """Give both back."""
         self._hear()
+        # Python itself ends by the signal, and not with our exit code, where Ctrl-C was last seen to leave an exec,
+        # such as that of scipy's imports.
+        exec("")
         if self._terms:
             self._terms = False
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
