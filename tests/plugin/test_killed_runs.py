@@ -37,11 +37,11 @@ def test_items_that_were_in_flight_twice_run_alone_and_after_two_more_kills_not_
         noted.append([one.example for one in kept])
         begin(self, kept)
 
-    def left_by(run: str, *numbers: int) -> None:
+    def left_by(run: str, *numbers: int, who: str = "main") -> None:
         """A run that scored two items, and was killed with others in flight."""
         assert killable.run("--eval-run-id", run, "--eval-limit", "2").ret == 0
         items = [["fake-causal", "sums", f"sums/{number}"] for number in numbers]
-        (killable.path / "results" / run / "details" / "in-flight-main.json").write_text(
+        (killable.path / "results" / run / "details" / f"in-flight-{who}.json").write_text(
             json.dumps({"items": items})
         )
 
@@ -51,12 +51,14 @@ def test_items_that_were_in_flight_twice_run_alone_and_after_two_more_kills_not_
     noted.clear()
     assert killable.run("--eval-run-id", "c", "--eval-limit", "20").ret == 0
     assert [one for one in noted if len(one) == 1] == [["sums/5"], ["sums/6"], ["sums/7"]]
-    for run in "de":
+    for run in "defg":
         left_by(run, 30)
-    result = killable.run("--eval-run-id", "f")
+    for run in "ij":
+        left_by(run, 40, who="gw1")
+    result = killable.run("--eval-run-id", "h")
     assert result.ret == 9
-    (lost,) = (one for one in read_journal(killable.path / "results" / "f") if one.status != "scored")
+    (lost,) = (one for one in read_journal(killable.path / "results" / "h") if one.status != "scored")
     assert lost.example == "sums/30"
-    assert not (killable.path / "results" / "f" / "details" / "in-flight-main.json").exists()
-    assert "was killed 2 times while it computed nothing but this item" in str(lost.message)
+    assert not (killable.path / "results" / "h" / "details" / "in-flight-main.json").exists()
+    assert "was killed 4 times while it computed nothing but this item" in str(lost.message)
     result.stdout.fnmatch_lines(["*sums/30*"])

@@ -277,7 +277,7 @@ ALONE_AFTER: Final = 2
 """An item is computed alone when so many processes were killed with it in flight."""
 
 MOST_ALONE: Final = 2
-"""An item is given up when so many processes were killed that computed nothing else."""
+"""An item is given up when so many processes more were killed, and as many that computed nothing else."""
 
 
 class ItemKey(NamedTuple):
@@ -349,8 +349,9 @@ class Kills:
 
     def given_up(self, item: ItemKey) -> str | None:
         """Return why an item is not computed any more, None where it is."""
-        _, alone = self._counts(item)
-        if (times := alone[item.example]) < MOST_ALONE:
+        together, alone = self._counts(item)
+        times = alone[item.example]
+        if times < MOST_ALONE or together[item.example] < ALONE_AFTER + MOST_ALONE:
             return None
         return (
             f"the process was killed {times} times while it computed nothing but this item; it is given up, and "
@@ -358,7 +359,7 @@ class Kills:
         )
 
     def _counts(self, item: ItemKey) -> tuple[Counter[str], Counter[str]]:
-        """Return, by example, the runs that were killed with it, and those that had nothing else in flight."""
+        """Return, by example, how many processes were killed with it, and how many of them had nothing else in flight."""
         key = item.checkpoint, item.benchmark
         if (found := self._counted.get(key)) is None:
             together: Counter[str] = Counter()
