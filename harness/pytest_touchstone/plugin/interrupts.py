@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -28,6 +29,15 @@ WORKERS_ENDED: Final = (
     "workers of xdist have ended before they answered, killed from outside or for lack of memory; what is scored is "
     "kept: give the same command again, with a smaller -n where memory is short"
 )
+
+
+class _Phase(Enum):
+    """What Ctrl-C does."""
+
+    WAITING = "it counts when this phase ends, in which pytest or a worker would show a traceback"
+    RUNNING = "it ends the run"
+    ENDING = "it ends the writing of results, and does nothing while pytest goes on by itself"
+    OVER = "it does nothing: all is written and said, and a traceback would follow"
 
 
 class Interrupts:
@@ -49,8 +59,8 @@ class Interrupts:
         self.stopped, self._whole = False, whole
         self._before: Any = None
         self._hook = hook
-        self._armed = self._pressed = self._stoppable = self._over = False
-        self._held = held
+        self._pressed = self._stoppable = False
+        self._phase = _Phase.WAITING if held else _Phase.RUNNING
         self._blocked = not terms  # workers begin with both blocked, see ``pytest_xdist_setupnodes``
         self._terms = (
             terms
@@ -66,10 +76,9 @@ class Interrupts:
     def beginning(self) -> Iterator[None]:
         """Let conftests be loaded. From then on Ctrl-C waits for the session: until there pytest shows a traceback."""
         try:
-            self._held = False
-            self._checked(None)
+            self._hear()
             yield
-            self._held = True
+            self._wait()
         except BaseException:
             if not self.stopped:
                 raise
@@ -77,10 +86,13 @@ class Interrupts:
 
     def arm(self) -> None:
         """Take over Ctrl-C; calling it again does nothing, and other threads cannot."""
-        if self._armed or threading.current_thread() is not threading.main_thread():
-            return
-        self._before = self._usual(signal.signal(signal.SIGINT, self._press))
-        self._armed = True
+        if not self._armed and threading.current_thread() is threading.main_thread():
+            self._before = self._usual(signal.signal(signal.SIGINT, self._press))
+            self._phase = _Phase.ENDING
+
+    @property
+    def _armed(self) -> bool:
+        return self._phase in (_Phase.ENDING, _Phase.OVER)
 
     def _usual(self, handler: Any) -> Any:
         return signal.default_int_handler if handler == self._first else handler
@@ -101,7 +113,7 @@ class Interrupts:
 
     def close(self) -> None:
         """Give both back."""
-        self._hear()
+        self._unblock()
         # Python itself ends by the signal, and not with our exit code, where Ctrl-C was last seen to leave an exec,
         # such as that of scipy's imports.
         exec("")
@@ -110,7 +122,7 @@ class Interrupts:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, self._usual(signal.getsignal(signal.SIGINT)))
         if self._armed:
-            self._armed = False
+            self._phase = _Phase.RUNNING
             signal.signal(signal.SIGINT, signal.SIG_IGN if self._whole else self._before)
 
     def _term(self, _number: int, frame: FrameType | None) -> None:
@@ -121,14 +133,14 @@ class Interrupts:
 
     def _first(self, _number: int, frame: FrameType | None) -> None:
         __tracebackhide__ = True
-        self.stopped = True
+        self.stopped, waiting = True, self._phase is _Phase.WAITING
         self.arm()  # at once: a second one would end pytest while it looks at the first
-        if not self._held and not _unheard(frame):
+        if not waiting and not _unheard(frame):
             raise KeyboardInterrupt
 
     def _press(self, _number: int, frame: FrameType | None) -> None:
         again, self._pressed = self._pressed, True
-        if not self._over and (self._stoppable or again) and not _unheard(frame):
+        if self._phase is _Phase.ENDING and (self._stoppable or again) and not _unheard(frame):
             raise KeyboardInterrupt
 
     # Hooks: what Ctrl-C was turned into is Ctrl-C
@@ -144,31 +156,39 @@ class Interrupts:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        self._held = False
-        self._checked(None)
+        self._hear()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self) -> None:
         """Let both wait while xdist starts workers, and in these, which show a traceback until they have begun."""
         if threading.current_thread() is threading.main_thread():
-            self._held = self._blocked = True
+            self._wait()
+            self._blocked = True
             signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # which workers inherit
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
+        self._unblock()
         self._hear()
-        self._checked(None)
 
-    def _hear(self) -> None:
-        self._held = False
+    def _unblock(self) -> None:
         if self._blocked and threading.current_thread() is threading.main_thread():
             self._blocked = False
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
+    def _wait(self) -> None:
+        if self._phase is _Phase.RUNNING:
+            self._phase = _Phase.WAITING
+
+    def _hear(self) -> None:
+        if self._phase is _Phase.WAITING:
+            self._phase = _Phase.RUNNING
+        self._checked(None)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_unconfigure(self) -> None:
-        """From here on everything is written and said, and only closing is left, which a traceback would follow."""
-        self._over = True
+        if self._phase is _Phase.ENDING:
+            self._phase = _Phase.OVER
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
