@@ -359,7 +359,7 @@ class Kills:
         )
 
     def _counts(self, item: ItemKey) -> tuple[Counter[str], Counter[str]]:
-        """Return, by example, the processes that were killed with it, and those of them that had nothing else in flight."""
+        """Return, by example, the processes that were killed with it, and those that had nothing else in flight."""
         key = item.checkpoint, item.benchmark
         if (found := self._counted.get(key)) is None:
             together: Counter[str] = Counter()
