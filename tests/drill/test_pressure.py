@@ -62,7 +62,7 @@ RUN = ("pytest", "--checkpoint", "fake:causal")
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells a process's peak")
-def test_an_item_more_costs_a_few_kilobytes_and_one_of_another_shard_less(
+def test_an_item_more_costs_each_shard_a_few_kilobytes(
     forks: Forks, drill: Drill, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     """A million items (``--drill-items 1000000``) take half an hour."""
