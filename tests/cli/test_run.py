@@ -174,3 +174,19 @@ def test_a_plug_in_that_is_written_for_benchmarks_is_loaded_everywhere(tmp_path:
         file.write("Requires-Dist: pytest-touchstone>=0.1\n")
     done = touchstone("run", *QUICK, "--tasks", "arc_easy", "-s", cwd=tmp_path, packages=packages)
     assert "told of" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("arc_easy", "--tasks arc_easy runs that benchmark"), ("evls/", "check its spelling")],
+)
+def test_what_is_no_file_is_one_line(word: str, hint: str, tmp_path: Path) -> None:
+    done = touchstone("run", word, *QUICK, "-n", "2", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == f"touchstone: {word}: no such file or folder; {hint}\n"
+
+
+def test_xdist_too_says_that_a_file_is_missing(project: Path) -> None:
+    done = run_python("-m", "pytest", "test_yours.py", *QUICK, "-n", "2", cwd=project)
+    assert done.returncode == 4, done.stdout
+    assert "ERROR: file or directory not found: test_yours.py" in done.stderr

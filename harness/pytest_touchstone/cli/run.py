@@ -18,7 +18,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from pytest_touchstone.cli.command import Output
+from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.results.run_directory import APART, DEFAULT_FILES, TASKS
 
 USAGE = "touchstone run [--tasks NAME,...] [FILE | FOLDER | FILE::TEST ...] [any option of pytest]"
@@ -43,6 +45,7 @@ def run(options: argparse.Namespace) -> Output:
     """Become pytest: signals and the exit code are its own."""
     tasks = [f"{TASKS}{one}" for one in options.tasks]
     words = joined(options.rest)
+    _check_files(words)
     own = _names_files(words)
     # -P, so that Python imports nothing from the current folder.
     command = [sys.executable, "-P", "-m", "pytest", *DEFAULT_FILES, *(() if own else APART), *tasks, *words]
@@ -65,6 +68,15 @@ def _names_files(words: Sequence[str]) -> bool:
         if not word.startswith("-") and before not in PLACES and (path.suffix == ".py" or path.is_dir()):
             return True
     return False
+
+
+def _check_files(words: Sequence[str]) -> None:
+    """Raise ``OptionError`` for a word that can only be a file, and is none."""
+    for before, word in pairwise(["", *words]):
+        if before.startswith("-") or word.startswith("-") or Path(word.partition("::")[0]).exists():
+            continue
+        hint = f"--tasks {word} runs that benchmark" if word in shipped_names() else "check its spelling"
+        raise OptionError(f"{word}: no such file or folder; {hint}")
 
 
 def joined(words: Sequence[str]) -> list[str]:

@@ -302,7 +302,11 @@ def touchstone_checkpoint() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Have the session, if there is to be one, before the first worker can fail."""
+    """Have the session, if there is to be one, before the first worker can fail, and say what none of them says."""
+    if _given(config.option) and not config.option.pyargs:
+        for argument in config.args:
+            if not (config.invocation_params.dir / argument.partition("::")[0]).exists():
+                raise pytest.UsageError(f"file or directory not found: {argument}")
     _meeting(config)
 
 
