@@ -65,9 +65,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["RAY_ADDRESS"] = "local"
     # Thousands of items live to the end, and most of what tests leave is freed without the collector.
     gc.set_threshold(20_000, 10, 10)
-    # How long an example takes depends on what else the machine does; each night there are twice as many.
+    # How long an example takes depends on what else the machine does. A change is judged by the same examples as the
+    # one before it; each night there are twice as many, and others.
     unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
-    settings.register_profile("unhurried", unhurried)
+    settings.register_profile("unhurried", unhurried, derandomize=True, database=None)
     settings.register_profile("thorough", unhurried, max_examples=100)
     settings.load_profile("thorough" if config.getoption("--run-slow") else "unhurried")
 

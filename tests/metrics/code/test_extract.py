@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.metrics.code.extract import (
@@ -212,13 +212,15 @@ def test_no_run_of_lines_that_parses_has_more_lines_than_the_one_that_is_found(l
     st.text(st.sampled_from("abf (){}[]=:\n\"'\\\t\r\0#@,.+-*\ud800é"), max_size=200),
     st.sampled_from(["a", "f"]),
 )
+@example("'\\:'", "a")
 @settings(deadline=None)
 def test_any_text_gives_a_program_or_none(text: str, name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = sanitized(text, (name,))
-    if found is not None:
-        ast.parse(found)
+        warnings.simplefilter("ignore")  # of escapes that Python may refuse one day
+        if found is not None:
+            ast.parse(found)
     assert isinstance(chat_program(text, (name,), PROMPT).source, str)
 
 
