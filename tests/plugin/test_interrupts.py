@@ -120,6 +120,11 @@ def test_a_run_that_is_stopped_says_how_far_it_came_and_how_it_goes_on(
     assert capsys.readouterr().out.splitlines()[-1] == last_line(result)
 
 
+def test_workers_hear_ctrl_c_once_they_have_begun(project: Project) -> None:
+    project.write("import signal; assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())")
+    project.run("-n", "2", apart=True).assert_outcomes(passed=20)
+
+
 @pytest.mark.slow
 def test_a_run_that_ends_at_the_first_error_goes_on_without_the_option_that_ended_it(
     project: Project,

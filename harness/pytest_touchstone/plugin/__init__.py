@@ -194,6 +194,9 @@ def _given(options: argparse.Namespace, word: str = "") -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Provide our fixtures, except for names that anybody else has, and our hooks where somebody implements one."""
+    if hasattr(session.config, "workerinput"):
+        # They were blocked while it began, see ``Interrupts.pytest_xdist_setupnodes``.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     named = (
         session._fixturemanager.getfixturedefs
     )  # private: nothing public tells whether a fixture has a name

@@ -22,7 +22,6 @@ import pytest
 
 STOPPED: Final = "stopped; what is scored is kept, and the same command goes on from there"
 INTERRUPTED: Final = pytest.ExitCode.INTERRUPTED
-STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 NOT_VALID: Final = 9  # ``ExitCode.NOT_VALID``, which needs more imports than there is time for here
 
 WORKERS_ENDED: Final = (
@@ -59,9 +58,8 @@ class Interrupts:
         self.stopped, self._whole = False, whole
         self._before: Any = None
         self._hook = hook
-        self._pressed = self._stoppable = False
+        self._pressed = self._stoppable = self._blocked = False
         self._phase = _Phase.WAITING if held else _Phase.RUNNING
-        self._blocked = not terms  # workers begin with both blocked, see ``pytest_xdist_setupnodes``
         self._terms = (
             terms
             and threading.current_thread() is threading.main_thread()
@@ -164,7 +162,8 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             self._wait()
             self._blocked = True
-            signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # which workers inherit
+            # Workers inherit it; our hook of their collection ends it there.
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
@@ -174,7 +173,7 @@ class Interrupts:
     def _unblock(self) -> None:
         if self._blocked and threading.current_thread() is threading.main_thread():
             self._blocked = False
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 
     def _wait(self) -> None:
         if self._phase is _Phase.RUNNING:
