@@ -186,6 +186,16 @@ def test_what_is_no_file_is_one_line(word: str, hint: str, tmp_path: Path) -> No
     assert done.stderr == f"touchstone: {word}: no such file or folder; {hint}\n"
 
 
+@pytest.mark.parametrize("words", [("@words",), ("--pyargs", "json", "email")], ids=["file", "modules"])
+def test_what_pytest_takes_for_more_words_and_for_modules_is_left_to_it(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "words").write_text("--version\n")
+    done = touchstone("run", *words, "--collect-only", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert "no such file" not in done.stderr
+    assert done.returncode in (0, 5), done.stdout + done.stderr
+
+
 def test_xdist_too_says_that_a_file_is_missing(project: Path) -> None:
     done = run_python("-m", "pytest", "test_yours.py", *QUICK, "-n", "2", cwd=project)
     assert done.returncode == 4, done.stdout

@@ -201,9 +201,8 @@ def serve(address: str, python: str) -> None:
     _run_once()
     gc.collect()
     gc.freeze()
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM)
-    )  # until a fork is what it becomes
+    # Until a fork is what it becomes.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(address)
     listening.listen(50)

@@ -71,9 +71,11 @@ def _names_files(words: Sequence[str]) -> bool:
 
 
 def _check_files(words: Sequence[str]) -> None:
-    """Raise ``OptionError`` for a word that can only be a file, and is none."""
+    """Raise ``OptionError`` for a word that can only be a file, and is none; ``@FILE`` has more words for pytest."""
+    if "--pyargs" in words:
+        return
     for before, word in pairwise(["", *words]):
-        if before.startswith("-") or word.startswith("-") or Path(word.partition("::")[0]).exists():
+        if before.startswith("-") or word.startswith(("-", "@")) or Path(word.partition("::")[0]).exists():
             continue
         hint = f"--tasks {word} runs that benchmark" if word in shipped_names() else "check its spelling"
         raise OptionError(f"{word}: no such file or folder; {hint}")
