@@ -1,4 +1,4 @@
-"""Gates by accuracy and by the probability of the right choice, on the answers of real checkpoints.
+"""Gates by accuracy and by the soft score, on the answers of real checkpoints.
 
 python -m simulations.soft RUN_OF_THE_START RUN... [--gates 500] [--items 200 400] [--seed 1]
 
@@ -8,6 +8,7 @@ replacement for each gate, and judged by the rules of ``simulations.contest`` an
 
 - *equal*: for each item it is a toss which of the two checkpoints counts as the new one, so that neither is better.
   What fails is a false alarm.
+- *scaled*: the start with all margins divided by 1.5, so that no answer changes. What fails is a false alarm too.
 - *worse*, *better*, *same*: the new checkpoint as it is, by what accuracy on all items says: beyond 1.96 standard
   errors of the paired difference, or not.
 """
@@ -25,16 +26,18 @@ import numpy as np
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.judge import columns
 from pytest_touchstone.compare.load import read_file
-from pytest_touchstone.core.aggregation import P_RIGHT
+from pytest_touchstone.core.aggregation import LOGPROB_MARGIN
+from pytest_touchstone.core.aggregation import SOFT as SOFT_SCORE
+from pytest_touchstone.statistics.paired import signed_ranks
 from simulations.contest import Answer, Suite, Task, a_point, nemo_code, ours, z_test
 from simulations.gates import METRIC, PLAIN, Bench, failed, gate_of
 
-SOFT: Final = replace(PLAIN, metrics=(P_RIGHT,))
+SOFT: Final = replace(PLAIN, metrics=(SOFT_SCORE,))
 Z: Final = 1.96
 
 
 def soft(suite: Suite) -> Answer:
-    """The shipped gate by the probability of the right choice."""
+    """The shipped gate by the soft score and accuracy together."""
     gate = gate_of(suite.new, suite.earlier, SOFT)
     unsure = any(line.verdict == "inconclusive" for line in gate.lines)
     return "fails" if failed(gate) else "cannot tell" if unsure else "passes"
@@ -59,12 +62,12 @@ RULES: Final[Mapping[str, Callable[[Suite], Answer]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A benchmark's scores of the start and of a checkpoint on the items that both have: accuracy, then ``p_right``,
+    """A benchmark's scores of the start and of a checkpoint on the items that both have: accuracy, then the margins,
     the start's first."""
 
     name: str
     hard: np.ndarray
-    soft: np.ndarray
+    margins: np.ndarray
 
     @property
     def truth(self) -> str:
@@ -74,15 +77,22 @@ class Pair:
         z = float(moved.mean()) / error if error else 0.0
         return "worse" if z < -Z else "better" if z > Z else "same"
 
+    def rescaled(self) -> Pair:
+        """The start, and the start with flatter log-probabilities."""
+        start, margins = self.hard[0], self.margins[0]
+        return Pair(self.name, np.array([start, start]), np.array([margins, margins / 1.5]))
+
     def drawn(self, items: int, equal: bool, generator: np.random.Generator) -> Suite:
         """A suite of so many of the items, with the checkpoints of each tossed where they are to be equal."""
         chosen = generator.choice(self.hard.shape[1], items, replace=False)
-        hard, soft = self.hard[:, chosen], self.soft[:, chosen]
+        hard, margins = self.hard[:, chosen], self.margins[:, chosen]
         if equal:
             turned = generator.random(items) < 0.5
-            hard, soft = (np.where(turned, one[::-1], one) for one in (hard, soft))
+            hard, margins = (np.where(turned, one[::-1], one) for one in (hard, margins))
         bench = Bench(self.name, items)
-        old, new = ({METRIC: hard[place], P_RIGHT: soft[place]} for place in (0, 1))
+        old, new = (
+            {METRIC: hard[place], SOFT_SCORE: np.array(signed_ranks(margins[place]))} for place in (0, 1)
+        )
         level = self.hard if equal else self.hard[0]
         task = Task(self.name, items, float(level.mean()), "critical")
         return Suite(
@@ -96,9 +106,9 @@ def pairs_of(
     """The pairs of the benchmarks that both have with soft scores; raises nothing for those that lack them."""
     for benchmark in start.keys() & other.keys():
         old, new = start[benchmark], other[benchmark]
-        if P_RIGHT in old.items.scores and P_RIGHT in new.items.scores:
-            hard, soft = (columns(new.items, [old.items], score) for score in (old.saved.primary, P_RIGHT))
-            found = [np.array([*one.baselines, one.new]) for one in (hard, soft)]
+        if LOGPROB_MARGIN in old.items.scores and LOGPROB_MARGIN in new.items.scores:
+            both = (columns(new.items, [old.items], score) for score in (old.saved.primary, LOGPROB_MARGIN))
+            found = [np.array([*one.baselines, one.new]) for one in both]
             yield Pair(f"{benchmark}, {name}", *found)
 
 
@@ -137,10 +147,11 @@ def main() -> None:
         for name, other in entries(run).items()
         for pair in pairs_of(start, other, f"{run.name} {name}")
     ]
+    scaled = list({one.hard[0].tobytes(): one.rescaled() for one in pairs}.values())
     kinds = {kind: [one for one in pairs if one.truth == kind] for kind in ("worse", "same", "better")}
     print(f"{'fails (cannot tell)':28}{'items':>6}{'pairs':>6}" + "".join(f"{name:>18}" for name in RULES))
     for items in told.items:
-        for kind, mine in {"equal": pairs, **kinds}.items():
+        for kind, mine in {"equal": pairs, "scaled": scaled, **kinds}.items():
             if mine:
                 found = rates(mine, items, told.gates, told.seed, equal=kind == "equal")
                 cells = [f"{one['fails']:.1%} ({one['cannot tell']:.1%})" for one in found.values()]

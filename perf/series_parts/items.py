@@ -5,7 +5,8 @@ The choices' log-probabilities are taken in the normalisation of the benchmark's
 
 - ``p_right`` at a temperature T: exp(t_r / T) / sum of exp(t_i / T) over all choices;
 - ``log_odds``: log(p / (1 - p)) of that probability at T = 1;
-- ``logprob_margin``: t_r - max t_o.
+- ``logprob_margin``: t_r - max t_o;
+- ``soft``: its signed rank.
 
 ``accuracy`` is the primary metric itself, to which ``p_right`` comes as T goes to 0. ``bits_per_byte`` are those of the
 right answer, with the opposite sign here, so that more is better everywhere.
@@ -20,9 +21,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from pytest_touchstone.core.aggregation import BITS_PER_BYTE
+from pytest_touchstone.core.aggregation import BITS_PER_BYTE, SOFT
 from pytest_touchstone.results.journal import each_record
 from pytest_touchstone.results.records import Record
+from pytest_touchstone.statistics.paired import signed_ranks
 
 TEMPERATURES: Final = tuple(float(f"{10 ** (place / 8):.3g}") for place in range(-24, 13))
 """From 0.001 to 31.6, eight to a decade."""
@@ -74,8 +76,9 @@ class Answers:
             return self.accuracy
         if name == BITS_PER_BYTE:
             return self.bits
-        if name == "logprob_margin":
-            return self.right - self.wrong.max(axis=1)
+        if name in ("logprob_margin", SOFT):
+            margins = self.right - self.wrong.max(axis=1)
+            return np.array(signed_ranks(margins)) if name == SOFT else margins
         if name == "log_odds":
             return self.right - np.logaddexp.reduce(self.wrong, axis=1)
         odds = self.right / temperature - np.logaddexp.reduce(self.wrong / temperature, axis=1)

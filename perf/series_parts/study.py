@@ -25,7 +25,7 @@ Z: Final = 1.96
 POWER: Final = 0.84
 SPLITS: Final = 500
 SUBSETS: Final = (50, 100, 200, 400)
-PLAIN: Final = ("log_odds", "logprob_margin", "bits_per_byte")
+PLAIN: Final = ("soft", "log_odds", "logprob_margin", "bits_per_byte")
 
 
 @dataclass(frozen=True, slots=True)

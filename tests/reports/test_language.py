@@ -47,7 +47,6 @@ SPEAKING = (
     *(f"reports/{name}.py" for name in ("comparison", "formatting", "gate", "notes", "standings", "tables")),
     *("reports/terminal.py", "reports/validity.py", "reports/study/*.py"),
     *("compare/baselines.py", "compare/prompts.py", "compare/gate/decide.py", "compare/gate/accepted.py"),
-    "compare/gate/primary.py",
     *("compare/study/advice.py", "compare/study/pool.py"),
 )
 """The modules whose texts a person reads in the terminal."""

@@ -26,6 +26,7 @@ from pytest_touchstone.statistics.paired import (
     compare_paired,
     paths,
     sign_flip_test,
+    signed_ranks,
 )
 from tests.support.known import known
 
@@ -358,3 +359,21 @@ def test_the_changes_of_one_model_asked_twice_are_those_expected(samples: int) -
     found = changed(one.tolist(), other.tolist())
     expected = known(changed_by_chance(one.tolist(), other.tolist(), samples))
     assert expected == pytest.approx(len(found.forgotten) + len(found.learned), rel=0.1)
+
+
+@given(st.lists(st.integers(-99, 99), max_size=30), st.floats(0.01, 100))
+def test_signed_ranks_depend_on_signs_and_order_alone(margins: list[int], scale: float) -> None:
+    found = signed_ranks(margins)
+    assert signed_ranks([scale * margin**3 for margin in margins]) == found
+    assert [(rank > 0.5) - (rank < 0.5) for rank in found] == [(one > 0) - (one < 0) for one in margins]
+    assert signed_ranks([-margin for margin in margins]) == pytest.approx([1 - rank for rank in found])
+
+
+def test_the_mean_of_signed_ranks_is_wilcoxons_statistic() -> None:
+    margins = [0.3, -1.2, 2.5, 0.7, -0.1, 4.0, -3.0]
+    positive = stats.wilcoxon(
+        margins, alternative="greater"
+    ).statistic  # the sum of the ranks of those above 0
+    n = len(margins)
+    signed = 2 * positive - n * (n + 1) / 2 - sum((one > 0) - (one < 0) for one in margins) / 2
+    assert sum(signed_ranks(margins)) == pytest.approx(n / 2 + signed / (2 * n))

@@ -33,11 +33,12 @@ from pytest_touchstone.core.files import load_module
 MACRO: Final = "_macro"
 """The suffix of a metric that is a mean over groups."""
 
+SOFT: Final = "soft"
 P_RIGHT: Final = "p_right"
 LOG_ODDS: Final = "log_odds"
 LOGPROB_MARGIN: Final = "logprob_margin"
 BITS_PER_BYTE: Final = "bits_per_byte"
-SOFT_METRICS: Final = (P_RIGHT, LOG_ODDS, LOGPROB_MARGIN, BITS_PER_BYTE)
+SOFT_METRICS: Final = (SOFT, P_RIGHT, LOG_ODDS, LOGPROB_MARGIN, BITS_PER_BYTE)
 """The scores of a choice beside right and wrong (``metrics.soft``)."""
 
 Function: TypeAlias = Callable[[Sequence[Any], Sequence[str | None] | None], Any]

@@ -6,6 +6,8 @@ nothing, or per character, byte or token (``AnsweredChoices.normalised``); r the
     ==================  ===========================================================================================
     score               for an item
     ==================  ===========================================================================================
+    ``soft``            the signed rank of its ``logprob_margin`` among all items of the result, between 0 and 1
+                        (``statistics.paired.signed_ranks``)
     ``p_right``         exp(x_r / T) over the sum of exp(x / T) of all choices: between 0 and 1
     ``log_odds``        x_r less log of the sum of exp(x) of the wrong ones: at temperature 1, whatever T is
     ``logprob_margin``  x_r less the highest x of a wrong one: above 0 where the answer is right
@@ -17,6 +19,10 @@ there of plain sums, per character and so on; that it sees differences with fewe
 byte as well, is measured by Heineman et al. 2025 (arXiv 2508.13144); why a measure must hold the right choice against
 the wrong ones, and the likelihood of the right one alone may part from accuracy, by Schaeffer et al. 2024 (arXiv
 2406.04391). Bits alone tell fluency as much as knowledge.
+
+``soft`` is what a gate compares. The other scores move with the scale of the log-probabilities alone, as after
+distillation or with another temperature; the order of a model's own margins does not, nor does it change by any other
+function that keeps their signs and their order.
 
 T makes one scale of lengths that differ: logarithms per character differ by tenths, and at temperature 1 every choice
 would be about as probable. It is the benchmark's (``temperature``), else that of its rule in ``TEMPERATURES``. Values

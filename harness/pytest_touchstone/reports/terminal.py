@@ -20,7 +20,7 @@ from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.compare.gate.accepted import FILE as ACCEPTED
 from pytest_touchstone.compare.gate.result import lines_from_json
 from pytest_touchstone.compare.standings import leading
-from pytest_touchstone.core.aggregation import P_RIGHT, aggregation_of
+from pytest_touchstone.core.aggregation import SOFT, aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.eval_config import LEFT_OUT
 from pytest_touchstone.core.text import count, listed
@@ -648,9 +648,9 @@ def after_gate(summary: Summary) -> Iterator[NextStep]:
     elif gate.get("decision") in ("passed", "shown"):
         unsure = {(line.checkpoint, line.benchmark) for line in lines if line.kind == "inconclusive"}
         soft = any(
-            P_RIGHT in one.metrics for one in summary.results if (one.checkpoint, one.benchmark) in unsure
+            SOFT in one.metrics for one in summary.results if (one.checkpoint, one.benchmark) in unsure
         )
-        if soft and P_RIGHT not in (line.metric for line in lines):
+        if soft and SOFT not in (line.metric for line in lines):
             command = _command_of(summary.manifest)
             yield NextStep(f"{command} --eval-gate-metric soft", "may tell by the same items")
         if not unsure:

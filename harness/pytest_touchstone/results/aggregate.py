@@ -19,7 +19,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.core.aggregation import MACRO, Aggregation, Function, aggregation_of, mean
+from pytest_touchstone.core.aggregation import (
+    LOGPROB_MARGIN,
+    MACRO,
+    SOFT,
+    Aggregation,
+    Function,
+    aggregation_of,
+    mean,
+)
 from pytest_touchstone.core.composite import Composite, composite_value, composites_from_plain, one_of_each
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.marks import Extent, composite_mark, mark
@@ -44,6 +52,7 @@ from pytest_touchstone.statistics.intervals import (
     mean_estimate,
     perplexity_estimate,
 )
+from pytest_touchstone.statistics.paired import signed_ranks
 
 BITS: Final = "bits"
 """The unit of what a text costs per byte."""
@@ -88,6 +97,7 @@ def summarize(
     buckets, found = _buckets(known, declarations, collected)
     for bucket in buckets:
         bucket.drift = (drifts or {}).get(bucket.checkpoint)
+        _rank(bucket.records)
     results = [result for bucket in buckets for result in _results(bucket)]
     return Summary(
         run_id=run_id,
@@ -136,6 +146,13 @@ def _scored(records: Iterable[Record]) -> list[Record]:
     """Return those that have scores, in order of their examples, then of their items."""
     scored = [record for record in records if record.status == "scored"]
     return sorted(scored, key=lambda record: (record.example, record.item))
+
+
+def _rank(records: Iterable[Record]) -> None:
+    """Give each scored record that has a margin its soft score, which depends on the margins of all the others."""
+    scored = _having(LOGPROB_MARGIN, _scored(records))
+    for record, rank in zip(scored, signed_ranks(_values(LOGPROB_MARGIN, scored)), strict=True):
+        record.scores[SOFT] = rank
 
 
 def _having(name: str, records: Sequence[Record]) -> list[Record]:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
-from pytest_touchstone.core.aggregation import MACRO, P_RIGHT, Aggregation, aggregation_of, is_soft
+from pytest_touchstone.core.aggregation import (
+    LOGPROB_MARGIN,
+    MACRO,
+    P_RIGHT,
+    SOFT,
+    Aggregation,
+    aggregation_of,
+    is_soft,
+)
 from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
 from pytest_touchstone.core.conditions import known_conditions, of_settings
 from pytest_touchstone.core.errors import HarnessError, JournalError
@@ -22,6 +30,7 @@ from pytest_touchstone.core.marks import asked, sizes_in
 from pytest_touchstone.results.journal import RecordPlace, journal_files, placed_heads, read_at
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import SUMMARY, Declaration, Metric, Summary, wholes
+from pytest_touchstone.statistics.paired import signed_ranks
 
 _REAL: Final = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
 STUDIED: Final = (
@@ -255,7 +264,8 @@ def stored_result(
 
 def other_measure(one: StoredResult, other: StoredResult, metric: str) -> str:
     """Why a soft score of two results is not the same measure, from the first one's view; empty where it is."""
-    if is_soft(metric) and metric not in one.metrics:
+    made_of = LOGPROB_MARGIN if metric == SOFT else metric  # results of before have no mean of soft scores
+    if is_soft(metric) and not {metric, made_of} & one.metrics.keys():
         return f"has no {metric}"
     mine, its = one.temperature, other.temperature
     if metric.removesuffix(MACRO) != P_RIGHT or mine is None or its is None or mine == its:
@@ -325,14 +335,23 @@ def entries_of(
 def items_of(records: Iterable[Record]) -> ItemScores:
     """Return the scores of scored records, in order of the examples' ids."""
     ordered = sorted(records, key=lambda record: record.example)
-    names = dict.fromkeys(name for record in ordered for name in record.scores)
     return ItemScores(
         examples=[record.example for record in ordered],
         rows=[record.row for record in ordered],
         groups=[record.group for record in ordered],
         clusters=[record.cluster for record in ordered],
-        scores={name: [record.scores.get(name) for record in ordered] for name in names},
+        scores=_columns([record.scores for record in ordered]),
     )
+
+
+def _columns(items: Sequence[Mapping[str, float]]) -> dict[str, list[float | None]]:
+    """Return a column for each score that any item has, and the soft score of those that have a margin."""
+    names = dict.fromkeys(name for scores in items for name in scores)
+    columns = {name: [scores.get(name) for scores in items] for name in names}
+    if LOGPROB_MARGIN in columns:
+        ranks = iter(signed_ranks([margin for margin in columns[LOGPROB_MARGIN] if margin is not None]))
+        columns[SOFT] = [None if margin is None else next(ranks) for margin in columns[LOGPROB_MARGIN]]
+    return columns
 
 
 # From a run's journal
@@ -390,12 +409,11 @@ def read_scores(directory: Path) -> dict[tuple[str, str], ScoredItems]:
 def _scored(pairs: list[tuple[dict[str, Any], RecordPlace]]) -> ScoredItems:
     pairs.sort(key=lambda pair: pair[0]["example"])
     heads = [head for head, _ in pairs]
-    names = dict.fromkeys(name for head in heads for name in head["scores"])
     items = ItemScores(
         examples=[sys.intern(head["example"]) for head in heads],  # other checkpoints have the same ones
         rows=[sys.intern(head["row"]) for head in heads],
         groups=[head["group"] for head in heads],
         clusters=[head["cluster"] for head in heads],
-        scores={name: [head["scores"].get(name) for head in heads] for name in names},
+        scores=_columns([head["scores"] for head in heads]),
     )
     return ScoredItems(items, Lines(items.examples, [place for _, place in pairs]))

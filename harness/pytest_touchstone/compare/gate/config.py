@@ -3,7 +3,7 @@
     [tool.touchstone.gate]
     mode = "plain"                # what --gate alone means: plain, or strict (fails also where it is inconclusive)
     baseline = "best"             # as --baseline
-    metric = "score"              # as --eval-gate-metric; several: metrics = ["real@1", "real@5"]; "soft" is p_right
+    metric = "score"              # as --eval-gate-metric; several: metrics = ["real@1", "real@5"]; "soft" of choices
     allow = ["shots"]             # as --eval-baseline-allow
     margin = 0.01                 # a loss up to this is no reason to fail: 0.01 is one point
     alpha = 0.05                  # chance of a false alarm over all benchmarks together, in either direction
@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.gate.accepted import FILE, AcceptedDrop, read_accepted
-from pytest_touchstone.core.aggregation import P_RIGHT, Aggregation, aggregation_of
+from pytest_touchstone.core.aggregation import P_RIGHT, SOFT, Aggregation, aggregation_of
 from pytest_touchstone.core.composite import Composite, composites_from_plain
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.files import read_toml, shown_path
@@ -61,8 +61,8 @@ OWN_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
 
 TABLE: Final = "tool.touchstone.gate"
 
-SHORT_NAMES: Final = {"soft": P_RIGHT}
-"""The words that a person may write for a metric."""
+INSTEAD: Final = {P_RIGHT: SOFT}
+"""The metric that is compared in place of another: ``p_right`` moves with the scale of the log-probabilities alone."""
 
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
@@ -142,10 +142,11 @@ class GateConfig:
 
     def metrics_of(self, benchmark: str, primary: str, known: Iterable[str]) -> tuple[str, ...]:
         """The metrics by which a benchmark is compared: its own, which ``known`` may lack, else those of the gate that
-        it has, else the primary one."""
+        it has, else the primary one. The soft score never comes without the primary one."""
         there = set(known)
         shared = tuple(name for name in self.metrics if name in there)
-        return self.own(benchmark).metrics or shared or (primary,)
+        named = self.own(benchmark).metrics or shared or (primary,)
+        return tuple(dict.fromkeys((primary, *named))) if SOFT in named else named
 
     def own(self, benchmark: str) -> BenchmarkRules:
         """The rules for this benchmark. For ``styled[polite]``, a result for one value of a parameter, they are its
@@ -244,8 +245,9 @@ def check_names(names: Iterable[str], known: Iterable[str], where: str, what: st
     there = list(known)
     for name in names:
         if name not in there:
-            known = [*there, *(short for short, meant in SHORT_NAMES.items() if meant in there)]
-            hint = did_you_mean(str(name), known)
+            if name == SOFT:
+                raise GateError(f"{where}: {SOFT} needs a benchmark of choices, each with a log-probability")
+            hint = did_you_mean(str(name), there)
             raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {listed(known)}")
 
 
@@ -270,7 +272,7 @@ def _metrics(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 def metric_names(written: Iterable[str]) -> tuple[str, ...]:
     """The metrics that a person has named, each once."""
-    return tuple(dict.fromkeys(SHORT_NAMES.get(name, name) for name in written))
+    return tuple(dict.fromkeys(INSTEAD.get(name, name) for name in written))
 
 
 def _inside(tables: Mapping[str, Any], names: Iterable[str], where: str) -> Mapping[str, Any]:

@@ -28,7 +28,6 @@ from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, 
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.accepted import AcceptedDrop, held
 from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
-from pytest_touchstone.compare.gate.primary import CONTRADICTION, primary_change
 from pytest_touchstone.compare.gate.result import STRICT, BaselineRef, GateLine, GateResult
 from pytest_touchstone.compare.judge import (
     POOLED,
@@ -37,6 +36,7 @@ from pytest_touchstone.compare.judge import (
     Pooled,
     PooledPart,
     Weighed,
+    columns,
     compare,
     compare_composite,
     judge,
@@ -45,6 +45,7 @@ from pytest_touchstone.compare.judge import (
     score_name,
 )
 from pytest_touchstone.compare.prompts import EDITED, OTHER, OTHERS, changed_text, edited_text
+from pytest_touchstone.core.aggregation import SOFT
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import listed
@@ -348,13 +349,12 @@ def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
 
 
 def _notes_of_lines(lines: Sequence[GateLine]) -> Iterable[str]:
-    """The notes of lines that a short report shows too: on prompts that have changed, or may have, and metrics that
-    contradict each other."""
+    """The notes of lines that a short report shows too: on prompts that have changed, or may have."""
     notes = (
         f"{line.benchmark}: {note}"
         for line in lines
         for note in line.notes
-        if note.startswith((OTHER, OTHERS, EDITED, CONTRADICTION))
+        if note.startswith((OTHER, OTHERS, EDITED))
     )
     return dict.fromkeys(notes)
 
@@ -456,10 +456,18 @@ def benchmark_line(
     )
     if judged is not None:
         line = _with_verdict(line, judged, found, plan, reasons)
-        told = primary_change(entry, found.baselines, judged, margin=judged.verdict.margin, alpha=plan.alpha)
-        if told is not None:
-            line = replace(line, why=f"{line.why}; {told.text}", notes=(*line.notes, *told.notes))
+        baseline = found.baselines[judged.compared.chosen]
+        if line.verdict in ("worse", "better") and _same_answers(entry, baseline):
+            line = replace(
+                line, why=f"{line.why}; no answer changed: {saved.primary} is as before on every item"
+            )
     return _reasoned(line, reasons)
+
+
+def _same_answers(entry: BenchmarkScores, baseline: BenchmarkScores) -> bool:
+    """Return whether every item that both have scores as before by the primary metric."""
+    shared = columns(entry.items, [baseline.items], entry.saved.aggregation(entry.saved.primary).of)
+    return bool(shared.new) and shared.baselines[0] == shared.new
 
 
 def _without(saved: StoredResult, plan: GateConfig) -> list[str]:
@@ -516,7 +524,7 @@ def _with_verdict(
         reasons.fails.append(STRICT)
     most, moved = plan.own(line.benchmark).max_drop, compared.as_measured.difference
     gain = compared.as_measured.oriented.difference
-    if most is not None and gain is not None and gain < -most - ROUNDING:
+    if most is not None and line.metric != SOFT and gain is not None and gain < -most - ROUNDING:
         word = "dropped" if compared.as_measured.higher_is_better else "rose"
         unit = compared.as_measured.told_in
         lost = unit.told(-gain).removeprefix("+")
