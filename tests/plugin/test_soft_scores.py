@@ -63,10 +63,8 @@ def test_files_have_soft_scores_and_a_report_of_one_screen_has_not(
     (project / "test_picks.py").write_text(text.replace("version=1,", "version=1, temperature=2.0,"))
     other = score(pytester, 0, "other", "--gate", "--eval-gate-metric", "soft")
     assert other.returncode == 0, other.stdout
-    assert [line["metric"] for line in load_summary(project / "results/other").gate["lines"]] == [
-        "acc_norm",
-        "soft",
-    ]
+    gate = load_summary(project / "results/other").gate or {}
+    assert [line["metric"] for line in gate["lines"]] == ["acc_norm", "soft"]
     told(project, "rescore", "first", "-o", "again")
     [pair] = json.loads(told(project, "compare", "again", "other", "--metric", "p_right", "--json"))["pairs"]
     assert pair["benchmarks"][0]["identical"]
