@@ -125,6 +125,19 @@ def test_answers_are_counted_by_the_rule_of_the_benchmark() -> None:
     assert majority(answers, right) == pytest.approx(3 / 5)
 
 
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=7).flatmap(
+        lambda some: st.tuples(st.just(some), st.permutations(some))
+    )
+)
+def test_answers_that_equal_a_third_are_one_in_every_order(both: tuple[list[int], list[int]]) -> None:
+    def near(one: str, other: str) -> bool:
+        return abs(int(one) - int(other)) <= 1
+
+    one, other = (majority([*map(str, some)], [float(number) for number in some], near) for some in both)
+    assert one == pytest.approx(other)
+
+
 # Runs of a benchmark
 
 

@@ -102,17 +102,20 @@ def majority(
 
 
 def _votes(answers: Sequence[str | None], same: Callable[[str, str], bool]) -> list[list[int]]:
-    """Return the numbers of the samples with each answer; one is compared with the first of each."""
-    found: list[tuple[str, list[int]]] = []
+    """Return the numbers of the samples with each answer, whatever their order.
+
+    Answers that equal a third one are the same, though the rule may not find them equal to each other.
+    """
+    numbers: dict[str, list[int]] = {}
     for number, answer in enumerate(answers):
-        if answer is None:
-            continue
-        mine = next((some for first, some in found if same(first, answer)), None)
-        if mine is None:
-            found.append((answer, [number]))
-        else:
-            mine.append(number)
-    return [some for _, some in found]
+        if answer is not None:
+            numbers.setdefault(answer, []).append(number)
+    groups: list[list[str]] = []
+    for answer in numbers:
+        alike = [group for group in groups if any(same(other, answer) for other in group)]
+        groups = [group for group in groups if group not in alike]
+        groups.append([*(other for group in alike for other in group), answer])
+    return sorted(sorted(number for answer in group for number in numbers[answer]) for group in groups)
 
 
 def _majority(votes: Sequence[Sequence[int]], scores: Sequence[float]) -> float:

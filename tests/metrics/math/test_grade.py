@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +53,19 @@ def test_answers_of_several_samples_are_one_where_math_verify_finds_them_equal(j
     answers, same = ["\\frac{1}{2}", "3", "0.5", "3"], partial(same_answer, judge=judge)
     assert majority(answers, [1.0, 0.0, 1.0, 0.0], same) == 0.5
     assert majority(answers[:3], [1.0, 0.0, 1.0], same) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("(1,2)", "2,1"), ("-3<x\\le 2", "(-3,2]"), ("[2,5)", "2 \\le x < 5")]
+)
+def test_the_majority_does_not_depend_on_which_answer_comes_first(
+    judge: MathJudge, one: str, other: str
+) -> None:
+    assert math_verify(f"${one}$", f"${other}$", judge) != math_verify(f"${other}$", f"${one}$", judge)
+    samples = {one: 1.0, other: 1.0, "7": 0.0}
+    for answers in itertools.permutations(samples):
+        scores = [samples[answer] for answer in answers]
+        assert majority(answers, scores, partial(same_answer, judge=judge)) == 1.0
 
 
 def test_one_output_has_a_verdict_of_each_rule(judge: MathJudge) -> None:

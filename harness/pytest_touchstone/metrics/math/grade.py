@@ -131,9 +131,13 @@ def math_verify(solution: str, output: str, judge: MathJudge) -> MathVerdict:
 
 
 def same_answer(one: str, other: str, judge: MathJudge | None = None) -> bool:
-    """Return whether math-verify finds two answers equal that it read out of outputs, the first taken for the gold
-    one."""
-    return one == other or math_verify(f"${one}$", f"${other}$", judge or shared_judge()).correct
+    """Return whether math-verify finds two answers equal that it read out of outputs, whichever is taken for the gold
+    one: of ``(1,2)`` and ``2,1``, or ``-3<x\\le 2`` and ``(-3,2]``, it finds so in one direction only."""
+    judge = judge or shared_judge()
+    return one == other or any(
+        math_verify(f"${gold}$", f"${answer}$", judge).correct
+        for gold, answer in ((one, other), (other, one))
+    )
 
 
 def grade_math(solution: str, output: str, judge: MathJudge | None = None) -> MathGrade:
