@@ -35,6 +35,7 @@ OTHER = {
     "samples": "4",
     "system": "Be brief.",
     "judge": "fake:causal",
+    "judge_tokens": "512",
     "think_end": "</r>",
     "thinking": "off",
     "temperature": "0.7",

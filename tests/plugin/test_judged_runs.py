@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
-from pytest_touchstone.engines import judging
 from pytest_touchstone.engines.judging import verdicts
 from pytest_touchstone.engines.transformers import TransformersFactory
 from tests.support.model_server import serving
@@ -117,9 +117,9 @@ def test_one_after_the_other_both_models_say_the_same_as_together(
     judge = tiny_causal(judged.path / "judge", seed=5, seq_len=1024)
     at_once: list[int] = []
 
-    def counted(engine: Any, requests: Any) -> Any:
+    def counted(engine: Any, requests: Any, tokens: int) -> Any:
         at_once.append(len(requests))
-        return verdicts(engine, requests)
+        return verdicts(engine, requests, tokens)
 
     monkeypatch.setattr("pytest_touchstone.engines.judging.verdicts", counted)
     arguments = ("--eval-judge", str(judge), "--eval-no-cache")
@@ -160,14 +160,12 @@ def test_a_server_judges(judged: Project, whole: Path) -> None:
     assert record.exchanges[1]["answer"]["logprobs"]
 
 
-def test_a_server_that_scores_nothing_writes_its_verdicts(
-    judged: Project, whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(judging, "MOST_NEW", 2)  # the server computes each token anew
+def test_a_server_that_scores_nothing_writes_its_verdicts(judged: Project, whole: Path) -> None:
     with serving(whole, style="openai", limit=1024) as server:
         server.silent = True
-        done = judged.run("--eval-judge", f"{server.url}/v1")
-        done.stdout.fnmatch_lines(["judge *: 18 verdicts asked, 18 not given"])
+        done = judged.run("--eval-judge", f"{server.url}/v1", "--eval-judge-tokens", "2")
+    told = " ".join(done.stdout.str().split())
+    assert "18 verdicts asked, 18 not given; 18 verdicts cut at the limit of tokens: raise" in told
     record = judged.records["judged/0"]
     assert record.exchanges[1]["answer"] == {
         "verdict": None,
@@ -175,5 +173,20 @@ def test_a_server_that_scores_nothing_writes_its_verdicts(
         "logprobs": None,
         "text": "",
         "truncated": 0,
+        "at_limit": True,
     }
     assert record.scores["right"] == 0
+
+
+def test_a_judge_that_chats_ends_its_text_itself(judged: Project) -> None:
+    folder = tiny_causal(judged.path / "judge", seq_len=1024)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
+    tokenizer.save_pretrained(folder)
+    with serving(folder, style="openai", limit=1024) as server:
+        done = judged.run("--eval-judge", f"{server.url}/v1", "--eval-judge-tokens", "3")
+        assert "18 verdicts asked" in " ".join(done.stdout.str().split())
+        asked = [body for path, body in server.bodies if "chat" in path and "Right?" in str(body["messages"])]
+    assert asked
+    assert not any("stop" in body for body in asked)
+    assert {body["max_tokens"] for body in asked} == {3}

@@ -41,6 +41,17 @@ def test_what_is_not_valid_has_one_line_with_the_remedy_and_the_command():
     assert text.count("NOT VALID") == 2
 
 
+def test_a_judge_that_is_cut_has_a_remedy_of_its_own():
+    whole = sample(1, faults=False)
+    reason = "the judge gave no verdict 6 of 10 times; more than 10% is too many"
+    for cut, remedy in ((0, "look at some of them"), (5, "--eval-judge-tokens 128")):
+        first, *rest = whole.results
+        judged = replace(first, judged=10, no_verdict=6, verdicts_at_limit=cut, invalid=reason)
+        manifest = {**whole.manifest, "settings": {"judge_tokens": 64}}
+        run = replace(whole, results=[judged, *rest], manifest=manifest)
+        assert validity.not_valid(run) == [f"{first.name}: {reason}; {remedy}"]
+
+
 def test_the_last_lines_of_a_run_name_what_is_not_valid_and_what_lacks_items():
     whole = sample(2)
     results = [one for one in whole.results if one.benchmark != "mmlu_stem"]

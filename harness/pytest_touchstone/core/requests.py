@@ -29,6 +29,7 @@ import hashlib
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, is_dataclass
 from pathlib import PurePath
@@ -287,6 +288,12 @@ _NUMBER: Final = re.compile(r"-?[0-9]+")
 MOST_GRADES: Final = 101
 
 
+def comparable(text: str) -> str:
+    """Return a choice of a judge in the form in which two are compared, whatever their case, width (Unicode's NFKC) and
+    white space."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
 @dataclass(frozen=True, slots=True)
 class Judge:
     """A request to the judge of the run (``--eval-judge``), a checkpoint or server that is not the one under test.
@@ -317,11 +324,11 @@ class Judge:
                 f"Judge: {len(choices)} choices; give choices=('yes', 'no') or scale=(1, 10), of 2 to {MOST_GRADES}"
             )
         for one in choices:
-            if not _CHOICE.fullmatch(one):
+            if not _CHOICE.fullmatch(unicodedata.normalize("NFKC", one)):
                 raise BenchmarkError(
                     f"Judge: the choice {_shown(one)}; give words on one line, without brackets"
                 )
-        if len({one.casefold() for one in choices}) < len(choices):
+        if len({comparable(choice) for choice in choices}) < len(choices):
             raise BenchmarkError(f"Judge: two of the choices {', '.join(choices)} are the same")
         object.__setattr__(self, "choices", choices)
         object.__setattr__(self, "texts", tuple((name, text) for name, text in self.texts))
@@ -363,8 +370,8 @@ class JudgeAnswer:
     """The verdict, one of ``choices``; None where the judge gave none.
 
     ``logprobs`` are log P(choice | question) in nats, in the order of ``choices``; None where the verdict was read from
-    a ``text`` of the judge. ``truncated`` counts the characters that were cut out of the texts because they were too
-    long.
+    a ``text`` of the judge, which is none where that ended ``at_limit``. ``truncated`` counts the characters that were
+    cut out of the texts because they were too long.
     """
 
     verdict: str | None
@@ -372,6 +379,7 @@ class JudgeAnswer:
     logprobs: tuple[float, ...] | None = None
     text: str = ""
     truncated: int = 0
+    at_limit: bool = field(default=False, metadata=LATER)
 
     @property
     def probabilities(self) -> dict[str, float]:

@@ -7,16 +7,19 @@ Each choice is scored as what the judge says next, and the most probable one is 
     Verdict: [[            <- the context ends here
     yes]]                  <- a continuation; the brackets end it, so that 1 is not also the beginning of 10
 
-A server that does not score writes its verdict, greedily, and the text up to the first ``]]`` must end with a choice.
+A server that does not score writes its verdict, greedily, and ends the text itself. Its reasoning is taken away first
+(``core.reasoning``); of what is left the last ``[[...]]`` is the verdict, unless another one says something else, as
+where a judge quotes what it judges. A text that the limit of tokens has cut is no verdict.
 
 Texts that are judged are data, written by the very model that wants a good verdict. None can end its own frame: the
-lines around it have a hash over all texts. None can begin a turn: special tokens and what looks like marks of a
-template are broken up by a space. None can push the question out: of long ones the middle is cut out. And none can
-write a verdict, since what is scored, or read, comes after the frame.
+lines around it have a hash over all texts. None can begin a turn, and none has a ``[[`` that a judge could quote:
+special tokens, and what looks like marks of a template, are broken up by a space. None can push the question out: of
+long ones the middle is cut out. And none can write a verdict, since what is scored, or read, comes after the frame.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -30,7 +33,7 @@ from weakref import WeakSet
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.info import info_from_plain
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.reasoning import DELIMITERS, without_trace
+from pytest_touchstone.core.reasoning import DELIMITERS, seems_traced, without_trace
 from pytest_touchstone.core.requests import (
     Answer,
     Generate,
@@ -42,6 +45,7 @@ from pytest_touchstone.core.requests import (
     Refusal,
     Request,
     Turn,
+    comparable,
 )
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.registry import factory_of, give_back, identity, open_engine
@@ -66,13 +70,39 @@ DATA: Final = (
 )
 DUE: Final = "Give the verdict as [[VERDICT]], where VERDICT is one of: {choices}."
 
-_MARK: Final = re.compile(r"<(?=\||[^\s<>][^<>\n]{0,80}>)|\[(?=/?[A-Z_]{2,30}\])")
-"""The first sign of what looks like a mark of some chat template: ``<|im_start|>``, ``</s>``, ``[INST]``."""
+VERSION: Final = 2
+"""Of the way in which texts are broken up and verdicts are read; verdicts of another version are not compared."""
+
+_MARK: Final = "|".join(
+    (
+        r"<(?=\||[^\s<>][^<>\n]{0,80}>)",  # <|im_start|>, </s>, <start_of_turn>, <<SYS>>
+        r"\[(?=[|\[]|/?[^\W\d][\w-]{1,29}\])",  # [[, [|endofturn|] of EXAONE, [INST]
+        r"\](?=~!?b[\[\]])|\[(?=e~\[)",  # ]~b] and [e~[ of MiniMax
+        r">(?=>\w{2,30}<<)",  # >>QUESTION<< of Falcon
+    )
+)
+"""The first sign of what looks like a mark of some chat template, or like a verdict."""
+
+_LOOKALIKES: Final = {
+    ord(sign): plain
+    for plain, signs in {
+        "<": "‹〈⟨❬❮❰«《⟪≪⧼˂ᐸ◁",
+        ">": "›〉⟩❭❯❱»》⟫≫⧽˃ᐳ▷",
+        "[": "【〔〖〘〚⟦⁅❲「『",
+        "]": "】〕〗〙〛⟧⁆❳」』",
+        "|": "¦│┃∣❘❙❚ǀ丨ㅣᅵ‖∥",
+        "/": "∕⁄⧸",
+        "": "\u115f\u1160\u2800",  # blanks of Hangul and Braille
+    }.items()
+    for sign in signs
+}
+"""Signs that readers, and models, take for those of a mark."""
 
 _CUT: Final = "\n[... cut ...]\n"
 
-MOST_NEW: Final = 256
-"""The tokens of a verdict that a server writes."""
+LEAST_NEW: Final = 256
+"""The fewest tokens that a verdict may have where the judge's context has no room for more; a plain prompt, after which
+only the choice is to come, asks for no more."""
 
 Replied = Answer | Refusal | Exception
 
@@ -87,10 +117,13 @@ class JudgeInfo:
     info: CheckpointInfo
     fingerprint: str
 
-    def judged_by(self, questions: Iterable[Judge]) -> str:
-        """Return the judge, the way in which it gives verdicts and what it is asked, as a condition of results."""
-        how = "likelihood" if by_likelihood(self.info) else "text"
-        asked = json.dumps([FRAME, DATA, DUE, LEAD, *(one.digest for one in questions)])
+    def judged_by(self, questions: Iterable[Judge], tokens: int) -> str:
+        """Return the judge, the way in which it gives verdicts and what it is asked, as a condition of results.
+
+        ``tokens`` is the limit of a verdict that it writes.
+        """
+        how = "likelihood" if by_likelihood(self.info) else f"text of {tokens} tokens"
+        asked = json.dumps([VERSION, FRAME, DATA, DUE, LEAD, *(question.digest for question in questions)])
         return f"{self.fingerprint[:16]} by {how}, asked {hashlib.sha256(asked.encode()).hexdigest()[:12]}"
 
     def plain(self) -> dict[str, Any]:
@@ -114,21 +147,34 @@ def judge_from_plain(row: Mapping[str, Any]) -> JudgeInfo:
 
 
 def harmless(text: str, marks: Iterable[str] = ()) -> str:
-    """Return a text without what a tokenizer, or a reader, takes for the end of a turn: ``< |im_end|>``.
+    """Return a text without what a tokenizer, or a reader, takes for the end of a turn or a verdict: ``< |im_end|>``.
 
-    ``marks`` are known special tokens. Signs that a tokenizer normalizes to those of a mark are replaced by them first.
+    ``marks`` are known special tokens. Width, case, signs that cannot be seen and those that look like others make no
+    difference. A space is put after the first sign of each mark, and in place of a mark of one sign.
     """
-    known = "|".join(re.escape(one) for one in sorted({mark.strip() for mark in marks} - {""}, key=len)[::-1])
-    special = re.compile(known) if known else None
-    plain = unicodedata.normalize("NFKC", text)
-    if len(_MARK.findall(plain)) > len(_MARK.findall(text)) or (
-        special and len(special.findall(plain)) > len(special.findall(text))
-    ):
-        text = plain
-    text = _MARK.sub(lambda found: f"{found[0]} ", text)
-    while special is not None and special.search(text):  # each round breaks up all, and adds spaces only
-        text = special.sub(lambda found: f"{found[0][0]} {found[0][1:]}" if len(found[0]) > 1 else " ", text)
-    return text
+    known = {"".join(map(_seen, mark.strip())) for mark in marks} - {""}
+    special = "|".join(re.escape(mark) for mark in sorted(known, key=len, reverse=True)) or "(?!)"
+    pattern = re.compile(f"{_MARK}|({special})", re.IGNORECASE)
+    while True:
+        signs = list(text)
+        seen = [_seen(sign) for sign in signs]
+        index_of = [index for index, plain in enumerate(seen) for _ in plain]
+        matches = list(pattern.finditer("".join(seen)))
+        if not matches:
+            return text
+        for match in matches:  # each round breaks up all, and adds spaces only
+            first = index_of[match.start()]
+            is_single = match[1] and first == index_of[match.end() - 1]
+            signs[first] = " " if is_single else f"{signs[first]} "
+        text = "".join(signs)
+
+
+@functools.cache
+def _seen(sign: str) -> str:
+    """Return what a reader sees of a sign, in those of marks; nothing of one that cannot be seen."""
+    if unicodedata.category(sign) in ("Cf", "Mn", "Me"):
+        return ""
+    return unicodedata.normalize("NFKC", sign).translate(_LOOKALIKES)
 
 
 def shortened(text: str, most: int) -> str:
@@ -139,7 +185,7 @@ def shortened(text: str, most: int) -> str:
 
 def framed(request: Judge, marks: Iterable[str] = (), most: int = MOST_CHARACTERS) -> str:
     """Return the whole question, each text between lines that it cannot have."""
-    texts = {name: shortened(harmless(text, marks), most) for name, text in request.texts}
+    texts = {name: harmless(shortened(text, most), marks) for name, text in request.texts}
     nonce = hashlib.sha256(json.dumps(request.texts).encode()).hexdigest()[:16]
     shown = {name: FRAME.format(name=name, nonce=nonce, text=text) for name, text in texts.items()}
     due = DUE.format(choices=", ".join(request.choices))
@@ -158,31 +204,58 @@ def by_likelihood(info: CheckpointInfo) -> bool:
     return Loglikelihood in info.serves
 
 
-def verdicts(engine: Engine, requests: Sequence[Judge]) -> list[JudgeAnswer | Refusal | Exception]:
-    """Return one answer per request, in the order asked.
+def verdicts(
+    engine: Engine, requests: Sequence[Judge], tokens: int
+) -> list[JudgeAnswer | Refusal | Exception]:
+    """Return one answer per request, in the order asked; ``tokens`` is the limit of a verdict that is written.
 
-    Where the judge's context is too short for a question, its texts are cut to half, until they fit.
+    Where the judge's context is too short for a question, its texts are cut to half, until they fit. Where it has no
+    room for so many new tokens, fewer are asked for.
     """
-    found: dict[int, JudgeAnswer | Refusal | Exception] = {}
+    answers = _verdicts(engine, requests, tokens)
+    refused = [index for index, answer in enumerate(answers) if isinstance(answer, Refusal)]
+    if refused and tokens > LEAST_NEW and not by_likelihood(engine.info):
+        fewer = verdicts(engine, [requests[index] for index in refused], max(LEAST_NEW, tokens // 4))
+        for index, answer in zip(refused, fewer, strict=True):
+            answers[index] = answer
+    return answers
+
+
+def _verdicts(
+    engine: Engine, requests: Sequence[Judge], tokens: int
+) -> list[JudgeAnswer | Refusal | Exception]:
+    answers: dict[int, JudgeAnswer | Refusal | Exception] = {}
     waiting, most, marks = dict(enumerate(requests)), MOST_CHARACTERS, engine.marks
     while waiting:
-        asked = {number: _asked(engine, one, framed(one, marks, most)) for number, one in waiting.items()}
-        said = iter(_replies(engine, [one for part in asked.values() for one in part]))
-        for number, part in asked.items():
-            replies = [next(said) for _ in part]
-            if most <= LEAST_CHARACTERS or not any(getattr(one, "truncated", 0) for one in replies):
-                found[number] = _answer(waiting.pop(number), replies, most)
+        asked = {
+            index: _asked(engine, request, framed(request, marks, most), tokens)
+            for index, request in waiting.items()
+        }
+        given = iter(_replies(engine, [request for requests in asked.values() for request in requests]))
+        for index, own in asked.items():
+            replies = [next(given) for _ in own]
+            if most <= LEAST_CHARACTERS or not any(getattr(reply, "truncated", 0) for reply in replies):
+                answers[index] = _answer(waiting.pop(index), replies, most)
         most //= 2
-    return [found[number] for number in range(len(requests))]
+    return [answers[index] for index in range(len(answers))]
 
 
-def _asked(engine: Engine, request: Judge, question: str) -> list[Request]:
+def _asked(engine: Engine, request: Judge, question: str, tokens: int) -> list[Request]:
+    plain = f"{question}\n\n{LEAD}"
     if not by_likelihood(engine.info):
-        turns, stop = (Turn("user", question),), (CLOSE,)
-        return [Generate(f"{question}\n\n{LEAD}", stop=stop, max_new_tokens=MOST_NEW, turns=turns)]
+        return [
+            Generate(
+                plain,
+                stop=(CLOSE,),  # the brackets are open already, and what has no chats does not end by itself
+                max_new_tokens=min(tokens, LEAST_NEW),
+                turns=(Turn("user", question),),
+                turns_stop=(),
+                turns_max_new_tokens=tokens,
+            )
+        ]
     written = engine.conversation((Turn("user", question), Turn("assistant", LEAD)))
     # A template that takes no such turns leaves the plain form.
-    context = written if isinstance(written, str) else f"{question}\n\n{LEAD}"
+    context = written if isinstance(written, str) else plain
     return [Loglikelihood(context, f"{choice}{CLOSE}") for choice in request.choices]
 
 
@@ -209,14 +282,60 @@ def _answer(request: Judge, replies: Sequence[Replied], most: int) -> JudgeAnswe
         if any(map(math.isnan, scores)) or max(scores) == -math.inf:
             return Refusal("the judge answered with NaN; its weights are broken, or overflow")
         return JudgeAnswer(choices[scores.index(max(scores))] if whole else None, choices, scores, "", cut)
-    (said,) = (without_trace(one, DELIMITERS).text for one in replies if isinstance(one, GenerateAnswer))
-    return JudgeAnswer(read_verdict(said, choices) if whole else None, choices, None, said, cut)
+    (reply,) = (without_trace(one, DELIMITERS) for one in replies if isinstance(one, GenerateAnswer))
+    at_limit = reply.samples[0].finish_reason == "length"
+    # A trace that could not be taken away may quote what it likes.
+    read = whole and not at_limit and not seems_traced(reply.text)
+    verdict = read_verdict(reply.text, choices) if read else None
+    return JudgeAnswer(verdict, choices, None, reply.text, cut, at_limit)
 
 
-def read_verdict(text: str, choices: Iterable[str]) -> str | None:
-    """Return the choice that a text is, or that follows its last ``[[``; None where it is anything else."""
-    word = text.partition(CLOSE)[0].rpartition("[[")[2].strip(" \n\t*_`\"'.").casefold()
-    return next((one for one in choices if one.casefold() == word), None)
+_VERDICT: Final = re.compile(r"(?:\[\[|\A)([^\[\]]*)\]\]")
+"""A verdict in brackets; at the start of a text they may be open already."""
+
+_MARKUP: Final = "*_`\"'“”‘’ "
+
+_UNIT: Final = r"(?:\.0*)?(?:\s*(?:points?|pts?|stars?|점|点|點|分|별))?"
+_GRADE: Final = re.compile(rf"([+-]?\d{{1,9}}){_UNIT}(?:\s*(?:/|out of|of)\s*(\d{{1,9}}){_UNIT})?")
+
+
+def read_verdict(text: str, choices: Sequence[str]) -> str | None:
+    """Return the choice that a text is, or that stands in its last ``[[...]]``; None where it is anything else.
+
+    Nor is there one where another choice stands in brackets too, or where the last ``[[`` is not closed.
+    """
+    plain = unicodedata.normalize("NFKC", text)
+    if "[[" not in plain and CLOSE not in plain:
+        return _choice(plain, choices)
+    given = [_choice(word, choices) for word in _VERDICT.findall(plain)]
+    if not given or "[[" in plain.rpartition(CLOSE)[2]:
+        return None
+    return given[-1] if {*given} - {None} == {given[-1]} else None
+
+
+def _choice(text: str, choices: Sequence[str]) -> str | None:
+    """Return the one choice that a text is: as it is, without marks around it, or as a number."""
+    for read in (comparable, _bare, functools.partial(_grade, choices=choices)):
+        value = read(text)
+        same = [choice for choice in choices if read(choice) == value]
+        if value not in ("", None) and len(same) == 1:
+            return same[0]
+    return None
+
+
+def _bare(text: str) -> str:
+    return comparable(text).lstrip(_MARKUP).rstrip(f"{_MARKUP}.。")
+
+
+def _grade(text: str, choices: Sequence[str]) -> int | None:
+    """Return the whole number that people write as ``8``, ``08``, ``8.0``, ``8 points`` or ``8/10``; None for other
+    texts, and where 10 is not the highest of the choices, or these are no numbers."""
+    grades = [_GRADE.fullmatch(_bare(choice)) for choice in choices]
+    grade = _GRADE.fullmatch(_bare(text).replace("−", "-"))
+    if grade is None or None in grades:
+        return None
+    highest = max(int(one[1]) for one in grades if one is not None)
+    return int(grade[1]) if grade[2] is None or int(grade[2]) == highest else None
 
 
 # The judge of a run
@@ -230,10 +349,15 @@ class RunJudge:
     """
 
     def __init__(
-        self, info: CheckpointInfo, settings: ModelSettings, free: Callable[[], Iterable[Engine]]
+        self,
+        info: CheckpointInfo,
+        settings: ModelSettings,
+        free: Callable[[], Iterable[Engine]],
+        tokens: int,
     ) -> None:
-        """``free`` closes the engines of checkpoints, and returns them."""
-        self._info, self._settings, self._free = info, settings, free
+        """``free`` closes the engines of checkpoints, and returns them; ``tokens`` is the limit of a verdict that is
+        written."""
+        self._info, self._settings, self._free, self._tokens = info, settings, free, tokens
         self._engine: Engine | None = None
         self._alone: bool | None = None
         self._closed: WeakSet[Engine] = WeakSet()
@@ -250,7 +374,7 @@ class RunJudge:
             except CheckpointError as error:
                 raise CheckpointError(f"--eval-judge: {error}") from None
         try:
-            return verdicts(self._engine, requests)
+            return verdicts(self._engine, requests, self._tokens)
         finally:
             if self._alone:
                 self.close()

@@ -222,7 +222,7 @@ class Collection:
         found = self._asking(spec)
         if not spec.judge or self.settings.judge is None:
             return found
-        return replace(found, judged_by=self.known_judge().judged_by(spec.judge))
+        return replace(found, judged_by=self.known_judge().judged_by(spec.judge, self.settings.judge_tokens))
 
     def _asking(self, spec: Benchmark) -> Asking:
         settings, found = self.settings, replace(AS_THE_RUN, think_end=self.settings.model.think_end)

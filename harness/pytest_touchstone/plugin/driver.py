@@ -576,6 +576,7 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
         elif isinstance(answer, JudgeAnswer):
             state.generated["judged"] += 1
             state.generated["no_verdict"] += answer.verdict is None
+            state.generated["verdicts_at_limit"] += answer.at_limit
         elif isinstance(answer, RunProgramAnswer):
             state.programs[answer.outcome] = state.programs.get(answer.outcome, 0) + 1
             state.unsandboxed += answer.unsandboxed

@@ -68,6 +68,7 @@ class Settings:
     steps: StepFilter | None
     base_model: str | None
     judge: str | None
+    judge_tokens: int
     trust_remote_code: bool
     model_name: str | None
     tokenizer: str | None

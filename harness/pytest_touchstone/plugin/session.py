@@ -383,7 +383,7 @@ class EvalSession:
         settings = replace(self.settings.model, **plain, engine=None)
         # Replicas hold the checkpoints elsewhere; closing them gives this process no memory.
         free = self._opened().free if self.settings.engine is None else list
-        self._judge = RunJudge(self.collection.judge.info, settings, free)
+        self._judge = RunJudge(self.collection.judge.info, settings, free, self.settings.judge_tokens)
         return self._judge
 
     def call(self, item: pytest.Function) -> bool:

@@ -329,13 +329,17 @@ def generated(summary: Summary) -> list[str]:
 def judged(summary: Summary) -> list[str]:
     """Return who has judged, how often, and how often there was no verdict."""
     whole = wholes(summary)
-    number, without = sum(one.judged for one in whole), sum(one.no_verdict for one in whole)
+    number, without, cut = (
+        sum(getattr(result, name) for result in whole)
+        for name in ("judged", "no_verdict", "verdicts_at_limit")
+    )
     judge = summary.manifest.get("judge") or {}
     if not number or not judge:
         return []
     own = [row["name"] for row in summary.checkpoints if row.get("fingerprint") == judge["fingerprint"]]
     return [
         f"{judge['name']} ({judge['fingerprint'][:12]}): {count(number, 'verdict')} asked, {without} not given",
+        *([f"{count(cut, 'verdict')} cut at the limit of tokens: raise --eval-judge-tokens"] * bool(cut)),
         *(f"{name} judges its own answers" for name in own),
     ]
 

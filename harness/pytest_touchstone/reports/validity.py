@@ -26,6 +26,7 @@ FAULTS: Final = {
 }
 UNUSABLE: Final = {"at_limit": "texts hit the limit of tokens", "no_answer": "texts had no answer"}
 TOKENS: Final = "--eval-max-new-tokens"
+JUDGE_TOKENS: Final = "--eval-judge-tokens"
 CHAT: Final = "--eval-chat off"
 LOOK: Final = "look at some of them"
 ENDLESS: Final = (
@@ -136,6 +137,8 @@ def _by_remedy(summary: Summary) -> dict[str, list[NotValid]]:
                 remedy, tokens = TOKENS, max(tokens, 2 * cut.limit)
         if remedy == LOOK and "no_answer" in unusable and result.chat == result.outputs:
             remedy = CHAT
+        if remedy == LOOK and result.verdicts_at_limit:
+            remedy = f"{JUDGE_TOKENS} {2 * summary.manifest['settings']['judge_tokens']}"
         found.setdefault(remedy, {}).setdefault(result.name, []).append(result)
     return {
         f"{TOKENS} {tokens}" if remedy == TOKENS else remedy: [

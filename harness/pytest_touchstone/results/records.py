@@ -17,7 +17,7 @@ from pytest_touchstone.core.files import SCHEMA, check_kind
 Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost", "xfailed"]
 STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost", "xfailed")
 
-RARE: Final = ("reasoned", "reasoning_tokens", "traces_seen", "judged", "no_verdict")
+RARE: Final = ("reasoned", "reasoning_tokens", "traces_seen", "judged", "no_verdict", "verdicts_at_limit")
 """The fields that a journal leaves out where they are 0."""
 
 GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered", *RARE)
@@ -38,7 +38,8 @@ class Record:
     a reasoning used up all tokens, or did not end. ``reasoned`` are those with a reasoning before the answer, which
     took so many ``reasoning_tokens``; in ``traces_seen`` the delimiter of one stands in the answer itself.
 
-    ``judged`` are the questions to the judge of the run, of which ``no_verdict`` had none.
+    ``judged`` are the questions to the judge of the run, of which ``no_verdict`` had none; in ``verdicts_at_limit`` the
+    text of the judge was cut at its limit of tokens.
 
     ``programs`` counts what became of its programs, by outcome, ``unsandboxed`` those that ran without isolation.
     ``weak_tests`` has, by task, the wrong programs that its tests accept.
@@ -73,6 +74,7 @@ class Record:
     traces_seen: int = 0
     judged: int = 0
     no_verdict: int = 0
+    verdicts_at_limit: int = 0
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)

@@ -144,6 +144,7 @@ class Result:
     traces_seen: int = 0
     judged: int = 0
     no_verdict: int = 0
+    verdicts_at_limit: int = 0
     answered: Metric | None = None
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
