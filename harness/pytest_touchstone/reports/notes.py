@@ -337,9 +337,10 @@ def judged(summary: Summary) -> list[str]:
     if not number or not judge:
         return []
     own = [row["name"] for row in summary.checkpoints if row.get("fingerprint") == judge["fingerprint"]]
+    remedy = "raise --eval-judge-tokens, or the judge's context"
     return [
         f"{judge['name']} ({judge['fingerprint'][:12]}): {count(number, 'verdict')} asked, {without} not given",
-        *([f"{count(cut, 'verdict')} cut at the limit of tokens: raise --eval-judge-tokens"] * bool(cut)),
+        *([f"{count(cut, 'verdict')} cut at the limit of tokens: {remedy}"] if cut else []),
         *(f"{name} judges its own answers" for name in own),
     ]
 
