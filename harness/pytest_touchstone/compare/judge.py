@@ -27,11 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.own_values import draws_of, values_of
 from pytest_touchstone.core.aggregation import MACRO, is_soft
-from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.core.errors import BenchmarkError, GateError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.statistics.best_of_many import (
@@ -42,6 +43,7 @@ from pytest_touchstone.statistics.best_of_many import (
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, undefined
 from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
 from pytest_touchstone.statistics.paired import compare_flips
+from pytest_touchstone.statistics.resampling import compare_resampled
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, Verdict
 from pytest_touchstone.statistics.verdicts import judge as judge_comparisons
 
@@ -88,7 +90,7 @@ class AlignedScores(NamedTuple):
 
 
 def score_name(saved: StoredResult, metric: str) -> str:
-    """The item score by which a metric is compared: for a perplexity its log-probabilities, else its own name.
+    """The item score that a metric is made of: for a perplexity its log-probabilities, else mostly its own name.
 
     Raises ``GateError`` for a metric that the result has not, and for a mean over groups, which no items have.
     """
@@ -228,18 +230,80 @@ def compare(
     """
     metric = metric or new.saved.primary
     score = score_name(new.saved, metric)
+    if not new.saved.aggregation(metric).own:
+        return _compare_values(new, baselines, metric, chosen=chosen, level=level)
     found = columns(new.items, [one.items for one in baselines], score)
     if not found.new:
         return _nothing(metric, chosen or 0, len(baselines), level)
     higher = new.saved.aggregation(metric).higher_score_is_better
     selection = compare_aligned(found, higher=higher, chosen=chosen, level=level, continuous=is_soft(score))
     identical = _identical(new, baselines[selection.chosen], found, selection.chosen)
-    compared, unit = compared_of(metric, selection, identical), new.saved.aggregation(metric).unit
+    compared = compared_of(metric, selection, identical)
+    return _in_unit(compared, new.saved.aggregation(metric).unit, new.saved.size)
+
+
+def _compare_values(
+    new: BenchmarkScores,
+    baselines: Sequence[BenchmarkScores],
+    metric: str,
+    *,
+    chosen: int | None,
+    level: float,
+) -> Compared:
+    """The same by a metric that no score's mean tells: by its own value (``statistics.resampling``)."""
+    how = new.saved.aggregation(metric)
+    values = [values_of(one.items, how) for one in (*baselines, new)]
+    places = [
+        replace(
+            entry.items, scores={how.of: [None if one is None else place for place, one in enumerate(own)]}
+        )
+        for entry, own in zip((*baselines, new), values, strict=True)
+    ]
+    found = columns(places[-1], places[:-1], how.of)
+    selection, why = None, _lacking(new, baselines, values)
+    if found.new:
+        *others, mine = (
+            [own[int(place)] for place in column]
+            for own, column in zip(values, (*found.baselines, found.new), strict=True)
+        )
+        try:
+            selection = compare_resampled(
+                others,
+                mine,
+                found.clusters,
+                draws_of(how, len(mine)),
+                higher=how.compared_higher_is_better,
+                chosen=chosen,
+                level=level,
+            )
+            why = "it has no value on the common items"
+        except BenchmarkError as error:
+            why = str(error)
+    if selection is None:
+        return _nothing(metric, chosen or 0, len(baselines), level, f"{NOT_COMPARED}: {metric}: {why}")
+    if not how.compared_higher_is_better:
+        selection = mirrored_selection(selection)
+    baseline = baselines[selection.chosen]
+    same = bool(new.saved.fingerprint) and new.saved.fingerprint == baseline.saved.fingerprint
+    compared = compared_of(metric, selection, same and others[selection.chosen] == mine)
+    return _in_unit(compared, how.unit, new.saved.size)
+
+
+def _lacking(new: BenchmarkScores, baselines: Sequence[BenchmarkScores], values: Sequence[list[Any]]) -> str:
+    """Why two results have no item in common of which the metric can be made."""
+    entries = [one for one, own in zip((*baselines, new), values, strict=True) if own.count(None) == len(own)]
+    if not entries:
+        return "no items in common"
+    saved = entries[0].saved
+    return f"what it is made of was not kept for {saved.checkpoint} in {saved.run_id}; score it again"
+
+
+def _in_unit(compared: Compared, unit: str, size: int) -> Compared:
     return replace(
         compared,
         comparison=replace(compared.comparison, unit=unit),
         as_measured=replace(compared.as_measured, unit=unit),
-        size=new.saved.size,
+        size=size,
     )
 
 
@@ -276,11 +340,21 @@ def mirrored_selection(one: Selection, top: float = 0.0) -> Selection:
     )
 
 
+def check_means(parts: Iterable[tuple[BenchmarkScores, str]]) -> None:
+    """Raises ``GateError`` for a metric that is no mean of its items' scores, of which no sum is made item by item."""
+    for entry, metric in parts:
+        if not entry.saved.aggregation(metric).is_mean:
+            raise GateError(
+                f"{entry.saved.benchmark} {metric} is no mean of its items' scores, of which a composite is made"
+            )
+
+
 def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEVEL) -> Compared:
     """The new composite against the best of the baselines', which stand in the same order in every part.
 
-    Raises as ``compare`` does.
+    Raises as ``compare`` does, and for a part that is no mean of its items' scores.
     """
+    check_means([(part.new, part.metric) for part in parts])
     by_benchmark: dict[str, list[tuple[Weighed, AlignedScores]]] = {}
     for part in parts:
         score = score_name(part.new.saved, part.metric)
@@ -361,8 +435,12 @@ def _identical(new: BenchmarkScores, baseline: BenchmarkScores, found: AlignedSc
     return same and found.baselines[place] == found.new
 
 
-def _nothing(metric: str, chosen: int, runs: int, level: float) -> Compared:
-    one = undefined("no items in common", level=level)
+NOT_COMPARED: Final = "not compared"
+"""The beginning of the reason why a metric is not compared."""
+
+
+def _nothing(metric: str, chosen: int, runs: int, level: float, why: str = "no items in common") -> Compared:
+    one = undefined(why, level=level)
     return Compared(metric=metric, chosen=chosen, comparison=one, as_measured=one, runs=runs, candidates=0)
 
 
@@ -461,7 +539,7 @@ def _is_share(part: PooledPart) -> bool:
     except GateError:  # a mean over groups
         return False
     how = part.new.saved.aggregation(part.metric)
-    if not how.higher_score_is_better or how.unit:
+    if not how.is_mean or not how.higher_score_is_better or how.unit:
         return False
     if part.compared.comparison.gained is not None and len(part.baselines) == 1:
         return True

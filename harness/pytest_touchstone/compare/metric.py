@@ -1,7 +1,8 @@
 """The comparison of two results on one benchmark by one metric.
 
 By items where at least half of the smaller result's are in the other too, with the same id and the same row; else by
-totals, as runs on different items. Means over groups (``acc_macro``) have no items of their own and go by totals.
+totals, as runs on different items. Means over groups (``acc_macro``) have no items of their own and go by totals, as
+does a perplexity that is asked for itself. A metric that no score's mean tells (macro F1) is not compared by totals.
 
 The comparison of two totals depends on what is known of them:
 
@@ -25,8 +26,17 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.compare.baselines import shown
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.task_metrics import primary_of
-from pytest_touchstone.compare.judge import AlignedScores, Compared, columns, compare, rows_of, score_name
+from pytest_touchstone.compare.judge import (
+    NOT_COMPARED,
+    AlignedScores,
+    Compared,
+    columns,
+    compare,
+    rows_of,
+    score_name,
+)
 from pytest_touchstone.compare.prompts import other_prompts
+from pytest_touchstone.core.aggregation import Aggregation, perplexity
 from pytest_touchstone.core.conditions import asked_otherwise, differing
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.summary import Metric
@@ -48,7 +58,8 @@ class MetricComparison:
 
     ``sizes`` are the numbers of items of the baseline and the new result that were compared, 0 where not known.
     ``items`` says how many each has and how many are common, where both have them. ``identical``: every common item
-    scores the same in both. ``verdict`` is None for metrics that are shown beside the primary one.
+    scores the same in both. ``verdict`` is None for metrics that are shown beside the primary one. ``stands_for``
+    is the metric that this one is compared for.
     """
 
     benchmark: str
@@ -61,6 +72,12 @@ class MetricComparison:
     flips: Flips | None = None
     identical: bool = False
     verdict: Verdict | None = None
+    stands_for: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name to be shown: of a substitute that of the metric itself, with what stands for it."""
+        return perplexity("").compared(self.stands_for) if self.stands_for else self.metric
 
     @property
     def comparison(self) -> Comparison:
@@ -78,7 +95,8 @@ def compare_metric(
     baseline: BenchmarkScores, new: BenchmarkScores, metric: str, *, primary: bool, level: float
 ) -> MetricComparison:
     """The new result against the baseline's by a metric that both have."""
-    found = shared_columns(baseline, new, metric)
+    how = new.saved.aggregation(metric)
+    found = shared_columns(baseline, new, metric) if how.is_mean or not how.own else None
     if found is not None:
         compared = compare(new, [baseline], metric, level=level)
         if conditions_apart(baseline, new):  # asked differently, the same scores are luck
@@ -92,13 +110,15 @@ def compare_metric(
             paired=True,
             sizes=(found.counts[2], found.counts[2]),
             items=found.counts,
-            flips=_flips(found.columns.names, before, after, compared.comparison.higher_is_better),
-            identical=before == after,
+            flips=_flips(found.columns.names, before, after, how.higher_score_is_better),
+            identical=before == after and not compared.comparison.difference,
         )
     a, b = baseline.saved.metrics[metric], new.saved.metrics[metric]
-    how = new.saved.aggregation(metric)
+    apart = [one for one in (how, baseline.saved.aggregation(metric)) if not one.own]
     comparison = replace(
-        compare_totals(a, b, benchmark=new.saved.benchmark, level=level),
+        _not_compared(a, b, apart[0], level)
+        if apart
+        else compare_totals(a, b, benchmark=new.saved.benchmark, level=level),
         higher_is_better=how.higher_is_better,
         unit=how.unit,
     )
@@ -111,6 +131,14 @@ def compare_metric(
         sizes=(a.n, b.n),
         items=_counts(baseline, new, metric),
     )
+
+
+def _not_compared(a: Metric, b: Metric, how: Aggregation, level: float) -> Comparison:
+    """Both values of a metric that no score's mean tells, of which only totals are known."""
+    why = f"{NOT_COMPARED}: {b.name} is no mean of item scores ({how.by}), and only its totals are known"
+    if a.value is None or b.value is None:
+        return undefined(why, level=level)
+    return _plain(a.value, b.value, level, why)
 
 
 def conditions_apart(baseline: BenchmarkScores, new: BenchmarkScores) -> dict[str, tuple[Any, Any]]:
@@ -187,12 +215,12 @@ def compared_totals(metric: str, comparison: Comparison) -> Compared:
 
 
 def by_score(entry: BenchmarkScores, metric: str) -> str:
-    """The metric by which another is compared: of a perplexity, the mean of its log-probabilities.
+    """The metric by which another is compared: of a perplexity, the mean of its log-probabilities, else itself.
 
-    A metric whose score is no metric of the result is compared by itself.
+    A perplexity whose score is no metric of the result is compared by itself, too.
     """
     how = entry.saved.aggregation(metric)
-    return metric if how.by == "mean" or how.of not in entry.saved.metrics else how.of
+    return metric if how.is_mean or not how.own or how.of not in entry.saved.metrics else how.of
 
 
 def best_scorer(entry: BenchmarkScores) -> str:

@@ -39,6 +39,7 @@ from pytest_touchstone.compare.metric import (
     metric_of,
     shared_columns,
 )
+from pytest_touchstone.compare.own_values import value_estimate, values_of
 from pytest_touchstone.compare.prompts import known_by_prompts
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.composite import Composite
@@ -135,7 +136,7 @@ def by_group(candidate: CheckpointResults) -> CheckpointResults:
 
 
 def part_of(entry: BenchmarkScores, group: str) -> BenchmarkScores:
-    """One group as a benchmark of its own. Of how many items it has with this data nothing is known."""
+    """One group as a benchmark of its own; of how many items it has with this data nothing is known."""
     items = entry.items
     places = [place for place, own in enumerate(items.groups) if own == group]
     part = ItemScores(
@@ -144,15 +145,16 @@ def part_of(entry: BenchmarkScores, group: str) -> BenchmarkScores:
         groups=[group] * len(places),
         clusters=[items.clusters[place] for place in places],
         scores={name: [values[place] for place in places] for name, values in items.scores.items()},
+        facts={name: [values[place] for place in places] for name, values in items.facts.items()},
     )
     ways = {name: entry.saved.aggregation(name) for name in entry.saved.metrics}
-    means = {name: how for name, how in ways.items() if how.by == "mean" and how.of in part.scores}
-    metrics = {name: _metric(name, how.of, part) for name, how in means.items()}
+    made = {name: how for name, how in ways.items() if how.of in part.scores and (how.is_mean or not how.own)}
+    metrics = {name: _metric(name, how, part) for name, how in made.items()}
     saved = replace(
         entry.saved,
         benchmark=f"{entry.saved.benchmark}/{group}",
         metrics=metrics,
-        aggregate={name: how.plain() for name, how in means.items() if name in entry.saved.aggregate},
+        aggregate={name: how for name, how in entry.saved.aggregate.items() if name in made},
         collected=len(places),
         scored=len(places),
         skipped=0,
@@ -164,13 +166,14 @@ def part_of(entry: BenchmarkScores, group: str) -> BenchmarkScores:
     return replace(entry, saved=saved, items=part)
 
 
-def _metric(name: str, score: str, items: ItemScores) -> Metric:
+def _metric(name: str, how: Aggregation, items: ItemScores) -> Metric:
     pairs = [
         (value, cluster)
-        for value, cluster in zip(items.scores[score], items.clusters, strict=True)
+        for value, cluster in zip(values_of(items, how), items.clusters, strict=True)
         if value is not None
     ]
-    found = mean_estimate([value for value, _ in pairs], [cluster for _, cluster in pairs])
+    values, clusters = [value for value, _ in pairs], [cluster for _, cluster in pairs]
+    found = mean_estimate(values, clusters) if how.is_mean else value_estimate(values, clusters, how)
     return as_metric(name, found, len(pairs))
 
 
@@ -291,7 +294,14 @@ def _lines(
     parts = [p.metric for c in made for p in c.parts if p.benchmark == b.saved.benchmark]
     others = common if every else [name for name in common if name in parts]
     names = dict.fromkeys((ranked[0], *others))
-    return [compare_metric(a, b, name, primary=name == ranked[0], level=level) for name in names]
+    stands_for = {score: name for name in b.saved.metrics if (score := by_score(b, name)) != name}
+    return [
+        replace(
+            compare_metric(a, b, name, primary=name == ranked[0], level=level),
+            stands_for=stands_for.get(name, ""),
+        )
+        for name in names
+    ]
 
 
 def _comparable(a: BenchmarkScores, b: BenchmarkScores) -> list[str]:
@@ -330,7 +340,10 @@ def compare_composite_in(
         if a is None or b is None or metric_of(a, metric) is None or metric_of(b, metric) is None:
             return None
         pairs.append((weight, metric, a, b))
-    paired = all(shared_columns(a, b, metric) is not None for _, metric, a, b in pairs)
+    paired = all(
+        b.saved.aggregation(metric).is_mean and shared_columns(a, b, metric) is not None
+        for _, metric, a, b in pairs
+    )
     compared: Compared
     if paired:
         compared = compare_composite(

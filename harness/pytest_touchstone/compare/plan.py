@@ -27,8 +27,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.compare.baselines import ROWS, BaselineSource, comparable, one_each
+from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
-from pytest_touchstone.compare.judge import AlignedScores, columns, score_name
+from pytest_touchstone.compare.judge import AlignedScores, check_means, columns, compare, score_name
 from pytest_touchstone.core.aggregation import Aggregation, mean
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
@@ -46,6 +47,7 @@ from pytest_touchstone.statistics.power import (
     chance_not_worse,
     composite_design,
     design_of,
+    design_of_comparison,
     items_for_drop,
     items_for_not_worse,
     mean_design,
@@ -148,6 +150,8 @@ def basis_of_composite(
         if name not in targets:
             raise GateError(f"it needs {name}, which is not asked")
         weights = {one.metric: one.weight for one in composite.parts if one.benchmark == name}
+        for one in _group(targets[name], source, known)[-1:]:
+            check_means([(BenchmarkScores(one), metric) for metric in weights])
         parts.append(
             basis_of(replace(targets[name], metric=next(iter(weights))), source, known, flips, weights)
         )
@@ -235,10 +239,21 @@ def _pairs_text(pairs: Sequence[tuple[StoredResult, StoredResult]]) -> str:
 
 
 def _of_pair(one: StoredResult, other: StoredResult, weights: Weights, source: BaselineSource) -> Design:
+    if (metric := _own_value(other, weights)) is not None:
+        compared = compare(source.load(other), [source.load(one)], metric).as_measured
+        if (known := design_of_comparison(compared)) is None:
+            raise GateError(compared.why or f"{other.checkpoint}: no difference of {metric}")
+        return replace(known, bounded=False)
     found = _columns(other, [one], weights, source)
     if not found.new:
         raise GateError(f"{one.checkpoint} and {other.checkpoint} have no scored item in common")
     return design_of(found.baselines[0], found.new, found.clusters)
+
+
+def _own_value(saved: StoredResult, weights: Weights) -> str | None:
+    """The single metric that no score's mean tells; None for any other, and for a composite."""
+    metric = next(iter(weights))
+    return None if saved.aggregation(metric).own else metric
 
 
 def _columns(
@@ -264,6 +279,14 @@ def _of_one(
     saved: StoredResult, weights: Weights, source: BaselineSource, flips: float | None
 ) -> tuple[Design, str]:
     """The design of two runs like this one that correlate by 1/2, or with this share of flips."""
+    if (metric := _own_value(saved, weights)) is not None:
+        error, text = (
+            saved.metrics[metric].stderr,
+            f"assumed: two runs of {saved.checkpoint} with correlation 1/2",
+        )
+        if error is None:
+            raise GateError(f"how far {metric} varies is not known; two saved results would tell")
+        return Design(items=saved.scored, spread=error * math.sqrt(saved.scored), bounded=False), text
     found = _columns(saved, [saved], weights, source)
     if not found.new:
         raise GateError(f"{saved.checkpoint} has no scored item")
@@ -290,6 +313,8 @@ def _rivals(results: Sequence[StoredResult], weights: Weights, source: BaselineS
     if len(results) < 2:
         return 1
     *others, last = results
+    if (metric := _own_value(last, weights)) is not None:
+        return max(1, compare(source.load(last), [source.load(one) for one in others], metric).candidates)
     found = _columns(last, others, weights, source)
     if not found.new:
         return 1

@@ -1,8 +1,9 @@
 """Early stopping (``--eval-gate-sequential``): the items of a run that are not needed any more.
 
 A benchmark is asked in a drawn order, and stops once an interim analysis of a growing share of its items settles its
-verdict against the baselines. Where there is no baseline nothing stops. The first analysis waits until its items are
-scored: only then is it known whether the benchmark was asked through a chat template, and so which baselines it has.
+verdict against the baselines. Where there is no baseline nothing stops, nor by a metric that no score's mean tells. The
+first analysis waits until its items are scored: only then is it known whether the benchmark was asked through a chat
+template, and so which baselines it has.
 
 ``statistics.sequential`` plans the analyses and decides at each. An analysis needs a score of every item so far; after
 an item that ended in error or was skipped there is no further one. Its decision depends on the items before it alone,
@@ -21,6 +22,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import Early, margin_of, metrics_of
 from pytest_touchstone.compare.judge import Compared, Judged, columns, compare, score_name
+from pytest_touchstone.core.aggregation import facts_beside
 from pytest_touchstone.results.journal import Following, latest
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -173,6 +175,8 @@ def interim_analyses(
     found = find(new, source, metric=metric, allow=plan.allow)
     if found.state != "chosen":
         return None
+    if not saved.aggregation(metric).own:  # no boundary is known for it
+        course = course._replace(analyses=course.analyses[-1:])
     analyses = plan_analyses(
         course.analyses,
         family=family,
@@ -241,7 +245,7 @@ class InterimAnalyses:
             known = [record for item in items if (record := records.get(item)) is not None]
             if len(known) < len(items) or any(record.status != "scored" for record in known):
                 break
-            new = BenchmarkScores(self.saved, items_of(known))
+            new = BenchmarkScores(self.saved, items_of(known, facts_beside(self.saved.aggregate)))
             compared = compare(
                 new,
                 self.found.baselines,
@@ -255,8 +259,11 @@ class InterimAnalyses:
             self._next += 1
         return self.settled
 
-    def _best(self, new: BenchmarkScores) -> int:
-        """The baseline that is best over all its items: a later analysis must not choose another one."""
+    def _best(self, new: BenchmarkScores) -> int | None:
+        """The baseline that is best over all its items: a later analysis must not choose another one. None where there
+        is none but the last."""
+        if len(self.course.analyses) == 1:
+            return None
         score = score_name(new.saved, self.metric)
         baselines = self.found.baselines
         found = columns(baselines[0].items, [one.items for one in baselines], score)

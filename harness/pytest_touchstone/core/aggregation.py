@@ -11,8 +11,9 @@ with an interval, or a
 number, which then has none. It must stand at the top of a module: the process that sums up a run may not be the one
 that collected it, and must find the function again by module, file and name.
 
-Paired tests compare runs item by item, by the score that a metric is made of. For a metric that is no function of that
-score's mean the verdict is about the mean; reports say so.
+Paired tests compare runs item by item by the score that a metric is the mean of. A perplexity has a substitute, the
+mean of its log-probabilities, which is named beside its values. Any other metric is compared by its own value, which is
+made anew of items that are drawn and exchanged (``statistics.resampling``).
 """
 
 from __future__ import annotations
@@ -69,8 +70,27 @@ class Aggregation:
 
     @property
     def higher_score_is_better(self) -> bool:
-        """The direction of the score that paired tests compare."""
+        """The direction of the score."""
         return self.higher_is_better == self.rises
+
+    @property
+    def own(self) -> bool:
+        """Whether it is one of this package's two, which a score's mean tells."""
+        return self.function is None and self.at is None and self.by in ("mean", "perplexity")
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the metric is the mean of the score."""
+        return self.own and self.by == "mean"
+
+    @property
+    def compared_higher_is_better(self) -> bool:
+        """The direction of what paired tests compare: the score, or the metric that no score's mean tells."""
+        return self.higher_score_is_better if self.own else self.higher_is_better
+
+    def compared(self, metric: str) -> str:
+        """The metric's name beside values by which it is compared: that of a perplexity names what stands for it."""
+        return f"{metric} (by log-probability)" if self.own and not self.is_mean else metric
 
     def plain(self) -> dict[str, Any]:
         """The aggregation as plain data, without usual values; raises ``BenchmarkError`` for a nameless function."""
@@ -94,6 +114,11 @@ class Aggregation:
             raise BenchmarkError(f"aggregation {self.by!r}: {file} has no function {name!r} any more")
         function: Function = found
         return function
+
+
+def facts_beside(aggregate: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """The names of the facts beside the scores that a declaration's metrics take."""
+    return tuple(dict.fromkeys(name for how in aggregate.values() for name in how.get("beside", ())))
 
 
 def is_soft(metric: str) -> bool:
@@ -179,6 +204,8 @@ def _module(name: str, path: Path) -> ModuleType:
     with suppress(ImportError):
         known = importlib.import_module(name)
     if known is not None and Path(getattr(known, "__file__", None) or ".").resolve() == path:
+        return known
+    if known is not None and name.startswith(f"{__name__.partition('.')[0]}."):  # installed elsewhere, then
         return known
     try:
         return load_module(path, f"touchstone_aggregation_{path.stem}")

@@ -24,11 +24,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.statistics.comparison import LEVEL, z_quantile
 from pytest_touchstone.statistics.intervals import Clusters, Estimate, moments_of, t_quantile, wilson_limits
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class _Class(NamedTuple):
@@ -94,6 +97,22 @@ def _joint(distances: Sequence[float], parts: Sequence[_Class], clusters: Cluste
     products = np.outer(length, length)
     together = np.divide(totals @ totals.T, products, out=np.ones_like(products), where=products > 0)
     return math.sqrt(max(0.0, float(np.array(distances) @ together @ np.array(distances))))
+
+
+def macro_f1_of_draws(
+    items: Sequence[tuple[float, int, int]], clusters: Clusters | None, counts: np.ndarray
+) -> np.ndarray:
+    """Return macro F1 of each draw of the items: a row of ``counts`` says how often it has each."""
+    import numpy as np
+
+    del clusters  # they move no value
+    right, chosen = (np.array(column)[:, None] for column in list(zip(*items, strict=True))[1:])
+    classes = np.union1d(right, chosen)
+    both = counts @ ((right == classes) & (chosen == classes))
+    either = counts @ ((right == classes).astype(float) + (chosen == classes))
+    f1 = np.divide(2 * both, either, out=np.zeros_like(either), where=either > 0)
+    found: np.ndarray = f1.sum(axis=1) / (either > 0).sum(axis=1)
+    return found
 
 
 MACRO_F1: Final = Aggregation("macro F1", "acc", function=macro_f1, beside=("right", "chosen"))

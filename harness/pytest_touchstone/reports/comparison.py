@@ -103,7 +103,7 @@ def cells(line: MetricComparison) -> Cells:
     one = line.comparison
     return Cells(
         line.benchmark,
-        line.metric,
+        line.label,
         number(one.baseline),
         number(one.new),
         one.told_in.told(one.difference).removesuffix(" points"),
@@ -256,7 +256,7 @@ def _directions(pair: PairComparison) -> list[str]:
 def _without_margin(pair: PairComparison) -> list[str]:
     """Return the metrics that have no verdict, since their unit has no margin."""
     lacking = dict.fromkeys(
-        f"no verdict by {line.metric}: it is in {line.comparison.unit}, which has no margin; give one, --margin D"
+        f"no verdict by {line.label}: it is in {line.comparison.unit}, which has no margin; give one, --margin D"
         for line in pair.lines
         if line.primary and line.verdict is None and line.comparison.unit
     )
@@ -388,6 +388,7 @@ def _line(pair: PairComparison, line: MetricComparison, flips: Sequence[Flip] | 
     found: dict[str, Any] = {
         "benchmark": line.benchmark,
         "metric": line.metric,
+        "label": line.label,
         "primary": line.primary,
         **_numbers(one),
         "percent": line.percent,

@@ -178,7 +178,7 @@ def _numbers(line: GateLine, several: bool, *, details: bool) -> str:
 
 def _label(line: GateLine, several: bool) -> str:
     """Return benchmark and metric; of several checkpoints with the checkpoint."""
-    metric = "" if line.metric == COMPOSITE else f" {line.metric}"
+    metric = "" if line.metric == COMPOSITE else f" {line.label}"
     return f"{f'{line.checkpoint}, ' * several}{line.benchmark}{metric}"
 
 
@@ -279,7 +279,9 @@ def reason_texts(line: GateLine, against: str | None = None) -> list[str]:
 def _parts(gate: GateResult) -> str:
     """Return the benchmarks that lack items of earlier results: those that were compared with nothing, then the
     others."""
-    apart = [f"{_name(line, gate)} ({line.part})" for line in gate.lines if line.kind == "not compared"]
+    apart = [
+        f"{_name(line, gate)} ({line.part or line.why})" for line in gate.lines if line.kind == "not compared"
+    ]
     some = [
         f"{_name(line, gate)} ({line.part})"
         for line in gate.lines
@@ -294,7 +296,7 @@ def _failure(line: GateLine) -> str:
     """Return the reasons for which a line fails, in a few words with its difference."""
     moved = "" if line.difference is None else f" ({line.told_in.told(line.difference)})"
     told = (
-        f"was compared with nothing ({line.part})"
+        f"was compared with nothing ({line.part or line.why})"
         if line.kind == "not compared"
         else f"cannot be told{moved}"
     )

@@ -88,7 +88,7 @@ def commands(summary: Summary) -> list[str]:
             line.about,
             *reason_texts(line, "against "),
         ]
-        title = f"{line.checkpoint}: {line.benchmark} {line.metric} {line.kind}"
+        title = f"{line.checkpoint}: {line.benchmark} {line.label} {line.kind}"
         found.append(command("error", _shown(title), _shown("; ".join(part for part in parts if part))))
     kind = ANNOTATED.get(standing(gate), "error")
     return [*found, command(kind, "touchstone gate", _shown(str(gate["text"])))]

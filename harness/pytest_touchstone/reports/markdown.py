@@ -88,7 +88,7 @@ def _gate(summary: Summary) -> list[str]:
 
 def _dropped(line: GateLine) -> str:
     """Return what dropped, by how much, against what, and how sure that is."""
-    metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.metric)}"
+    metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.label)}"
     against = line.against
     before = "" if against is None else f"{formatting.number(against.measured)} to "
     parts = [
@@ -105,7 +105,7 @@ def _dropped(line: GateLine) -> str:
 
 
 def _row(line: GateLine) -> tuple[str, ...]:
-    metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.metric)}"
+    metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.label)}"
     strong = "**" if line.fails or line.invalid else ""
     return (
         f"{strong}{line.kind}{strong}",

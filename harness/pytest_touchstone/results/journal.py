@@ -20,7 +20,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, NamedTuple
@@ -344,13 +344,17 @@ def placed_records(path: Path, damaged: list[str] | None = None) -> Iterator[tup
         yield record, place
 
 
-def placed_heads(path: Path) -> Iterator[tuple[dict[str, Any], RecordPlace]]:
+def placed_heads(path: Path, told: Container[str] = ()) -> Iterator[tuple[dict[str, Any], RecordPlace]]:
     """Yield the first fields of the records of a file, ``HEAD``, each with its place; raises ``JournalError``.
 
-    A comparison of many checkpoints reads very many lines, and needs no more of them.
+    A comparison of many checkpoints reads very many lines, and needs no more of them, but of the benchmarks in ``told``
+    what these have told beside the scores.
     """
     for place, line in _lines(RecordPlace(path, 1, 0)):
-        yield _head(place, line), place
+        head = _head(place, line)
+        if head["benchmark"] in told:
+            head["told"] = _read(place, line).told
+        yield head, place
 
 
 def _head(place: RecordPlace, line: bytes) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
@@ -20,6 +21,7 @@ from pytest_touchstone.core.aggregation import (
     SOFT,
     Aggregation,
     aggregation_of,
+    facts_beside,
     is_soft,
 )
 from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
@@ -141,6 +143,7 @@ class ItemScores:
     """The scored items of a ``StoredResult``, in order of their ids, as columns of equal length.
 
     ``scores`` has None where an item has no such score; ``clusters`` is None throughout where items share nothing.
+    ``facts`` are those that a metric takes beside a score (``Aggregation.beside``).
     """
 
     examples: list[str]
@@ -148,6 +151,7 @@ class ItemScores:
     groups: list[str | None]
     clusters: list[str | None]
     scores: dict[str, list[float | None]]
+    facts: dict[str, list[int | None]] = field(default_factory=dict)
 
     def digest(self) -> str:
         """Return the SHA-256 over the ids and the hashes of the rows, the same in whatever order they come."""
@@ -202,7 +206,7 @@ def items_from_json(data: Mapping[str, Any]) -> ItemScores:
     except ValueError as error:
         raise HarnessError(f"incomplete saved items: {error}") from None
     columns: list[list[Any]] = [items.examples, items.rows, items.groups, items.clusters]
-    lengths = {len(column) for column in (*columns, *items.scores.values())}
+    lengths = {len(column) for column in (*columns, *items.scores.values(), *items.facts.values())}
     if len(lengths) > 1:
         raise HarnessError(
             f"saved items with columns of {sorted(lengths)} entries; they must have the same number"
@@ -287,7 +291,15 @@ def saved_of(
     for record in records:
         if record.status == "scored":
             results.setdefault((record.checkpoint, record.benchmark), []).append(record)
-    return entries_of(summary, {key: items_of(own) for key, own in results.items()}, codes=codes)
+    beside = beside_in(summary)
+    items = {key: items_of(own, beside.get(key[1], ())) for key, own in results.items()}
+    return entries_of(summary, items, codes=codes)
+
+
+def beside_in(summary: Summary) -> dict[str, tuple[str, ...]]:
+    """Return the facts that metrics take beside scores, of the benchmarks that have such metrics."""
+    found = {one.name: facts_beside(one.aggregate) for one in summary.declarations}
+    return {name: facts for name, facts in found.items() if facts}
 
 
 def entries_of(
@@ -332,8 +344,8 @@ def entries_of(
     return found
 
 
-def items_of(records: Iterable[Record]) -> ItemScores:
-    """Return the scores of scored records, in order of the examples' ids."""
+def items_of(records: Iterable[Record], beside: Iterable[str] = ()) -> ItemScores:
+    """Return the scores of scored records and the facts ``beside`` them, in order of the examples' ids."""
     ordered = sorted(records, key=lambda record: record.example)
     return ItemScores(
         examples=[record.example for record in ordered],
@@ -341,6 +353,7 @@ def items_of(records: Iterable[Record]) -> ItemScores:
         groups=[record.group for record in ordered],
         clusters=[record.cluster for record in ordered],
         scores=_columns([record.scores for record in ordered]),
+        facts={name: [_fact(record.told, name) for record in ordered] for name in beside},
     )
 
 
@@ -352,6 +365,12 @@ def _columns(items: Sequence[Mapping[str, float]]) -> dict[str, list[float | Non
         ranks = iter(signed_ranks([margin for margin in columns[LOGPROB_MARGIN] if margin is not None]))
         columns[SOFT] = [None if margin is None else next(ranks) for margin in columns[LOGPROB_MARGIN]]
     return columns
+
+
+def _fact(told: Mapping[str, Any] | None, name: str) -> int | None:
+    """Return a number that a benchmark told of an item; None where it told none."""
+    known: list[int | None] = (told or {}).get(name) or [None]
+    return known[0]
 
 
 # From a run's journal
@@ -388,14 +407,17 @@ class ScoredItems(NamedTuple):
     lines: Lines
 
 
-def read_scores(directory: Path) -> dict[tuple[str, str], ScoredItems]:
-    """Return the scored items by checkpoint and benchmark, one record each as ``journal.latest`` chooses.
+def read_scores(
+    directory: Path, beside: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> dict[tuple[str, str], ScoredItems]:
+    """Return the scored items by checkpoint and benchmark, one record each as ``journal.latest`` chooses; ``beside`` as
+    ``beside_in`` gives it.
 
     Raises ``JournalError`` naming file and line for what is no record.
     """
     kept: dict[str, tuple[dict[str, Any], RecordPlace]] = {}
     for path in journal_files(directory):
-        for head, place in placed_heads(path):
+        for head, place in placed_heads(path, beside):
             item = head["item"]
             if head["status"] != "lost" or item not in kept or kept[item][0]["status"] != "scored":
                 kept[item] = head, place
@@ -403,10 +425,10 @@ def read_scores(directory: Path) -> dict[tuple[str, str], ScoredItems]:
     for head, place in kept.values():
         if head["status"] == "scored":
             results.setdefault((head["checkpoint"], head["benchmark"]), []).append((head, place))
-    return {key: _scored(pairs) for key, pairs in results.items()}
+    return {key: _scored(pairs, beside.get(key[1], ())) for key, pairs in results.items()}
 
 
-def _scored(pairs: list[tuple[dict[str, Any], RecordPlace]]) -> ScoredItems:
+def _scored(pairs: list[tuple[dict[str, Any], RecordPlace]], beside: Collection[str]) -> ScoredItems:
     pairs.sort(key=lambda pair: pair[0]["example"])
     heads = [head for head, _ in pairs]
     items = ItemScores(
@@ -415,5 +437,6 @@ def _scored(pairs: list[tuple[dict[str, Any], RecordPlace]]) -> ScoredItems:
         groups=[head["group"] for head in heads],
         clusters=[head["cluster"] for head in heads],
         scores=_columns([head["scores"] for head in heads]),
+        facts={name: [_fact(head["told"], name) for head in heads] for name in beside},
     )
     return ScoredItems(items, Lines(items.examples, [place for _, place in pairs]))

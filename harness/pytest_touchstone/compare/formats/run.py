@@ -15,6 +15,7 @@ from pytest_touchstone.results.store_entry import (
     ItemScores,
     Lines,
     StoredResult,
+    beside_in,
     entries_of,
     read_scores,
     saved_of,
@@ -41,7 +42,7 @@ class RunFolder:
 def read_run(folder: Path) -> list[CheckpointResults]:
     """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
     summary = load_summary(folder)
-    found = read_scores(folder)
+    found = read_scores(folder, beside_in(summary))
     entries = entries_of(summary, {place: one.items for place, one in found.items()})
     return _candidates(summary, entries, folder, {place: one.lines for place, one in found.items()})
 

@@ -239,11 +239,11 @@ def _measured(line: GateLine, saved: StoredResult | None) -> _Measured | None:
         half = None if line.low is None or line.high is None else (line.high - line.low) / 2
         return _Measured(line.value, line.value, None if half is None else line.value + half, 1)
     how, metric = saved.aggregation(line.metric), saved.metrics.get(line.metric)
-    sign = 1 if how.higher_score_is_better else -1
-    if how.by == "mean" and metric is not None and metric.value is not None:
+    sign = 1 if how.compared_higher_is_better else -1
+    if (how.is_mean or not how.own) and metric is not None and metric.value is not None:
         limit = metric.high if sign > 0 else metric.low
         return _Measured(metric.value, sign * metric.value, None if limit is None else sign * limit, sign)
-    if how.by == "perplexity" and metric is not None and metric.value and metric.value > 0:
+    if how.own and metric is not None and metric.value and metric.value > 0:
         value = -math.log(metric.value)
         return _Measured(value, value, -math.log(metric.low) if metric.low else None, 1)
     return None if line.difference is None else _Measured(line.value, sign * line.value, None, sign)

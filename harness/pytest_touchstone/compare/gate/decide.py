@@ -30,12 +30,14 @@ from pytest_touchstone.compare.gate.accepted import AcceptedDrop, held
 from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
 from pytest_touchstone.compare.gate.result import STRICT, BaselineRef, GateLine, GateResult
 from pytest_touchstone.compare.judge import (
+    NOT_COMPARED,
     POOLED,
     Compared,
     Judged,
     Pooled,
     PooledPart,
     Weighed,
+    check_means,
     columns,
     compare,
     compare_composite,
@@ -246,7 +248,11 @@ def _compare(
         if (whole := together.get(name)) is not None and whole.compared is not None:
             found[key] = replace(found[key], baselines=whole.parts[name])
             chosen = whole.compared.chosen
-        compared[key] = compare(case.entries[name], found[key].baselines, metric, chosen=chosen, level=level)
+        one = compare(case.entries[name], found[key].baselines, metric, chosen=chosen, level=level)
+        if (why := one.comparison.why or "").startswith(NOT_COMPARED):
+            found[key] = replace(found[key], state="apart", reason=why)
+        else:
+            compared[key] = one
     return compared | {
         (one.composite.name, COMPOSITE): one.compared for one in wholes if one.compared is not None
     }
@@ -283,6 +289,10 @@ def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateC
         reason = f"no saved checkpoint has all parts of {composite.name}"
         return _Whole(composite, BaselineChoice(state="refused", reason=reason), {})
     parts = dict(zip(names, shared, strict=True))
+    try:
+        check_means([(entries[part.benchmark], part.metric) for part in composite.parts])
+    except GateError as error:
+        return _Whole(composite, BaselineChoice(state="apart", reason=f"{NOT_COMPARED}: {error}"), {})
     weighed = [
         Weighed(part.weight, part.metric, entries[part.benchmark], parts[part.benchmark])
         for part in composite.parts
@@ -416,7 +426,9 @@ def benchmark_line(
     """The line of one metric of a benchmark; one that was settled ``early`` may have items that were not asked."""
     saved = entry.saved
     # What it skips and an earlier result has scored may be what got worse.
-    saved = replace(saved, skips_declared=saved.skips_declared and found.state != "apart")
+    saved = replace(
+        saved, skips_declared=saved.skips_declared and not (found.state == "apart" and found.part)
+    )
     whole = replace(saved, skipped=0).complete if early else saved.complete
     reasons = _reasons(found, plan, "" if whole else f"the result is not whole: {incomplete(saved)}")
     if entry.items.examples:
@@ -432,8 +444,9 @@ def benchmark_line(
     how = saved.aggregation(metric)
     notes = (
         *found.notes,
-        *([f"values are means of {how.of}, by which {metric} is compared"] * (how.by != "mean")),
-        *([] if how.higher_score_is_better else [f"lower is better for {metric}"]),
+        *([f"values are means of {how.of}, by which {metric} is compared"] * (how.own and not how.is_mean)),
+        *([] if how.compared_higher_is_better else [f"lower is better for {metric}"]),
+        *([f"asked to the end: {metric} is no mean of item scores"] if early and not how.own else []),
         *_without(saved, plan),
         *dict.fromkeys(
             filter(
@@ -454,6 +467,8 @@ def benchmark_line(
         early=early,
         about=saved.about,
     )
+    if judged is not None and how.own and not how.is_mean:
+        line = replace(line, stands_in=how.compared(metric))
     if judged is not None:
         line = _with_verdict(line, judged, found, plan, reasons)
         baseline = found.baselines[judged.compared.chosen]
@@ -466,8 +481,9 @@ def benchmark_line(
 
 def _same_answers(entry: BenchmarkScores, baseline: BenchmarkScores) -> bool:
     """Return whether every item that both have scores as before by the primary metric."""
-    shared = columns(entry.items, [baseline.items], entry.saved.aggregation(entry.saved.primary).of)
-    return bool(shared.new) and shared.baselines[0] == shared.new
+    how = entry.saved.aggregation(entry.saved.primary)
+    shared = columns(entry.items, [baseline.items], how.of)
+    return how.is_mean and bool(shared.new) and shared.baselines[0] == shared.new
 
 
 def _without(saved: StoredResult, plan: GateConfig) -> list[str]:

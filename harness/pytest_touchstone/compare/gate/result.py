@@ -61,7 +61,8 @@ class GateLine:
     of an earlier result's items it has, where it lacks some, such as "2 of 400 items". ``early``: settled by an interim
     analysis, whose p is not corrected. ``about``: what must be known beside the value, its mark. ``accepted``: what
     would make it fail, and who has accepted that. ``sees`` is ``reach`` as a file has it; in memory it follows from
-    ``design``, margin, ``alpha`` and family.
+    ``design``, margin, ``alpha`` and family. ``stands_in`` names the metric with what stands for it in values and
+    differences, where anything does.
     """
 
     checkpoint: str
@@ -94,6 +95,12 @@ class GateLine:
     accepted: str = ""
     sees: float | None = field(default=None, compare=False)
     design: Design | None = field(default=None, compare=False)
+    stands_in: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name of what the value is of."""
+        return self.stands_in or self.metric
 
     @property
     def told_in(self) -> MetricUnit:

@@ -2,7 +2,7 @@
 
 Paired by items where both have them, else from totals as ``compare.metric`` says. Runs of which only totals
 are known are taken as independent; on the same items they rise and fall together, and the difference is known better
-than that. A metric that is no mean of scores (a perplexity) is compared from totals too.
+than that. A perplexity that is asked for itself is compared from totals too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pytest_touchstone.compare.judge import (
     score_name,
 )
 from pytest_touchstone.compare.judge import columns as shared
-from pytest_touchstone.compare.metric import compare_metric, compare_totals
+from pytest_touchstone.compare.metric import compare_metric
 from pytest_touchstone.compare.pair import compare_composite_in
 from pytest_touchstone.compare.study.points import Measure, Point, Study
 from pytest_touchstone.core.errors import GateError
@@ -80,7 +80,7 @@ def is_mean(entry: BenchmarkScores, metric: str) -> bool:
         score_name(entry.saved, metric)
     except GateError:  # a mean over groups, or no such metric
         return False
-    return entry.saved.aggregation(metric).by == "mean"
+    return entry.saved.aggregation(metric).is_mean
 
 
 def _column(entry: BenchmarkScores, metric: str) -> ScoreColumn | None:
@@ -126,9 +126,6 @@ def difference(study: Study, baseline: Point, new: Point, measure: Measure) -> C
     one, other = columns.of(a, metric), columns.of(b, metric)
     if one is not None and other is not None and one.digest == other.digest:
         return _of_items(one, other, level, higher=b.saved.aggregation(metric).higher_score_is_better)
-    if not (is_mean(a, metric) and is_mean(b, metric)):
-        totals = a.saved.metrics[metric], b.saved.metrics[metric]
-        return compare_totals(*totals, benchmark=measure.benchmark, level=level)
     return compare_metric(a, b, metric, primary=measure.primary, level=level).comparison
 
 

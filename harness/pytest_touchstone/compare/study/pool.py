@@ -1,6 +1,6 @@
 """The means of a measure at all points of a study, with what is known of their noise.
 
-Larger is better throughout: an error rate is turned around, a perplexity stands by its log-probabilities. Points on the
+Larger is better throughout: an error rate is turned around. Points on the
 same items share their luck, which their covariance holds (``statistics.contrasts.noise_of``); points on other items
 are independent. Of a point known by totals alone the error counts (``errors``); how it is correlated with others is not
 known, and each use takes what claims the least.
@@ -206,6 +206,8 @@ def _column(entry: BenchmarkScores, parts: Sequence[_Part]) -> np.ndarray | None
         return None
     total = np.zeros(len(entry.items.examples))
     for weight, metric in parts:
+        if not entry.saved.aggregation(metric).is_mean:
+            return None
         try:
             scores = entry.items.scores.get(score_name(entry.saved, metric))
         except GateError:  # a mean over groups, which no item has

@@ -56,7 +56,7 @@ from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import project_table
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.results.store_entry import composites_of
+from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import SUMMARY
 
 _WAYS: Final = ("shots", "template")
@@ -536,7 +536,7 @@ def _measures(points: Sequence[Point], more: Iterable[Composite], every: bool) -
             own[metric] = Measure(
                 benchmark=benchmark,
                 metric=metric,
-                label=_LABELS.get((benchmark, metric), f"{benchmark} {metric}"),
+                label=_LABELS.get((benchmark, metric), f"{benchmark} {_shown(saved, metric)}"),
                 higher_is_better=saved.aggregation(metric).higher_is_better,
                 unit=saved.aggregation(metric).unit,
                 primary=metric == first,
@@ -545,6 +545,13 @@ def _measures(points: Sequence[Point], more: Iterable[Composite], every: bool) -
         Measure(benchmark=one.name, metric=COMPOSITE, label=one.name, composite=one) for one in composites
     ]
     return [*(one for own in found.values() for one in own.values()), *made]
+
+
+def _shown(saved: StoredResult, metric: str) -> str:
+    """The metric's name; of the log-probabilities that stand for a perplexity, the perplexity's with these."""
+    how = saved.aggregation(saved.primary)
+    stands = metric == how.of != saved.primary and not how.is_mean
+    return how.compared(saved.primary) if stands else metric
 
 
 def _shared(one: Measure, values: Mapping[tuple[str, str], Value]) -> Measure:

@@ -1,0 +1,245 @@
+"""Two runs by a value that is no mean of item scores, such as macro F1: the test and the interval of its difference.
+
+The value is computed anew over items that are drawn by a seeded generator. Items of a cluster go together.
+
+- **Permutation**: each item's records of both runs are exchanged by a toss, and the difference of the two values is
+  taken again. The share of tosses that make it as large as measured is exact where both runs answer alike (Fisher
+  1935; p = (1 + as extreme) / (1 + draws), Phipson and Smyth 2010). None below one in their number is counted. Where no
+  toss is as extreme the normal distribution with the tosses' variance tells p.
+- **Bootstrap**: items are drawn with replacement, the same ones for all runs (Efron 1979, Annals of Statistics 7). The
+  standard error of the difference gives a t test and interval. They hold where two runs have one value and err in
+  different ways, for which the permutation is too narrow.
+- **p** is the larger of the two, so that it holds in either case, and where it is small the interval leaves out 0.
+- **Two items more**: a value within [0, 1] that varies as a share of m right items would, m = v (1 - v) / variance, is
+  moved by 1 / m by an item. As in ``paired`` the variance for test and interval has two such items more, 2 / (m + 2)^2,
+  with the smaller m of both runs. An item of a small class counts for many by that.
+
+``simulations.aggregates`` has the rates of error. The covariance of several runs' values is that of the bootstrap, so
+the best of several is allowed for as with means (``best_of_many``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from pytest_touchstone.statistics.best_of_many import Selection, nothing_chosen, select
+from pytest_touchstone.statistics.comparison import LEVEL, Comparison, undefined
+from pytest_touchstone.statistics.contrasts import JointNoise
+from pytest_touchstone.statistics.intervals import Clusters, t_quantile
+from pytest_touchstone.statistics.paired import SEED
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Statistic: TypeAlias = "Callable[[Sequence[Any], Clusters | None, np.ndarray], np.ndarray]"
+"""Records (n), their clusters, and counts (draws x n), how often each draw has each record -> a value per draw, NaN
+where it is undefined."""
+
+_CHUNK: Final = 2_000_000  # counts at a time
+_TOLERANCE: Final = 1e-9
+
+
+def compare_resampled(
+    runs: Sequence[Sequence[Any]],
+    new: Sequence[Any],
+    clusters: Clusters | None,
+    draws: Draws,
+    *,
+    higher: bool = True,
+    chosen: int | None = None,
+    level: float = LEVEL,
+) -> Selection | None:
+    """The new run against the best of ``runs`` by a statistic of the records, which are of the same items in one order.
+
+    ``chosen`` and ``level`` are as in ``best_of_many.compare_with_best``. Where lower is better all values have the
+    other sign. None where a run has no value; there is neither test nor interval where drawn items give none, or all
+    items are one cluster.
+    """
+    import numpy as np
+
+    kinds = _kinds([*runs, new], clusters)
+    units = int(kinds.sizes.sum())
+    sign = 1 if higher else -1
+    values = [
+        sign * float(kinds.of(draws.statistic, run, kinds.sizes[None])[0]) for run in range(len(runs) + 1)
+    ]
+    if not all(map(math.isfinite, values)):
+        return None
+    best = values.index(max(values[:-1])) if chosen is None else chosen
+    known = replace(
+        undefined("all items are one cluster: no test of a difference", n=len(new), level=level),
+        baseline=values[best],
+        new=values[-1],
+        difference=values[-1] - values[best],
+        units=units,
+    )
+    if units < 2:
+        return nothing_chosen(best, values[best], len(runs), known)
+    generator = np.random.default_rng(SEED)
+    covariance = np.cov(_drawn(kinds, draws, generator))
+    tossed = _tossed(kinds, best, draws, generator)
+    if not (np.isfinite(covariance).all() and np.isfinite(tossed).all()):
+        known = replace(known, why="some drawn items have no such value: no test of a difference")
+        return nothing_chosen(best, values[best], len(runs), known)
+    plain = _tested(known, covariance[np.ix_([best, -1], [best, -1])], tossed)
+    if len(runs) == 1:
+        return nothing_chosen(best, values[best], 1, plain)
+    return select(best, values[:-1], plain, JointNoise(covariance, units))
+
+
+class Draws(NamedTuple):
+    """A statistic and the number of draws of either kind that are made of it."""
+
+    statistic: Statistic
+    count: int = 4_999
+
+
+def of_each_draw(function: Callable[[Sequence[Any], Clusters | None], Any], items: int) -> Draws:
+    """A function of the values and clusters of so many items, which is called for each draw: the fewer draws the more
+    items, so that it sees about a million values, but 199 at least.
+
+    A cluster that is drawn twice is two clusters. The function may return an ``Estimate``; where it fails, or gives no
+    finite number, the draw has no value.
+    """
+
+    def value(records: Sequence[Any], clusters: Clusters | None, counts: np.ndarray) -> float:
+        import numpy as np
+
+        places = [
+            (place, again) for again in range(int(counts.max())) for place in np.flatnonzero(counts > again)
+        ]
+        drawn = clusters and [
+            None if (one := clusters[place]) is None else f"{again} {one}" for place, again in places
+        ]
+        try:
+            found = function([records[place] for place, _ in places], drawn)
+            return float(getattr(found, "value", found))
+        except Exception:  # somebody's code
+            return math.nan
+
+    def values(records: Sequence[Any], clusters: Clusters | None, counts: np.ndarray) -> np.ndarray:
+        import numpy as np
+
+        return np.array([value(records, clusters, row) for row in counts])
+
+    return Draws(values, max(199, min(4_999, 1_000_000 // max(1, items))))
+
+
+class _Kinds(NamedTuple):
+    """The units (items, or clusters) that have the same records in all runs, as one kind each.
+
+    ``sizes`` counts the units of each. ``records`` are those of one unit of each kind, a list per run; ``clusters`` and
+    ``kind`` are of the items of these.
+    """
+
+    sizes: np.ndarray
+    records: list[list[Any]]
+    clusters: Clusters | None
+    kind: list[int]
+
+    def of(self, statistic: Statistic, run: int, counts: np.ndarray) -> np.ndarray:
+        """The values of a run of which each draw has so many units of each kind."""
+        return statistic(self.records[run], self.clusters, counts[:, self.kind])
+
+    def of_both(self, statistic: Statistic, run: int, counts: np.ndarray) -> np.ndarray:
+        """The values of so many units of a run, and of the new one for the rest of each kind."""
+        import numpy as np
+
+        both = None if self.clusters is None else [*self.clusters, *self.clusters]
+        rest = (self.sizes - counts)[:, self.kind]
+        return statistic(
+            [*self.records[run], *self.records[-1]], both, np.hstack((counts[:, self.kind], rest))
+        )
+
+
+def _kinds(runs: Sequence[Sequence[Any]], clusters: Clusters | None) -> _Kinds:
+    import numpy as np
+
+    units: dict[Any, list[int]] = {}
+    for place in range(len(runs[0])):
+        shared = None if clusters is None else clusters[place]
+        units.setdefault(place if shared is None else (shared,), []).append(place)
+    by_kind: dict[Any, list[list[int]]] = {}
+    for places in units.values():
+        records = tuple(tuple(run[place] for place in places) for run in runs)
+        by_kind.setdefault(records, []).append(places)
+    kept = [(kind, place) for kind, same in enumerate(by_kind.values()) for place in same[0]]
+    return _Kinds(
+        np.array([len(same) for same in by_kind.values()], dtype=float),
+        [[run[place] for _, place in kept] for run in runs],
+        None if clusters is None else [clusters[place] for _, place in kept],
+        [kind for kind, _ in kept],
+    )
+
+
+def _drawn(kinds: _Kinds, draws: Draws, generator: np.random.Generator) -> np.ndarray:
+    """The values of all runs, a row each, over items drawn with replacement."""
+    import numpy as np
+
+    units = int(kinds.sizes.sum())
+    parts = []
+    for size in _chunks(draws.count, len(kinds.kind)):
+        counts = generator.multinomial(units, kinds.sizes / units, size=size).astype(float)
+        parts.append([kinds.of(draws.statistic, run, counts) for run in range(len(kinds.records))])
+    return np.concatenate(parts, axis=1)
+
+
+def _tossed(kinds: _Kinds, run: int, draws: Draws, generator: np.random.Generator) -> np.ndarray:
+    """The differences of the values of a run and the new one where a toss exchanges the records of each unit."""
+    import numpy as np
+
+    parts = []
+    for size in _chunks(draws.count, 2 * len(kinds.kind)):
+        kept = generator.binomial(kinds.sizes.astype(int), 0.5, (size, len(kinds.sizes))).astype(float)
+        one, other = (kinds.of_both(draws.statistic, run, counts) for counts in (kept, kinds.sizes - kept))
+        parts.append(one - other)
+    return np.concatenate(parts)
+
+
+def _chunks(draws: int, width: int) -> list[int]:
+    """The sizes of the parts in which so many draws of that width fit into memory."""
+    most = max(1, _CHUNK // width)
+    return [min(most, draws - start) for start in range(0, draws, most)]
+
+
+def _tested(known: Comparison, covariance: np.ndarray, tossed: np.ndarray) -> Comparison:
+    """The comparison with its test and interval, by the covariance of both values and the tossed differences."""
+    import numpy as np
+    from scipy.special import stdtr
+
+    assert known.difference is not None
+    gap, freedom = abs(known.difference), known.units - 1
+    variance = max(0.0, float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]))
+    extreme = int(np.count_nonzero(np.abs(tossed) >= gap - _TOLERANCE))
+    p = (1 + extreme) / (1 + len(tossed))
+    if not extreme:
+        p = min(p, 2 * NormalDist().cdf(-gap / float(tossed.std())))
+    more = variance + _two_items(known, np.diag(covariance).tolist())
+    method = f"permutation ({len(tossed)} draws) and bootstrap of the value"
+    known = replace(known, stderr=math.sqrt(more), method=method)
+    if not more:
+        return replace(known, p=p, why="no drawn items differ: no interval")
+    half = t_quantile(freedom, known.level) * math.sqrt(more)
+    return replace(
+        known,
+        low=known.difference - half,
+        high=known.difference + half,
+        p=max(p, min(1.0, 2 * float(stdtr(freedom, -gap / math.sqrt(more))))),
+    )
+
+
+def _two_items(known: Comparison, variances: Sequence[float]) -> float:
+    """The variance that two further items add; 0 where the values are no shares, or do not vary."""
+    shares = [abs(value) for value in (known.baseline, known.new) if value is not None]
+    if not all(value <= 1 for value in shares):
+        return 0.0
+    sizes = [
+        value * (1 - value) / variance
+        for value, variance in zip(shares, variances, strict=True)
+        if variance > 0 and value < 1
+    ]
+    return 2 / (min([*sizes, known.units]) + 2) ** 2 if sizes else 0.0
