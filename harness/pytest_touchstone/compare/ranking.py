@@ -34,7 +34,8 @@ from pytest_touchstone.statistics.units import POINTS, unit_of
 class BestSoFarChange(NamedTuple):
     """One metric of one checkpoint: its value, the best so far and whose that is, out of ``of`` checkpoints; ``change``
     in points, or in the metric's own unit. A perplexity's points are those of its log-probabilities, which are better
-    when higher. ``other_model`` says what else the best so far is, where it is not the same kind of model."""
+    when higher; ``label`` says so. ``other_model`` says what else the best so far is, where it is another kind of
+    model."""
 
     checkpoint: str
     benchmark: str
@@ -48,6 +49,7 @@ class BestSoFarChange(NamedTuple):
     of: int
     higher_is_better: bool = True
     other_model: str = ""
+    label: str = ""
 
 
 class _Earlier:
@@ -133,12 +135,13 @@ def _metric_change(saved: StoredResult, metric: str, earlier: _Earlier) -> BestS
     assert before is not None
     how = saved.aggregation(metric)
     change, unit = _moved(value, before, how)
-    better = how.higher_is_better or how.by == "perplexity"
+    better = how.compared_higher_is_better
     name = (saved.benchmark, metric)
     found = BestSoFarChange(
         saved.checkpoint, *name, value, before, change, unit, best.checkpoint, best.run_id, of, better
     )
-    return found._replace(other_model=other_model(saved, best))
+    label = how.compared(metric)
+    return found._replace(other_model=other_model(saved, best), label="" if label == metric else label)
 
 
 SAME_SIZE: Final = 1.2
@@ -157,7 +160,7 @@ def other_model(mine: StoredResult, other: StoredResult) -> str:
 
 
 def _moved(value: float, before: float, how: Aggregation) -> tuple[float, str]:
-    if how.by == "perplexity" and value > 0 and before > 0:
+    if how.own and not how.is_mean and value > 0 and before > 0:
         return POINTS.factor * math.log(before / value), POINTS.name
     unit = unit_of(how.unit, share=all(0 <= one <= 1 for one in (value, before)))
     return unit.factor * (value - before), unit.name

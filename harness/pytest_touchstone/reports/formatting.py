@@ -263,7 +263,9 @@ def _changed_checkpoints(summary: Summary) -> int:
 
 def change_label(row: Mapping[str, Any]) -> str:
     """Return benchmark and metric; for a composite its name."""
-    return str(row["benchmark"]) if row["metric"] == COMPOSITE else f"{row['benchmark']} {row['metric']}"
+    if row["metric"] == COMPOSITE:
+        return str(row["benchmark"])
+    return f"{row['benchmark']} {row.get('label') or row['metric']}"  # rows of former versions have no label
 
 
 def change_cells(row: Mapping[str, Any]) -> tuple[str, str, str]:

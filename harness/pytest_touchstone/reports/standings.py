@@ -25,7 +25,7 @@ from pytest_touchstone.compare.standings import (
     best_checkpoint,
     leading,
 )
-from pytest_touchstone.compare.study.choice import ChoiceCost, costs_of, standings_in
+from pytest_touchstone.compare.study.choice import ChoiceCost, costs_of, standings_in, without_cost
 from pytest_touchstone.compare.study.points import Measure, Point, Study, Value
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
@@ -137,7 +137,8 @@ def best_text(study: Study, width: int, *, color: bool) -> str:
             entry = metrics.entries.get(one.benchmark)
             found = entry.saved.metrics.get(one.metric) if entry else found
             value = number(found.value if found else None)
-            table.add_row(*map(Text, (one.benchmark, one.metric, one.checkpoint, value, _told(one))))
+            metric = entry.saved.aggregation(one.metric).compared(one.metric) if entry else one.metric
+            table.add_row(*map(Text, (one.benchmark, metric, one.checkpoint, value, _told(one))))
     if table.row_count:
         console.print()
         console.print(table)
@@ -174,13 +175,21 @@ def cost_sentences(study: Study) -> list[str]:
             f"{one.standing.checkpoint} measures {share_text(one.measured, share=one.measure.share)} {_where(one)}; "
             f"as the best of {one.standing.of}, {luck} of that are luck: expect {expected} on further items"
         )
-    return lines + [
-        f"{_where(one)} {one.standing.checkpoint} is best by its own score; by the mean with its neighbours it is "
-        f"{one.by_neighbours}: the other half of the items agrees with that more often ({one.neighbours.higher} of "
-        f"{one.neighbours.choices} choices by a half, {one.neighbours.lower} against)"
-        for one in found
-        if one.neighbours is not None
-    ]
+    return (
+        lines
+        + [
+            f"{_where(one)} {one.standing.checkpoint} is best by its own score; by the mean with its neighbours it is "
+            f"{one.by_neighbours}: the other half of the items agrees with that more often ({one.neighbours.higher} of "
+            f"{one.neighbours.choices} choices by a half, {one.neighbours.lower} against)"
+            for one in found
+            if one.neighbours is not None
+        ]
+        + [
+            f"not told of {listed(names, 3)}: how much of the best value is luck, since it is no mean of item scores"
+            for names in [[f"{one.benchmark} {one.metric}" for one in study.once(without_cost)]]
+            if names
+        ]
+    )
 
 
 def _where(one: ChoiceCost) -> str:

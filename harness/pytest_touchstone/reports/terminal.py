@@ -199,7 +199,7 @@ def _change_table(rows: Sequence[Mapping[str, Any]], *, several: bool) -> Table:
     before = ""
     for row in rows:
         name = str(row[first])
-        alone = "" if row["metric"] == COMPOSITE else str(row["metric"])
+        alone = "" if row["metric"] == COMPOSITE else str(row.get("label") or row["metric"])
         metric = formatting.change_label(row) if several else alone
         best, now, change = formatting.change_cells(row)
         whose = formatting.best_so_far(row, of=same == 1)

@@ -141,6 +141,7 @@ def _entry(task: str, values: Mapping[str, Any], read: _Read) -> BenchmarkScores
         default=read.sizes.get(benchmark),
         less_is_better=frozenset(metric for metric, more in better.items() if more is False),
         scales=None if "exported_by" in content else scales_of(content["results"], lm_eval=True),
+        made_by=_made_by(table_of(content.get("configs")).get(task)),
     )
     read.metrics[task] = found
     if not found.metrics:
@@ -161,6 +162,28 @@ def _entry(task: str, values: Mapping[str, Any], read: _Read) -> BenchmarkScores
         return BenchmarkScores(saved=saved)
     items = _items(beside, benchmark, {key.partition(",")[0] for key in values}, found)
     return BenchmarkScores(replace(saved, directory=str(beside.resolve())), items, beside)
+
+
+_MEANS: Final = ("mean", "nanmean", "bypass", "perplexity", "weighted_perplexity", "bits_per_byte")
+"""The aggregations of lm-evaluation-harness that are means, or read as such."""
+
+_FUNCTION: Final = re.compile(r"\s*def (\w+)")
+
+
+def _made_by(config: Any) -> dict[str, str]:
+    """The names of the aggregations that a task's configuration gives to metrics that are no means; a function has its
+    source there."""
+    rows = table_of(config).get("metric_list")
+    given = {
+        str(row.get("metric")): str(row["aggregation"])
+        for row in (rows if isinstance(rows, list) else [])
+        if isinstance(row, Mapping) and row.get("aggregation") is not None
+    }
+    return {
+        name: found[1] if (found := _FUNCTION.match(text)) else text
+        for name, text in given.items()
+        if text not in _MEANS
+    }
 
 
 def _samples_beside(path: Path, task: str) -> Path | None:

@@ -168,7 +168,10 @@ def _config(task: ExportedTask) -> dict[str, Any]:
         if several
         else _OUTPUTS.get(kinds[0] if kinds else "", "generate_until"),
         "metric_list": [
-            {"metric": base} for base in dict.fromkeys(filtered(one)[0] for one in result.metrics)
+            {"metric": base, "aggregation": by}
+            for base, by in {
+                filtered(one)[0]: aggregation_of(task.aggregate, one).by for one in result.metrics
+            }.items()
         ],
         "metadata": {"version": result.version, "dataset_sha256": result.dataset.sha256},
     }

@@ -37,7 +37,7 @@ from pytest_touchstone.compare.formats.task_metrics import (
     scale_notes,
     scales_of,
 )
-from pytest_touchstone.core.aggregation import aggregation_of, mean
+from pytest_touchstone.core.aggregation import Aggregation, aggregation_of, mean
 from pytest_touchstone.core.files import SCHEMA, file_name
 from pytest_touchstone.results.summary import Result, Summary, finite
 
@@ -128,6 +128,10 @@ def read_tasks(
             n=values.get("samples", values.get("num_total")),
             default=sizes.get(task),
             scales=scales,
+            made_by={
+                metric: str(by)
+                for metric, by in table_of(table_of(content.get("aggregation")).get(task)).items()
+            },
         )
         read[task] = found
         if not found.metrics:
@@ -140,7 +144,7 @@ def read_tasks(
             source=source,
             name=name,
             about=known,
-            aggregate=found.aggregate | _declared(table_of(directions.get(task)), found.metrics),
+            aggregate=found.aggregate | _declared(table_of(directions.get(task)), found),
             of=values["of"] if isinstance(values.get("of"), int) else None,
             mark=values["mark"] if isinstance(values.get("mark"), str) else None,
             invalid=str(values["not_valid"]) if values.get("not_valid") else None,
@@ -159,10 +163,12 @@ def _about(info: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _declared(directions: Mapping[str, Any], metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
+def _declared(directions: Mapping[str, Any], found: TaskMetrics) -> dict[str, dict[str, Any]]:
     """The aggregations of metrics that the file declares lower-is-better."""
-    lower = [name for name in metrics if directions.get(name) is False]
-    return {name: mean(name, higher_is_better=False).plain() for name in lower}
+    lower = [name for name in found.metrics if directions.get(name) is False]
+    return {
+        name: mean(name, higher_is_better=False).plain() | found.aggregate.get(name, {}) for name in lower
+    }
 
 
 def file_stem(path: Path) -> str:
@@ -193,20 +199,31 @@ def by_task(summary: Summary, checkpoint: str) -> dict[str, Any]:
     """The results of one checkpoint in this form."""
     own = [result for result in summary.results if result.checkpoint == checkpoint]
     lower = {task_name(one): names for one in own if (names := _lower(summary, one))}
+    other = {task_name(one): names for one in own if (names := _no_means(summary, one))}
     return {
         "schema": SCHEMA,
         "model": checkpoint,
         "run_id": summary.run_id,
         "results": {task_name(result): _numbers(result) for result in own},
         **({"higher_is_better": lower} if lower else {}),
+        **({"aggregation": other} if other else {}),
     }
 
 
 def _lower(summary: Summary, result: Result) -> dict[str, bool]:
     """The metrics that are better when lower; readers know perplexities by their names."""
-    declared = next((one.aggregate for one in summary.declarations if one.name == result.benchmark), {})
-    ways = {name: aggregation_of(declared, name) for name in result.metrics}
+    ways = _ways(summary, result)
     return {name: False for name, how in ways.items() if not how.higher_is_better and how.by != "perplexity"}
+
+
+def _no_means(summary: Summary, result: Result) -> dict[str, str]:
+    """The names of the aggregations of metrics that no score's mean tells."""
+    return {name: how.by for name, how in _ways(summary, result).items() if not how.own}
+
+
+def _ways(summary: Summary, result: Result) -> dict[str, Aggregation]:
+    declared = next((one.aggregate for one in summary.declarations if one.name == result.benchmark), {})
+    return {name: aggregation_of(declared, name) for name in result.metrics}
 
 
 def task_name(result: Result) -> str:

@@ -21,6 +21,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.checkpoints.config_files import number
@@ -185,9 +186,11 @@ def metrics_of(
     default: int | None = None,
     less_is_better: frozenset[str] = frozenset(),
     scales: Scales | None = None,
+    made_by: Mapping[str, str] = MappingProxyType({}),
 ) -> TaskMetrics:
     """The metrics of one task; values that are not numbers are left out. ``n`` is the number of items that the file
-    gives, ``default`` stands in for it. Without ``scales`` values are taken as they are. Raises ``DataError`` where
+    gives, ``default`` stands in for it. Without ``scales`` values are taken as they are. ``made_by`` names the
+    aggregations of those that are no means. Raises ``DataError`` where
     ``n`` is none.
     """
     items = _count(n, where) or default or 0
@@ -210,6 +213,8 @@ def metrics_of(
                 unknown.append(f"{name} {one.value:g}")
                 continue
             per_cent += [name] if divisor == PER_CENT else []
+            if one.name in made_by:
+                aggregate[name] = {"by": made_by[one.name], "of": name}
             value, error = one.value / divisor, None if one.error is None else one.error / divisor
             metrics[name] = published(name, value, stderr=error, n=items or inferred_items(value, error) or 0)
     most = max((one.n for one in metrics.values()), default=0)

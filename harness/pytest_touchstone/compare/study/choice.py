@@ -79,6 +79,17 @@ def costs_of(study: Study) -> list[ChoiceCost]:
     return [one for one in found if one is not None]
 
 
+def without_cost(study: Study) -> list[Standing]:
+    """The standings of benchmarks by metrics that are no means, of which the luck of the best is not told."""
+    entries = {point.name: point.candidate.entries for point in study.points}
+    return [
+        one
+        for one in study.once(standings_in)
+        if (entry := entries.get(one.checkpoint, {}).get(one.benchmark)) is not None
+        and not entry.saved.aggregation(one.metric).is_mean
+    ]
+
+
 def _over_all(study: Study, standing: Standing, measures: Iterable[Measure]) -> ChoiceCost | None:
     """The cost over all items: the mean of the benchmarks whose scores are shares, by their numbers of items."""
     kept = [one for one in measures if one.share and one.higher_is_better and one.composite is None]
