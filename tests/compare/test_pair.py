@@ -126,6 +126,9 @@ def test_a_perplexity_is_compared_by_the_log_probabilities_of_its_items() -> Non
     pair = compare_pair(*(replace(one, entries={"lm": e}) for one, e in zip((a, b), entries, strict=True)))
     (line,) = pair.lines
     assert (line.metric, line.percent) == ("logprob", None)
+    assert (comparison.cells(line).metric, pair_facts(pair)["benchmarks"][0]["label"]) == (
+        "perplexity (by log-probability)",
+    ) * 2
     assert line.comparison.difference == pytest.approx(0.875)
 
 

@@ -35,7 +35,8 @@ def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking
     assert gate is not None
     assert gate["lines"][0]["against"]["run_id"] == "first"
     waited, against = (
-        load_summary(project / "results" / name).results[0].metrics["wait"].value for name in ("better", "first")
+        load_summary(project / "results" / name).results[0].metrics["wait"].value
+        for name in ("better", "first")
     )
     assert (gate["lines"][0]["value"], gate["lines"][0]["against"]["measured"]) == (waited, against)
 

@@ -4,11 +4,11 @@ The value is computed anew over items that are drawn by a seeded generator. Item
 
 - **Permutation**: each item's records of both runs are exchanged by a toss, and the difference of the two values is
   taken again. The share of tosses that make it as large as measured is exact where both runs answer alike (Fisher
-  1935; p = (1 + as extreme) / (1 + draws), Phipson and Smyth 2010). None below one in their number is counted. Where no
-  toss is as extreme the normal distribution with the tosses' variance tells p.
+  1935; p = (1 + as extreme) / (1 + tosses), Phipson and Smyth 2010). Where none is as extreme, the normal distribution
+  with the tosses' variance tells p, if that is smaller.
 - **Bootstrap**: items are drawn with replacement, the same ones for all runs (Efron 1979, Annals of Statistics 7). The
-  standard error of the difference gives a t test and interval. They hold where two runs have one value and err in
-  different ways, for which the permutation is too narrow.
+  standard error of the difference gives a t test and interval, with no more degrees of freedom than there are draws.
+  These hold where two runs have one value and err in different ways, for which the permutation is too narrow.
 - **p** is the larger of the two, so that it holds in either case, and where it is small the interval leaves out 0.
 - **Two items more**: a value within [0, 1] that varies as a share of m right items would, m = v (1 - v) / variance, is
   moved by 1 / m by an item. As in ``paired`` the variance for test and interval has two such items more, 2 / (m + 2)^2,
@@ -21,6 +21,7 @@ the best of several is allowed for as with means (``best_of_many``).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import NormalDist
@@ -80,22 +81,23 @@ def compare_resampled(
     if units < 2:
         return nothing_chosen(best, values[best], len(runs), known)
     generator = np.random.default_rng(SEED)
-    covariance = np.cov(_drawn(kinds, draws, generator))
-    tossed = _tossed(kinds, best, draws, generator)
+    again = (draws.count + 1) // 2
+    covariance = np.cov(_drawn(kinds, draws.statistic, again, generator))
+    tossed = _tossed(_kinds([runs[best], new], clusters), draws, generator)
     if not (np.isfinite(covariance).all() and np.isfinite(tossed).all()):
         known = replace(known, why="some drawn items have no such value: no test of a difference")
         return nothing_chosen(best, values[best], len(runs), known)
-    plain = _tested(known, covariance[np.ix_([best, -1], [best, -1])], tossed)
+    plain = _tested(known, covariance[np.ix_([best, -1], [best, -1])], tossed, min(units, again) - 1)
     if len(runs) == 1:
         return nothing_chosen(best, values[best], 1, plain)
     return select(best, values[:-1], plain, JointNoise(covariance, units))
 
 
 class Draws(NamedTuple):
-    """A statistic and the number of draws of either kind that are made of it."""
+    """A statistic and the number of its tosses; the bootstrap has half as many draws."""
 
     statistic: Statistic
-    count: int = 4_999
+    count: int = 1_999
 
 
 def of_each_draw(function: Callable[[Sequence[Any], Clusters | None], Any], items: int) -> Draws:
@@ -109,14 +111,9 @@ def of_each_draw(function: Callable[[Sequence[Any], Clusters | None], Any], item
     def value(records: Sequence[Any], clusters: Clusters | None, counts: np.ndarray) -> float:
         import numpy as np
 
-        places = [
-            (place, again) for again in range(int(counts.max())) for place in np.flatnonzero(counts > again)
-        ]
-        drawn = clusters and [
-            None if (one := clusters[place]) is None else f"{again} {one}" for place, again in places
-        ]
+        places = np.repeat(np.arange(len(records)), counts.astype(int)).tolist()
         try:
-            found = function([records[place] for place, _ in places], drawn)
+            found = function([records[place] for place in places], clusters and _apart(clusters, places))
             return float(getattr(found, "value", found))
         except Exception:  # somebody's code
             return math.nan
@@ -126,7 +123,17 @@ def of_each_draw(function: Callable[[Sequence[Any], Clusters | None], Any], item
 
         return np.array([value(records, clusters, row) for row in counts])
 
-    return Draws(values, max(199, min(4_999, 1_000_000 // max(1, items))))
+    return Draws(values, max(199, min(1_999, 1_000_000 // max(1, items))))
+
+
+def _apart(clusters: Clusters, places: Sequence[int]) -> list[str | None]:
+    """The clusters of these items, of which each one that is there again is another."""
+    seen = Counter[int]()
+    found: list[str | None] = []
+    for place in places:
+        found.append(None if clusters[place] is None else f"{seen[place]} {clusters[place]}")
+        seen[place] += 1
+    return found
 
 
 class _Kinds(NamedTuple):
@@ -145,15 +152,14 @@ class _Kinds(NamedTuple):
         """The values of a run of which each draw has so many units of each kind."""
         return statistic(self.records[run], self.clusters, counts[:, self.kind])
 
-    def of_both(self, statistic: Statistic, run: int, counts: np.ndarray) -> np.ndarray:
-        """The values of so many units of a run, and of the new one for the rest of each kind."""
+    def of_both(self, statistic: Statistic, counts: np.ndarray) -> np.ndarray:
+        """The values of so many units of the first run, and of the last one for the rest of each kind."""
         import numpy as np
 
-        both = None if self.clusters is None else [*self.clusters, *self.clusters]
+        others = [None if one is None else f"{one}, other run" for one in self.clusters or ()]
+        both = None if self.clusters is None else [*self.clusters, *others]
         rest = (self.sizes - counts)[:, self.kind]
-        return statistic(
-            [*self.records[run], *self.records[-1]], both, np.hstack((counts[:, self.kind], rest))
-        )
+        return statistic([*self.records[0], *self.records[-1]], both, np.hstack((counts[:, self.kind], rest)))
 
 
 def _kinds(runs: Sequence[Sequence[Any]], clusters: Clusters | None) -> _Kinds:
@@ -176,26 +182,26 @@ def _kinds(runs: Sequence[Sequence[Any]], clusters: Clusters | None) -> _Kinds:
     )
 
 
-def _drawn(kinds: _Kinds, draws: Draws, generator: np.random.Generator) -> np.ndarray:
+def _drawn(kinds: _Kinds, statistic: Statistic, draws: int, generator: np.random.Generator) -> np.ndarray:
     """The values of all runs, a row each, over items drawn with replacement."""
     import numpy as np
 
     units = int(kinds.sizes.sum())
     parts = []
-    for size in _chunks(draws.count, len(kinds.kind)):
+    for size in _chunks(draws, len(kinds.kind)):
         counts = generator.multinomial(units, kinds.sizes / units, size=size).astype(float)
-        parts.append([kinds.of(draws.statistic, run, counts) for run in range(len(kinds.records))])
+        parts.append([kinds.of(statistic, run, counts) for run in range(len(kinds.records))])
     return np.concatenate(parts, axis=1)
 
 
-def _tossed(kinds: _Kinds, run: int, draws: Draws, generator: np.random.Generator) -> np.ndarray:
-    """The differences of the values of a run and the new one where a toss exchanges the records of each unit."""
+def _tossed(kinds: _Kinds, draws: Draws, generator: np.random.Generator) -> np.ndarray:
+    """The differences of the values of two runs where a toss exchanges the records of each unit."""
     import numpy as np
 
     parts = []
     for size in _chunks(draws.count, 2 * len(kinds.kind)):
         kept = generator.binomial(kinds.sizes.astype(int), 0.5, (size, len(kinds.sizes))).astype(float)
-        one, other = (kinds.of_both(draws.statistic, run, counts) for counts in (kept, kinds.sizes - kept))
+        one, other = (kinds.of_both(draws.statistic, counts) for counts in (kept, kinds.sizes - kept))
         parts.append(one - other)
     return np.concatenate(parts)
 
@@ -206,13 +212,13 @@ def _chunks(draws: int, width: int) -> list[int]:
     return [min(most, draws - start) for start in range(0, draws, most)]
 
 
-def _tested(known: Comparison, covariance: np.ndarray, tossed: np.ndarray) -> Comparison:
+def _tested(known: Comparison, covariance: np.ndarray, tossed: np.ndarray, freedom: int) -> Comparison:
     """The comparison with its test and interval, by the covariance of both values and the tossed differences."""
     import numpy as np
     from scipy.special import stdtr
 
     assert known.difference is not None
-    gap, freedom = abs(known.difference), known.units - 1
+    gap = abs(known.difference)
     variance = max(0.0, float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]))
     extreme = int(np.count_nonzero(np.abs(tossed) >= gap - _TOLERANCE))
     p = (1 + extreme) / (1 + len(tossed))
@@ -220,7 +226,7 @@ def _tested(known: Comparison, covariance: np.ndarray, tossed: np.ndarray) -> Co
         p = min(p, 2 * NormalDist().cdf(-gap / float(tossed.std())))
     more = variance + _two_items(known, np.diag(covariance).tolist())
     method = f"permutation ({len(tossed)} draws) and bootstrap of the value"
-    known = replace(known, stderr=math.sqrt(more), method=method)
+    known = replace(known, why=None, stderr=math.sqrt(more), method=method)
     if not more:
         return replace(known, p=p, why="no drawn items differ: no interval")
     half = t_quantile(freedom, known.level) * math.sqrt(more)

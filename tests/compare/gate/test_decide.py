@@ -233,7 +233,10 @@ def test_the_largest_drop_of_a_perplexity_is_of_its_log_probabilities() -> None:
     mine = entry(now, checkpoint="new", run_id="now", began=9.0, aggregate=how)
     for most, code in ((0.09, 8), (0.11, 0)):
         own = {"b": BenchmarkRules(metrics=("perplexity",), max_drop=most, margin=0.5)}
-        assert gate(mine, old=(old_,), benchmarks=own).exit_code == code
+        found = gate(mine, old=(old_,), benchmarks=own)
+        assert (found.exit_code, found.lines[0].metric) == (code, "perplexity")
+        assert found.lines[0].label == "perplexity (by log-probability)"
+        assert "b perplexity (by log-probability)" in decision_text(found) or not code
 
 
 def test_a_verdict_that_was_settled_early_has_its_largest_drop_measured_on_the_items_so_far() -> None:
