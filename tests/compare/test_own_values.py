@@ -53,7 +53,8 @@ def test_a_collapse_of_macro_f1_fails_the_gate_though_accuracy_rises() -> None:
     assert line.against is not None
     assert line.against.measured == pytest.approx(0.7264, abs=1e-4)
     by_accuracy = gate(new(), old(), metrics=("acc",)).lines[0]
-    assert (by_accuracy.kind, by_accuracy.value) == ("not worse", pytest.approx(0.9))
+    assert by_accuracy.kind == "not worse"
+    assert by_accuracy.value == pytest.approx(0.9)
 
 
 def test_floors_and_the_largest_drop_go_by_the_metric_of_the_verdict() -> None:
@@ -96,7 +97,8 @@ def test_a_comparison_shows_the_metric_and_an_item_without_facts_leaves_it_untes
     [line] = compare_pair(candidate(old()), candidate(new())).lines
     assert (line.metric, line.paired) == ("f1", True)
     assert line.verdict is not None
-    assert (line.verdict.kind, line.comparison.new) == ("worse", pytest.approx(0.4737, abs=1e-4))
+    assert line.verdict.kind == "worse"
+    assert line.comparison.new == pytest.approx(0.4737, abs=1e-4)
     [line] = compare_pair(candidate(old(facts=False)), candidate(new())).lines
     assert line.verdict is not None
     assert (line.verdict.kind, line.comparison.p) == ("inconclusive", None)
@@ -114,7 +116,7 @@ def test_totals_of_such_a_metric_are_shown_and_not_compared() -> None:
 
 
 def test_groups_are_compared_by_the_metric_too() -> None:
-    halves = ["even" if place % 2 else "odd" for place in range(N)]
+    halves: list[str | None] = ["even" if place % 2 else "odd" for place in range(N)]
     sides = [candidate(replace(one, items=replace(one.items, groups=halves))) for one in (old(), new())]
     found = compare_pair(*map(by_group, sides))
     assert [(line.benchmark, line.metric) for line in found.lines] == [
@@ -242,7 +244,7 @@ def test_a_package_that_lies_elsewhere_has_its_own_functions_still() -> None:
     module, _, name = plain["at"]
     moved = aggregation_of({"f1": {**plain, "at": [module, "/gone/macro_f1.py", name]}}, "f1")
     assert draws_of(moved, 10).statistic.__name__ == "macro_f1_of_draws"
-    assert draws_of(LARGEST, 10).count == 1_999
+    assert draws_of(LARGEST, 10).tosses == 1_999
 
 
 def test_a_file_of_lm_evaluation_harness_tells_which_metrics_are_no_means(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def compare_resampled(
     if units < 2:
         return nothing_chosen(best, values[best], len(runs), known)
     generator = np.random.default_rng(SEED)
-    again = (draws.count + 1) // 2
+    again = (draws.tosses + 1) // 2
     covariance = np.cov(_drawn(kinds, draws.statistic, again, generator))
     tossed = _tossed(_kinds([runs[best], new], clusters), draws, generator)
     if not (np.isfinite(covariance).all() and np.isfinite(tossed).all()):
@@ -97,10 +97,10 @@ class Draws(NamedTuple):
     """A statistic and the number of its tosses; the bootstrap has half as many draws."""
 
     statistic: Statistic
-    count: int = 1_999
+    tosses: int = 1_999
 
 
-def of_each_draw(function: Callable[[Sequence[Any], Clusters | None], Any], items: int) -> Draws:
+def of_each_draw(function: Callable[[Sequence[Any], Sequence[str | None] | None], Any], items: int) -> Draws:
     """A function of the values and clusters of so many items, which is called for each draw: the fewer draws the more
     items, so that it sees about a million values, but 199 at least.
 
@@ -113,7 +113,9 @@ def of_each_draw(function: Callable[[Sequence[Any], Clusters | None], Any], item
 
         places = np.repeat(np.arange(len(records)), counts.astype(int)).tolist()
         try:
-            found = function([records[place] for place in places], clusters and _apart(clusters, places))
+            found = function(
+                [records[place] for place in places], None if clusters is None else _apart(clusters, places)
+            )
             return float(getattr(found, "value", found))
         except Exception:  # somebody's code
             return math.nan
@@ -199,7 +201,7 @@ def _tossed(kinds: _Kinds, draws: Draws, generator: np.random.Generator) -> np.n
     import numpy as np
 
     parts = []
-    for size in _chunks(draws.count, 2 * len(kinds.kind)):
+    for size in _chunks(draws.tosses, 2 * len(kinds.kind)):
         kept = generator.binomial(kinds.sizes.astype(int), 0.5, (size, len(kinds.sizes))).astype(float)
         one, other = (kinds.of_both(draws.statistic, counts) for counts in (kept, kinds.sizes - kept))
         parts.append(one - other)
@@ -218,7 +220,8 @@ def _tested(known: Comparison, covariance: np.ndarray, tossed: np.ndarray, freed
     from scipy.special import stdtr
 
     assert known.difference is not None
-    gap = abs(known.difference)
+    difference = known.difference
+    gap = abs(difference)
     variance = max(0.0, float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]))
     extreme = int(np.count_nonzero(np.abs(tossed) >= gap - _TOLERANCE))
     p = (1 + extreme) / (1 + len(tossed))
@@ -232,8 +235,8 @@ def _tested(known: Comparison, covariance: np.ndarray, tossed: np.ndarray, freed
     half = t_quantile(freedom, known.level) * math.sqrt(more)
     return replace(
         known,
-        low=known.difference - half,
-        high=known.difference + half,
+        low=difference - half,
+        high=difference + half,
         p=max(p, min(1.0, 2 * float(stdtr(freedom, -gap / math.sqrt(more))))),
     )
 

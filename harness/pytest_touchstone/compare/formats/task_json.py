@@ -199,7 +199,7 @@ def by_task(summary: Summary, checkpoint: str) -> dict[str, Any]:
     """The results of one checkpoint in this form."""
     own = [result for result in summary.results if result.checkpoint == checkpoint]
     lower = {task_name(one): names for one in own if (names := _lower(summary, one))}
-    other = {task_name(one): names for one in own if (names := _no_means(summary, one))}
+    other = {task_name(one): kinds for one in own if (kinds := _no_means(summary, one))}
     return {
         "schema": SCHEMA,
         "model": checkpoint,
