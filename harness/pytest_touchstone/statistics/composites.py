@@ -2,24 +2,25 @@
 
 - **From items**: a composite is linear in the items, so its delta method (Cramer 1946, "Mathematical Methods of
   Statistics", section 28.4) is exact. Each item's weighted difference over all metrics of its benchmark is one value,
-  which holds what metrics of the same items have in common. Benchmarks are independent, their variances add, and the
-  degrees of freedom are Satterthwaite's (1946, Biometrics 2). The test flips the signs of all units of all
-  benchmarks at once (``paired``), each weighted by what it adds to the composite. The interval allows for unseen
-  differences as ``paired`` does.
-- **From totals**: errors of metrics of the same items are added up, the most that they can come to however they are
-  correlated; errors of different benchmarks add in squares.
+  which holds what metrics of the same items have in common. Benchmarks are independent. Test and interval are
+  Gaffke's (``gaffke``) over the units of all benchmarks, each weighted by what it adds to the composite.
+- **From comparisons of the parts**: what each limit lies from its difference is added up over metrics of the same items,
+  the most that it can come to however they are correlated; over different benchmarks it adds in squares (MOVER: Zou
+  and Donner 2008, Statistics in Medicine 27). So a part whose few items all agree is as uncertain as its own interval.
+  The test is the normal one with the limit on the side of 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, check_level, undefined, z_quantile
-from pytest_touchstone.statistics.intervals import Clusters, Moments, moments_of, t_quantile
-from pytest_touchstone.statistics.paired import DRAWS, allowance, check_items, sign_flip_test
+from pytest_touchstone.statistics.gaffke import BoundedMean
+from pytest_touchstone.statistics.intervals import Clusters, Moments, are_shares, moments_of
+from pytest_touchstone.statistics.paired import check_items, compare_spaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class SharedItems:
 
 
 def compare_composites(
-    benchmarks: Sequence[SharedItems], run: int = 0, *, level: float = LEVEL, draws: int = DRAWS
+    benchmarks: Sequence[SharedItems], run: int = 0, *, level: float = LEVEL
 ) -> Comparison:
     """The new run's composite against that of an earlier ``run``, from both runs' items.
 
@@ -54,33 +55,23 @@ def compare_composites(
     found = [_moments(one, run) for one in benchmarks if one.parts]
     baseline = math.fsum(part.weight * math.fsum(part.runs[run]) / len(part.new) for part in parts)
     difference = math.fsum(one.mean for one in found)
-    variances = [one.variance for one in found if one.variance is not None]
-    low = high = p = stderr = why = None
-    method = "none"
-    if len(variances) < len(found):
-        why = "all items of a benchmark are one unit: no test of a difference"
-    else:
-        stderr = math.sqrt(math.fsum(variances))
-        test = sign_flip_test([total / one.n for one in found for total in one.totals], draws=draws)
-        p, method = test.p, f"permutation over {len(found)} benchmarks ({test.how}); delta method, t interval"
-        half = _half_width([one for one in benchmarks if one.parts], run, found, level)
-        if half is None:
-            why = "nothing differs, and how far scores can is not known: no interval"
-        else:
-            low, high = difference - half, difference + half
-    return Comparison(
+    known = Comparison(
         baseline=baseline,
         new=baseline + difference,
         difference=difference,
-        low=low,
-        high=high,
-        stderr=stderr,
-        p=p,
         n=sum(one.n for one in found),
         units=sum(len(one.totals) for one in found),
-        method=method,
         level=level,
-        why=why,
+    )
+    variances = [one.variance for one in found if one.variance is not None]
+    if len(variances) < len(found):
+        return replace(known, why="all items of a benchmark are one unit: no test of a difference")
+    bounds = [_bound(one, run) for one in benchmarks if one.parts]
+    reach = [one for one in bounds if one is not None]
+    return compare_spaced(
+        replace(known, stderr=math.sqrt(math.fsum(variances))),
+        list(map(BoundedMean, found, bounds)),
+        largest=math.fsum(reach) if len(reach) == len(bounds) else None,
     )
 
 
@@ -99,25 +90,33 @@ def compare_composite_totals(
         return undefined(reasons[0] if reasons else "no parts", level=level)
     baseline = math.fsum(weight * value for weight, value, _ in known if value is not None)
     difference = math.fsum(weight * moved for weight, _, moved in known if moved is not None)
+    n = min(one.n for _, one in parts)
+    known_sum = Comparison(
+        baseline=baseline, new=baseline + difference, difference=difference, n=n, units=n, level=level
+    )
+    if any(one.low is None or one.high is None for _, one in parts):
+        return replace(known_sum, why="a part has no interval")
+    down, up = zip(*(_reaches(group) for group in groups), strict=True)
+    low, high = difference - math.hypot(*down), difference + math.hypot(*up)
     lacking = any(one.stderr is None for _, one in parts)
     errors = [math.fsum(abs(weight) * (one.stderr or 0.0) for weight, one in group) for group in groups]
-    error = None if lacking else math.hypot(*errors)
-    n = min(one.n for _, one in parts)
-    half = z_quantile(level) * error if error else None
-    return Comparison(
-        baseline=baseline,
-        new=baseline + difference,
-        difference=difference,
-        low=None if half is None else difference - half,
-        high=None if half is None else difference + half,
-        stderr=error,
-        p=2 * NormalDist().cdf(-abs(difference) / error) if error else None,
-        n=n,
-        units=n,
-        method="delta method on totals" if error else "none",
-        level=level,
-        why="parts on the same items taken as wholly dependent" if error else "a part has no standard error",
+    toward = (high - difference if difference < 0 else difference - low) / z_quantile(level)
+    return replace(
+        known_sum,
+        low=low,
+        high=high,
+        stderr=None if lacking else math.hypot(*errors),
+        p=2 * NormalDist().cdf(-abs(difference) / toward) if toward else None,
+        method="MOVER from the parts' limits",
+        why="parts on the same items taken as wholly dependent",
     )
+
+
+def _reaches(group: Sequence[tuple[float, Comparison]]) -> tuple[float, float]:
+    """How far the limits of a weighted sum of parts on the same items are below and above it, at most."""
+    known = [(weight, one.difference or 0.0, one.low or 0.0, one.high or 0.0) for weight, one in group]
+    ends = [sorted((weight * (low - value), weight * (high - value))) for weight, value, low, high in known]
+    return -math.fsum(low for low, _ in ends), math.fsum(high for _, high in ends)
 
 
 def _moments(benchmark: SharedItems, run: int) -> Moments:
@@ -136,18 +135,8 @@ def _moments(benchmark: SharedItems, run: int) -> Moments:
     return moments_of([math.fsum(row) for row in zip(*columns, strict=True)], benchmark.clusters)
 
 
-def _half_width(
-    benchmarks: Sequence[SharedItems], run: int, found: Sequence[Moments], level: float
-) -> float | None:
-    variances = []
-    for benchmark, moments in zip(benchmarks, found, strict=True):
-        span = math.fsum(abs(part.weight) for part in benchmark.parts)
-        bounded = all(0 <= one <= 1 for part in benchmark.parts for one in (*part.runs[run], *part.new))
-        variances.append((moments.variance or 0.0) + (span**2 * allowance(moments) if bounded else 0.0))
-    total = math.fsum(variances)
-    if not total:
+def _bound(benchmark: SharedItems, run: int) -> float | None:
+    """The most that an item's weighted difference can be, None where scores are not within [0, 1]."""
+    if not all(are_shares((*part.runs[run], *part.new)) for part in benchmark.parts):
         return None
-    freedom = total**2 / math.fsum(
-        one**2 / (len(moments.totals) - 1) for one, moments in zip(variances, found, strict=True)
-    )
-    return t_quantile(freedom, level) * math.sqrt(total)
+    return math.fsum(abs(part.weight) for part in benchmark.parts)

@@ -164,13 +164,15 @@ Clusters = Sequence[Hashable | None]
 class Moments(NamedTuple):
     """The mean over ``n`` items, the variance of that mean, and the total of each independent unit.
 
-    ``variance`` and ``plain`` (as if the items were independent) are None for one unit. ``kish`` is the number of
-    units of equal size that would weigh the same, n^2 / sum of squared sizes (Kish 1965, "Survey Sampling").
+    ``sizes`` are the units' numbers of items. ``variance`` and ``plain`` (as if the items were independent) are None
+    for one unit. ``kish`` is the number of units of equal size that would weigh the same, n^2 / sum of squared sizes
+    (Kish 1965, "Survey Sampling").
     """
 
     n: int
     mean: float
     totals: list[float]
+    sizes: list[int]
     variance: float | None
     plain: float | None
     kish: float
@@ -189,7 +191,7 @@ def moments_of(values: Sequence[float], clusters: Clusters | None) -> Moments:
     mean = min(max(math.fsum(values) / n, min(values)), max(values))  # never out of range by rounding
     plain = math.fsum((one - mean) ** 2 for one in values) / (n - 1) / n if n > 1 else None
     if clusters is None or not any_shared(clusters):
-        return Moments(n, mean, list(values), plain, plain, float(n), False)
+        return Moments(n, mean, list(values), [1] * n, plain, plain, float(n), False)
     members: dict[Hashable, list[float]] = {}
     for index, (value, shared) in enumerate(zip(values, clusters, strict=True)):
         members.setdefault(("alone", index) if shared is None else ("shared", shared), []).append(value)
@@ -198,8 +200,9 @@ def moments_of(values: Sequence[float], clusters: Clusters | None) -> Moments:
         square = math.fsum(math.fsum(value - mean for value in one) ** 2 for one in members.values())
         variance = square / n**2 * units / (units - 1)
     totals = [math.fsum(one) for one in members.values()]
-    kish = n**2 / sum(len(one) ** 2 for one in members.values())
-    return Moments(n, mean, totals, variance, plain if units > 1 else None, kish, True)
+    sizes = [len(one) for one in members.values()]
+    kish = n**2 / sum(size**2 for size in sizes)
+    return Moments(n, mean, totals, sizes, variance, plain if units > 1 else None, kish, True)
 
 
 def any_shared(clusters: Clusters | None) -> bool:
@@ -269,7 +272,7 @@ def mean_estimate(
     if binary:
         low, high = _wilson(found.mean, _effective_n(found))
         return Estimate(found.mean, low, high, stderr, f"Wilson, effective n{suffix}")
-    if bounded and _are_shares(values):
+    if bounded and are_shares(values):
         low, high = share_limits(found.mean, stderr**2, found.kish)
         return Estimate(found.mean, low, high, stderr, f"beta{suffix}")
     return _student(found.mean, stderr, len(found.totals) - 1, suffix)
@@ -379,7 +382,7 @@ def macro_estimate(groups: Sequence[Sequence[float]]) -> Estimate:
         return Estimate(value, low, high, stderr, f"Wilson, effective n, {count} groups", why)
     if stderr is None:
         return _value_only(value, why)
-    if all(_are_shares(group) for group in groups):
+    if all(are_shares(group) for group in groups):
         low, high = share_limits(value, stderr**2, most)
         return Estimate(value, low, high, stderr, f"beta, {count} groups")
     return _student(value, stderr, _satterthwaite(parts, [one.n - 1 for one in found]), f", {count} groups")
@@ -415,7 +418,7 @@ def composite_estimate(parts: Sequence[tuple[float, Estimate]]) -> Estimate:
     return Estimate(value, value - math.hypot(*down), value + math.hypot(*up), stderr, method, why)
 
 
-def _are_shares(values: Sequence[float]) -> bool:
+def are_shares(values: Sequence[float]) -> bool:
     """Return whether all values lie within [0, 1]."""
     return all(0 <= value <= 1 for value in values)
 

@@ -3,24 +3,29 @@
     values        items           test                           interval
     right/wrong   independent     McNemar, exact                 Tango's score interval
     right/wrong   in clusters     signs of cluster totals        Tango's, with an effective number of items
-    graded        independent     signs of items                 t, with two items more where scores lie in [0, 1]
-    graded        in clusters     signs of cluster totals        t over clusters, likewise
+    graded        independent     Gaffke's, of items             Gaffke's
+    graded        in clusters     Gaffke's, of cluster totals    Gaffke's
 
 - Standard error of the difference: that of a mean of the items' differences (``intervals``).
 - **Effective number of items**: n / design effect * (z / t)^2 as in ``intervals`` (Korn and Graubard 1998). For
   McNemar's test on clusters the design effect enters the same way in Eliasziw and Donner (1991, Statistics in
   Medicine 10).
-- **Two items more**: a t interval has no width where no item differs, and too little where few do. Most items of a
-  benchmark score the same twice. As Bonett and Price (2012, J. Educational and Behavioral Statistics 37) add one item
-  gained and one lost to 0/1 data, so the variance here holds two further items with the largest differences that
-  scores in [0, 1] allow. They are added to the width only; the difference stays as measured. Scores that are
-  ``continuous``, such as probabilities, hardly ever are the same twice, and need none.
+- **Graded scores** may differ by little on most items and by much on a few: a test of signs or of t then calls a loss
+  certain that the few make good, up to five times as often as it may. Gaffke's test and interval (``gaffke``) reckon
+  with an item more, which differs by as much as it can: by 1 where scores lie in [0, 1].
+- **Scores of no known range** (log-probabilities) can differ by any amount, and no test holds for all distributions
+  (Bahadur and Savage 1956, Annals of Mathematical Statistics 27). The item more then differs as much as any seen. Where
+  the differences' skewness exceeds a quarter of the root of their number, with its tail against the measured
+  difference, there is no p. Up to a skewness of 6 (lognormal with sigma 1) at most 2.5 % of equal runs of 50 items or
+  more are called worse.
+- **Continuous scores**, such as probabilities, seldom jump. The item more differs as much as any seen if at least a
+  third of those that differ do so in either direction, else by 1.
 
 Exchanging the runs reverses every sign; the order of the items does not matter.
 
-**The paired permutation test**: the chance of so large a difference when the labels of both runs are exchanged at
-random. Each independent unit (an item; a cluster of items with one text) has a total of differences. Without an
-effect its sign is as likely + as - (Fisher 1935, "The Design of Experiments", section 21); the statistic is the
+**The paired permutation test** of clusters: the chance of so large a difference when the labels of both runs are
+exchanged at random. Each independent unit (an item alone; a cluster of items with one text) has a total of differences.
+Without an effect its sign is as likely + as - (Fisher 1935, "The Design of Experiments", section 21); the statistic is the
 absolute sum. Three ways to the same p:
 
 - **counted**, where all totals are whole multiples of one step (right or wrong items, pass@1): the distribution of
@@ -62,10 +67,12 @@ from pytest_touchstone.statistics.comparison import (
     undefined,
     z_quantile,
 )
+from pytest_touchstone.statistics.gaffke import BoundedMean, spacings_of
 from pytest_touchstone.statistics.intervals import (
     Clusters,
     Moments,
     any_shared,
+    are_shares,
     check_clusters,
     is_binary,
     mcnemar_p,
@@ -79,7 +86,9 @@ if TYPE_CHECKING:
 
 
 DRAWS: Final = 9_999
-CONTINUOUS: Final = "t interval of continuous scores"
+SEEN: Final = "largest difference seen"
+"""The words in a method that takes no difference to be larger."""
+TOO_SKEWED: Final = "a few items differ far more than the others, the other way: too few for a test"
 SEED: Final = 0
 """The seed of all generators: the same items give the same numbers."""
 
@@ -108,9 +117,9 @@ def compare_paired(
         gained, lost = differences.count(1), differences.count(-1)
         right = list(new).count(1) - gained
         return compare_flips(right, gained, lost, len(new) - right - gained - lost, level=level)
-    moments = moments_of(differences, clusters)
-    test = sign_flip_test(moments.totals, draws=draws)
-    return _compare_units(baseline, new, moments, test, level=level, continuous=continuous)
+    return _compare_units(
+        baseline, new, moments_of(differences, clusters), level=level, draws=draws, continuous=continuous
+    )
 
 
 def signed_ranks(margins: Sequence[float]) -> list[float]:
@@ -153,18 +162,13 @@ def compare_flips(right: int, gained: int, lost: int, wrong: int, *, level: floa
     )
 
 
-def allowance(moments: Moments) -> float:
-    """The variance that two more independent units with differences of 1 and -1 add to the mean's."""
-    return 2 / (moments.kish + 2) ** 2
-
-
 def _compare_units(
     baseline: Sequence[float],
     new: Sequence[float],
     moments: Moments,
-    test: PermutationTest,
     *,
     level: float,
+    draws: int,
     continuous: bool,
 ) -> Comparison:
     n, units = moments.n, len(moments.totals)
@@ -182,41 +186,51 @@ def _compare_units(
     )
     if moments.variance is None:
         return replace(known, why=f"{moments.one_unit}: no test of a difference")
-    limits, how = _limits(
-        baseline, new, moments, level, binary, continuous=continuous and any(moments.totals)
-    )
-    over = f" over {units} clusters" if moments.clustered else ""
-    known = replace(known, p=test.p, method=f"permutation{over} ({test.how}); {how}")
+    if binary:
+        return _compare_clusters(known, moments, draws)
+    largest = 1.0 if are_shares((*baseline, *new)) else None
+    bound = None if continuous and _go_both_ways(moments.totals) else largest
+    return compare_spaced(known, [BoundedMean(moments, bound)], largest=largest)
+
+
+def compare_spaced(known: Comparison, means: Sequence[BoundedMean], *, largest: float | None) -> Comparison:
+    """The comparison with Gaffke's test and interval of the sum of the means; ``largest`` is the most that it can
+    be, None where that is not known."""
+    spaced = spacings_of(means)
+    limits = spaced.limits(known.level)
+    over = f" over {known.units} clusters" if any(one.moments.clustered for one in means) else ""
+    seen = f", {SEEN}" if any(one.bound is None for one in means) else ""
+    known = replace(known, p=spaced.p, method=f"Gaffke's test and interval{over}{seen}")
     if limits is None:
         return replace(known, why="no item differs, and how far scores can is not known: no interval")
-    return replace(known, low=limits[0], high=limits[1])
+    if largest is None and spaced.against * 4 > 1:
+        known = replace(known, p=None, why=TOO_SKEWED)
+    low, high = limits if largest is None else (max(limits.low, -largest), min(limits.high, largest))
+    return replace(known, low=low, high=high)
 
 
-def _limits(
-    baseline: Sequence[float],
-    new: Sequence[float],
-    moments: Moments,
-    level: float,
-    binary: bool,
-    *,
-    continuous: bool,
-) -> tuple[tuple[float, float] | None, str]:
-    quantile = t_quantile(len(moments.totals) - 1, level)
-    variance = moments.variance or 0.0
-    if binary:
-        spread = variance / moments.plain if moments.plain else moments.n / moments.kish
-        share = (z_quantile(level) / quantile) ** 2 / max(1.0, spread)
-        gained = sum(a < b for a, b in zip(baseline, new, strict=True)) * share
-        lost = sum(a > b for a, b in zip(baseline, new, strict=True)) * share
-        low, high = tango_interval(gained, lost, moments.n * share, level)
-        return (min(low, moments.mean), max(high, moments.mean)), "Tango interval, effective n"
-    how = CONTINUOUS if continuous else "t interval"
-    if not continuous and all(0 <= value <= 1 for value in (*baseline, *new)):
-        variance, how = variance + allowance(moments), "t interval with two items more"
-    elif not variance:
-        return None, "no interval"
-    half = quantile * math.sqrt(variance)
-    return (moments.mean - half, moments.mean + half), how
+def _go_both_ways(totals: Sequence[float]) -> bool:
+    """Return whether at least a third of the units that differ do so in either direction."""
+    up, down = sum(total > 0 for total in totals), sum(total < 0 for total in totals)
+    return 3 * min(up, down) >= up + down > 0
+
+
+def _compare_clusters(known: Comparison, moments: Moments, draws: int) -> Comparison:
+    """The comparison of right or wrong answers in clusters."""
+    test = sign_flip_test(moments.totals, draws=draws)
+    spread = (
+        moments.variance / moments.plain if moments.variance and moments.plain else moments.n / moments.kish
+    )
+    share = (z_quantile(known.level) / t_quantile(known.units - 1, known.level)) ** 2 / max(1.0, spread)
+    gained, lost = (known.gained or 0) * share, (known.lost or 0) * share
+    low, high = tango_interval(gained, lost, moments.n * share, known.level)
+    return replace(
+        known,
+        low=min(low, moments.mean),
+        high=max(high, moments.mean),
+        p=test.p,
+        method=f"permutation over {known.units} clusters ({test.how}); Tango interval, effective n",
+    )
 
 
 def check_items(baseline: Sequence[float], new: Sequence[float], clusters: Clusters | None) -> None:
