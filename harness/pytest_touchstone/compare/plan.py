@@ -340,8 +340,9 @@ class PlanRow:
     for where this benchmark alone loses it, ``finds_too`` where all lose it, which Holm's later steps make larger.
     ``items_for_drop`` and ``items_for_not_worse``: about how many items it takes, None where more than there can
     be. ``not_worse``: the chance that a checkpoint as good is called not worse. ``size``: the most items that the
-    benchmark is known to have, 0 where nothing is known. Of a metric with a ``unit`` margin, ``drop`` and ``sees`` are
-    in that, and the drop is as many margins as the plan's has points.
+    benchmark is known to have, 0 where nothing is known. ``pooled``: the pooled verdict takes it in. Of a
+    metric with a ``unit`` margin, ``drop`` and ``sees`` are in that, and the drop is as many margins as the plan's has
+    points.
     """
 
     benchmark: str
@@ -359,6 +360,7 @@ class PlanRow:
     items_for_not_worse: int | None
     not_worse: float
     size: int
+    pooled: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -512,11 +514,16 @@ def _where_all_lose(
     ]
     if pooled:
         own = {place: bases[place][1].design for place in first.values() if not bases[place][1].parts}
-        shares = [place for place, one in own.items() if one.bounded and not bases[place][1].how.unit]
+        shares = [place for place, one in own.items() if one.bounded and _is_pooled(bases[place][1].how)]
         own = {place: own[place] for place in shares} or own
         added = {place: one.items * one.error for place, one in own.items()}
         tests.append(PlannedTest(pooled_design([*own.values()]), drop, config.margin, added))
     return powers_together(tests, alpha=config.alpha)[: len(bases)]
+
+
+def _is_pooled(how: Aggregation) -> bool:
+    """Return whether the pooled verdict takes in shares that are made so, as ``judge.pool`` does."""
+    return how.higher_score_is_better and not how.unit
 
 
 def _drop_of(name: str, basis: Basis, config: GateConfig, drop: float) -> float:
@@ -546,6 +553,7 @@ def _row(
         items_for_not_worse=items_for_not_worse(design, power=power, **rule),
         not_worse=chance_not_worse(design, **rule),
         size=basis.size,
+        pooled=_is_pooled(basis.how),
     )
 
 
@@ -555,9 +563,7 @@ def _together(
     """Composites and all items together move with their benchmarks: they count where they alone find more."""
     own = [row for row in rows if row.metric != COMPOSITE]
     made = [row for row in rows if row.metric == COMPOSITE]
-    first = {
-        row.benchmark: row.design for row in reversed(own) if row.design.bounded and row.unit == POINTS.name
-    }
+    first = {row.benchmark: row.design for row in reversed(own) if row.design.bounded and row.pooled}
     whole = pooled_design(list(first.values()) or [row.design for row in own])
     rule: dict[str, Any] = {"margin": config.margin, "alpha": config.alpha}
     pooled = rule | {"family": family if config.pooled else 1}

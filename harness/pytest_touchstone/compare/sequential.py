@@ -253,7 +253,7 @@ class InterimAnalyses:
                 chosen=self._best(new),
                 level=self.plan.levels[self._next],
             )
-            stop = decide_at(self.plan, self._next, compared.comparison)
+            stop = decide_at(self.plan, self._next, compared.comparison, compared.as_measured)
             if stop is not None:
                 self.settled = Settled(self.found, stop, compared, self.plan.margin)
             self._next += 1

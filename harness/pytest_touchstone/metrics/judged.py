@@ -22,16 +22,17 @@ takes off what two raters with these habits would agree by chance (Cohen 1960, E
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
+from itertools import product
+from typing import Final, NamedTuple
 
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.requests import Judge, JudgeAnswer
 from pytest_touchstone.metrics.multiple_choice import ChoiceScores
 from pytest_touchstone.statistics.comparison import LEVEL, z_quantile
-from pytest_touchstone.statistics.intervals import Estimate, moments_of, wilson_limits
+from pytest_touchstone.statistics.intervals import Estimate, moments_of
 
 ORDER: Final = ("first", "second")
 """The choices of a question about two texts, which have these names in it."""
@@ -81,45 +82,83 @@ def cohen_kappa(
 ) -> Estimate:
     """Return Cohen's kappa of items (score, label, verdict), with its interval; ``clusters`` as in ``mean_estimate``.
 
-    With p the share of agreement and e that expected by chance, kappa is (p - e) / (1 - e). Its standard error is that
-    of the delta method (Fleiss, Cohen and Everitt 1969, Psychological Bulletin 72, eq. 13): with r(c) and q(c) the
-    shares of class c among labels and verdicts, an item with label i and verdict j moves kappa by
+    With p the share of agreement and e that expected by chance, kappa is (p - e) / (1 - e). The interval is that of the
+    delta method (Fleiss, Cohen and Everitt 1969, Psychological Bulletin 72, eq. 13): with r(c) and q(c) the shares of
+    class c among labels and verdicts, an item with label i and verdict j moves kappa by
 
         ([i = j] - p) / (1 - e)  -  (1 - p) (q(i) + r(j) - 2 e) / (1 - e)^2
 
-    Where no item moves it, as where all agree, the interval is Wilson's of p at this e. Undefined where one class is
-    all that there is.
+    Near 1 that interval is too short and lies too high. So for the interval four items are added, as Agresti and Caffo
+    (2000, American Statistician 54) do for shares: two that agree and two that do not, spread evenly over the classes;
+    with clusters, as many as four units have. Undefined where one class is all that there is.
     """
     pairs = [(label, verdict) for _, label, verdict in items]
     if not pairs:
         return Estimate(None, None, None, None, "none", "no items were scored")
-    count = len(pairs)
-    labels, given = Counter(label for label, _ in pairs), Counter(verdict for _, verdict in pairs)
-    same = sum(label == verdict for label, verdict in pairs) / count
-    chance = math.fsum(labels[one] * given[one] for one in labels) / count**2
-    if chance == 1:
+    counts = Counter(pairs)
+    plain = _Kappa.of(counts)
+    if plain.chance == 1:
         return Estimate(None, None, None, None, "none", "all labels and verdicts are of one class")
-    value, rest = (same - chance) / (1 - chance), 1 - chance
-    moves = [
-        ((label == verdict) - same) / rest
-        - (1 - same) * ((_share(given, label, count) + _share(labels, verdict, count)) - 2 * chance) / rest**2
-        for label, verdict in pairs
-    ]
-    found = moments_of(moves, clusters)
+    found = moments_of([plain.move(*pair) for pair in pairs], clusters)
     if found.variance is None:
-        return Estimate(value, None, None, None, "none", f"{found.one_unit}: no standard error")
-    error = math.sqrt(found.variance)
-    if error > 1e-12:  # otherwise the sum of roundings
-        reach = z_quantile(LEVEL) * error
-        low, high, method = value - reach, value + reach, "delta method"
-    else:
-        low, high = ((share - chance) / rest for share in wilson_limits(same, found.kish, z_quantile(LEVEL)))
-        method = "Wilson's limits of the agreement"
-    return Estimate(value, max(-1.0, low), min(1.0, high), error, method)
+        return Estimate(plain.value, None, None, None, "none", f"{found.one_unit}: no standard error")
+    classes = sorted({one for pair in pairs for one in pair})
+    unit, same = found.n / found.kish, _MORE / 2 / len(classes)
+    more = {
+        pair: unit * (same if pair[0] == pair[1] else same / (len(classes) - 1))
+        for pair in product(classes, classes)
+    }
+    fuller = _Kappa.of({pair: counts[pair] + added for pair, added in more.items()})
+    own = moments_of([fuller.move(*pair) for pair in pairs], clusters)
+    units = len(own.totals)
+    square = math.fsum(total**2 for total in own.totals) * units / (units - 1)
+    square += unit * math.fsum(added * fuller.move(*pair) ** 2 for pair, added in more.items())
+    reach = z_quantile(LEVEL) * math.sqrt(square) / fuller.count
+    return Estimate(
+        plain.value,
+        max(-1.0, min(plain.value, fuller.value - reach)),
+        min(1.0, max(plain.value, fuller.value + reach)),
+        math.sqrt(found.variance),
+        "delta method with four items more",
+    )
 
 
-def _share(counts: Mapping[int, int], one: int, count: int) -> float:
-    return counts.get(one, 0) / count
+_MORE: Final = 4.0
+
+
+class _Kappa(NamedTuple):
+    """The shares that kappa is made of, over ``count`` items."""
+
+    count: float
+    same: float
+    chance: float
+    labels: Mapping[int, float]
+    given: Mapping[int, float]
+
+    @classmethod
+    def of(cls, counts: Mapping[tuple[int, int], float]) -> _Kappa:
+        """The shares of a table of (label, verdict)."""
+        count = math.fsum(counts.values())
+        labels, given = defaultdict[int, float](float), defaultdict[int, float](float)
+        for (label, verdict), number in counts.items():
+            labels[label] += number / count
+            given[verdict] += number / count
+        same = math.fsum(number for (label, verdict), number in counts.items() if label == verdict) / count
+        chance = math.fsum(share * given[one] for one, share in labels.items())
+        return cls(count, same, chance, labels, given)
+
+    @property
+    def value(self) -> float:
+        """Kappa itself."""
+        return (self.same - self.chance) / (1 - self.chance)
+
+    def move(self, label: int, verdict: int) -> float:
+        """What one item of this kind moves kappa by, times their number."""
+        rest = 1 - self.chance
+        shares = self.given.get(label, 0.0) + self.labels.get(verdict, 0.0)
+        return ((label == verdict) - self.same) / rest - (1 - self.same) * (
+            shares - 2 * self.chance
+        ) / rest**2
 
 
 KAPPA: Final = Aggregation("Cohen's kappa", "agreement", function=cohen_kappa, beside=("right", "chosen"))

@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison
 from pytest_touchstone.statistics.composites import SharedItems, compare_composites
-from pytest_touchstone.statistics.contrasts import JointNoise, NoiseDraws, noise_of, sample_of
+from pytest_touchstone.statistics.contrasts import JointNoise, NoiseDraws, noise_of, noise_of_sum, sample_of
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
 from pytest_touchstone.statistics.intervals import Clusters
 from pytest_touchstone.statistics.paired import compare_paired
@@ -323,9 +323,7 @@ def noise_of_composite(benchmarks: Sequence[SharedItems], count: int) -> JointNo
         if noise is None:
             return None
         found.append(noise)
-    return JointNoise(
-        sum(one.covariance for one in found[1:]) + found[0].covariance, min(one.units for one in found)
-    )
+    return noise_of_sum(found)
 
 
 def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:

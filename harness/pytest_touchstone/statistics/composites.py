@@ -4,10 +4,10 @@
   Statistics", section 28.4) is exact. Each item's weighted difference over all metrics of its benchmark is one value,
   which holds what metrics of the same items have in common. Benchmarks are independent. Test and interval are
   Gaffke's (``gaffke``) over the units of all benchmarks, each weighted by what it adds to the composite.
-- **From comparisons of the parts**: what each limit lies from its difference is added up over metrics of the same items,
-  the most that it can come to however they are correlated; over different benchmarks it adds in squares (MOVER: Zou
-  and Donner 2008, Statistics in Medicine 27). So a part whose few items all agree is as uncertain as its own interval.
-  The test is the normal one with the limit on the side of 0.
+- **From comparisons of the parts**: the distances of the limits from the differences are added up over metrics of the
+  same items, the most that they can come to however they are correlated; over different benchmarks they add in squares
+  (MOVER: Zou and Donner 2008, Statistics in Medicine 27). So a part whose few items all agree is as uncertain as its
+  own interval. The test is the normal one with the limit on the side of 0.
 """
 
 from __future__ import annotations

@@ -8,7 +8,11 @@ there are independent units. Runs on other items are independent of them: their 
   and fall together, in full at most. So means with weights of one sign are taken as wholly dependent, and those with
   the other sign as independent of them: no correlations from 0 to 1 give a larger variance.
 - **Two items more**: where scores lie in [0, 1], each weight of 1 adds the variance of a further item gained and one
-  lost (as in ``paired``). So few items, or items that all score the same, leave an interval that has a width.
+  lost (Bonett and Price 2012, J. Educational and Behavioral Statistics 37, do so for right and wrong answers). So few
+  items, or items that all score the same, leave an interval that has a width.
+- **Sums over benchmarks**: benchmarks are independent, so their covariances add. The number of units behind a sum is
+  one more than Satterthwaite's degrees of freedom (1946, Biometrics 2), and each benchmark has its own two items more:
+  a benchmark of few items counts by its share.
 - **Between two checkpoints**: (1 - t) a + t b. The line's own error is measured where a checkpoint was left out: it is
   compared with the line through its neighbours. What the squares of these misses exceed the variance by that their
   noise explains is the variance of interpolation. Below three checkpoints nothing can be left out, and there is none.
@@ -37,7 +41,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_touchstone.statistics.comparison import LEVEL, check_level
-from pytest_touchstone.statistics.intervals import Clusters, t_quantile
+from pytest_touchstone.statistics.intervals import Clusters, satterthwaite, t_quantile
 from pytest_touchstone.statistics.paired import SEED
 
 if TYPE_CHECKING:
@@ -84,12 +88,13 @@ def contrast(
     *,
     units: int,
     errors: Sequence[float] | None = None,
-    bounded: bool = True,
+    further: float | None = None,
     extra: float = 0.0,
     level: float = LEVEL,
 ) -> Contrast:
     """The weighted sum of the means, which have a covariance by their items, and ``errors`` where totals alone are
-    known. ``extra`` is a variance beside that of the items, ``bounded`` says that scores lie in [0, 1].
+    known. ``extra`` is a variance beside that of the items, ``further`` is the most that a further item moves a mean
+    by: by default 1 / (units + 2), 0 for scores of no known range.
 
     ``units`` is the smallest number of independent items behind a mean. Without a covariance, or with fewer than two
     units, the value stands alone.
@@ -103,7 +108,8 @@ def contrast(
         variance += (
             math.fsum(max(0.0, sign * one) * errors[place] for place, one in weights) ** 2 if errors else 0
         )
-    more = variance + (_two_items(weights, units) if bounded else 0.0)
+    most = math.fsum(abs(weight) for _, weight in weights) / 2  # of one run's mean in a difference of two
+    more = variance + 2 * (most * (1 / (units + 2) if further is None else further)) ** 2
     error = math.sqrt(more)
     if not error:
         return Contrast(value=value, stderr=0.0, low=None, high=None, p=None)
@@ -151,12 +157,6 @@ def interpolation_variance(
     return max(0.0, math.fsum(excess) / len(excess))
 
 
-def _two_items(weights: Sequence[Weighted], units: int) -> float:
-    """The variance of a further item gained and one lost, by half the sum of the absolute weights."""
-    size = math.fsum(abs(weight) for _, weight in weights) / 2
-    return 2 * (size / (units + 2)) ** 2
-
-
 # The noise that runs have in common
 
 
@@ -185,6 +185,15 @@ def noise_of(
     weighed = np.outer(means, totals @ sizes)
     products = totals @ totals.T - weighed - weighed.T + np.outer(means, means) * (sizes @ sizes)
     return JointNoise(products / n**2 * units / (units - 1), units)
+
+
+def noise_of_sum(found: Sequence[JointNoise]) -> JointNoise:
+    """The noise of the sums of means over independent benchmarks, at least one."""
+    import numpy as np
+
+    variances = [float(np.trace(one.covariance)) for one in found]
+    freedom = satterthwaite(variances, [one.units - 1 for one in found])
+    return JointNoise(sum((one.covariance for one in found[1:]), found[0].covariance), 1 + round(freedom))
 
 
 def totals_of_units(scores: np.ndarray, clusters: Clusters | None) -> tuple[np.ndarray, np.ndarray]:

@@ -255,7 +255,7 @@ def mean_estimate(
 
     When cluster ids repeat, standard error and interval allow for items of a cluster being alike. Undefined:
     everything for no items; the standard error for one item, with the t interval; standard error and interval when
-    all of several items are one cluster.
+    all of several items are one cluster; the t interval when all items have one value.
     """
     check_clusters(values, clusters)
     if not values:
@@ -385,7 +385,7 @@ def macro_estimate(groups: Sequence[Sequence[float]]) -> Estimate:
     if all(are_shares(group) for group in groups):
         low, high = share_limits(value, stderr**2, most)
         return Estimate(value, low, high, stderr, f"beta, {count} groups")
-    return _student(value, stderr, _satterthwaite(parts, [one.n - 1 for one in found]), f", {count} groups")
+    return _student(value, stderr, satterthwaite(parts, [one.n - 1 for one in found]), f", {count} groups")
 
 
 def composite_estimate(parts: Sequence[tuple[float, Estimate]]) -> Estimate:
@@ -424,6 +424,9 @@ def are_shares(values: Sequence[float]) -> bool:
 
 
 def _student(value: float, stderr: float, freedom: float, suffix: str) -> Estimate:
+    if not stderr:
+        why = "all items have one value, and how far others can lie is not known: no interval"
+        return Estimate(value, None, None, 0.0, "none", why)
     margin = t_quantile(freedom, LEVEL) * stderr
     return Estimate(value, value - margin, value + margin, stderr, f"t{suffix}")
 
@@ -444,7 +447,7 @@ def _wilson(share: float, n: float) -> tuple[float, float]:
     return wilson_limits(share, n, z_quantile(LEVEL))
 
 
-def _satterthwaite(parts: Sequence[float], freedoms: Sequence[int]) -> float:
+def satterthwaite(parts: Sequence[float], freedoms: Sequence[int]) -> float:
     """Degrees of freedom of a sum of independent variances."""
     total = math.fsum(parts)
     if not total:

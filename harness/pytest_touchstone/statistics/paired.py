@@ -25,8 +25,8 @@ Exchanging the runs reverses every sign; the order of the items does not matter.
 
 **The paired permutation test** of clusters: the chance of so large a difference when the labels of both runs are
 exchanged at random. Each independent unit (an item alone; a cluster of items with one text) has a total of differences.
-Without an effect its sign is as likely + as - (Fisher 1935, "The Design of Experiments", section 21); the statistic is the
-absolute sum. Three ways to the same p:
+Without an effect its sign is as likely + as - (Fisher 1935, "The Design of Experiments", section 21); the statistic is
+the absolute sum. Three ways to the same p:
 
 - **counted**, where all totals are whole multiples of one step (right or wrong items, pass@1): the distribution of
   the sum is built up total by total (Pagano and Tritchler 1983, JASA 78). With totals of one size it is McNemar's;

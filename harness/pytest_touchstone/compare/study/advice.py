@@ -24,7 +24,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.load import select
 from pytest_touchstone.compare.study.between import Between, Duel, Lengths, between, by_length, gain
 from pytest_touchstone.compare.study.forgetting import Forgetting, forgetting
-from pytest_touchstone.compare.study.points import Measure, Point, Study
+from pytest_touchstone.compare.study.points import Measure, Point, Study, on_further_items
 from pytest_touchstone.compare.study.pool import MeasureNoise, Pool, noise, pools_of
 from pytest_touchstone.core.lm_eval_names import translated
 from pytest_touchstone.core.tasks import shipped_names
@@ -34,7 +34,7 @@ from pytest_touchstone.statistics.comparison import z_quantile
 from pytest_touchstone.statistics.contrasts import Contrast, Weighted
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
 from pytest_touchstone.statistics.power import design_of_comparison, items_for_drop
-from pytest_touchstone.statistics.verdicts import POWER, holm
+from pytest_touchstone.statistics.verdicts import POWER, ROUNDING, holm
 
 MOST: Final = 3
 """The comparisons for which commands are given."""
@@ -155,23 +155,23 @@ def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen 
         highest=best == choice.place,
         of=len(places),
         rivals=kept,
-        expected=_expected(pool, best, choice, study.level),
+        expected=_expected(study, pool, best, choice),
         vetoed=tuple(vetoed),
         earliest=_earliest(study, pool.points[best], kept),
     )
 
 
-def _expected(pool: Pool, place: int, choice: BestChoice, level: float) -> Contrast | None:
+def _expected(study: Study, pool: Pool, place: int, choice: BestChoice) -> Contrast | None:
     """The value on further items with its interval, both after allowing for the choice."""
-    one = pool.contrast([Weighted(place, 1.0)], level=level)
+    value, sign = study.value(pool.points[place], pool.measure), 1 if pool.measure.higher_is_better else -1
+    if value is not None and abs(value.value - sign * pool.means[place]) < ROUNDING:
+        return on_further_items(value, choice, pool.measure)
+    one = pool.contrast([Weighted(place, 1.0)], level=study.level)  # a perplexity, by its log-probabilities
     if one.low is None or one.high is None:
         return None
     luck = choice.measured - choice.shrunk
     found = replace(one, value=one.value - luck, low=one.low - choice.depth, p=None)
-    found = found if pool.measure.higher_is_better else found.opposite
-    if not pool.measure.share or found.low is None or found.high is None:
-        return found
-    return replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
+    return found if pool.measure.higher_is_better else found.opposite
 
 
 def _vetoed(

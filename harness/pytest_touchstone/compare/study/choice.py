@@ -19,10 +19,9 @@ from pytest_touchstone.compare.study.differences import (
     noise_of_strata,
     strata,
 )
-from pytest_touchstone.compare.study.points import Measure, Point, Study
-from pytest_touchstone.core.composite import Part
+from pytest_touchstone.compare.study.points import Measure, Point, Study, on_further_items, value_of
+from pytest_touchstone.core.composite import Composite, Part
 from pytest_touchstone.statistics.best_of_many import best_of
-from pytest_touchstone.statistics.contrasts import Weighted, contrast
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
 from pytest_touchstone.statistics.neighbours import NeighbourChoice, Stratum, choose_with_neighbours
 
@@ -98,8 +97,15 @@ def _over_all(study: Study, standing: Standing, measures: Iterable[Measure]) -> 
     parts = [
         Part(size / sum(sizes), one.benchmark, one.metric) for size, one in zip(sizes, kept, strict=True)
     ]
-    measure = Measure(benchmark=ALL, metric=standing.metric, label=ALL_ITEMS)
-    return _cost(study, standing, measure, parts) if len(kept) > 1 else None
+    if len(kept) < 2 or not points:
+        return None
+    whole = Composite(ALL_ITEMS, tuple(parts))
+    return _cost(
+        study,
+        standing,
+        Measure(benchmark=ALL, metric=standing.metric, label=ALL_ITEMS, composite=whole),
+        parts,
+    )
 
 
 def _runners(study: Study, benchmarks: Collection[str]) -> list[Point]:
@@ -124,28 +130,18 @@ def _cost(study: Study, standing: Standing, measure: Measure, parts: Sequence[Pa
     best = points[choice.place]
     if best.name != standing.checkpoint and not standing.tied:  # a benchmark of its own was pooled otherwise
         return None
-    value = study.value(best, measure)
-    if value is not None and value.low is not None and value.high is not None:
-        low, high = sorted((sign * value.low, sign * value.high))
-    else:
-        own = contrast(
-            means, noise.covariance, [Weighted(choice.place, 1.0)], units=noise.units, level=study.level
-        )
-        if own.low is None or own.high is None:  # nothing varies
-            return None
-        low, high = own.low, own.high
-    limits = [min(low - choice.depth, choice.shrunk), max(high, choice.shrunk)]
-    if measure.share:
-        limits = [max(0.0, limits[0]), min(1.0, limits[1])]
-    low, high = sorted(sign * one for one in limits)
+    value = value_of(best.candidate, measure) if measure.benchmark == ALL else study.value(best, measure)
+    expected = value and on_further_items(value, choice, measure)
+    if expected is None or expected.low is None or expected.high is None:  # nothing varies
+        return None
     neighbours = _neighbours(study, points, items)
     return ChoiceCost(
         standing=standing,
         measure=measure,
         measured=sign * choice.measured,
-        expected=sign * choice.shrunk,
-        low=low,
-        high=high,
+        expected=expected.value,
+        low=expected.low,
+        high=expected.high,
         neighbours=neighbours,
         by_neighbours=points[neighbours.place].name if neighbours else "",
     )

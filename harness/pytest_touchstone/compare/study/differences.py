@@ -33,6 +33,7 @@ from pytest_touchstone.statistics.contrasts import (
     NoiseDraws,
     independent_noise,
     noise_of,
+    noise_of_sum,
     sample_of,
 )
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
@@ -301,5 +302,4 @@ def noise_of_strata(found: Sequence[Aligned]) -> JointNoise | None:
     known = [one for one in parts if one is not None]
     if not known or len(known) < len(parts):
         return None
-    covariance = sum(one.covariance for one in known[1:]) + known[0].covariance
-    return JointNoise(covariance, min(one.units for one in known))
+    return noise_of_sum(known)

@@ -39,7 +39,9 @@ from pytest_touchstone.compare.ranking import composite_of_items
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.text import place_text
 from pytest_touchstone.results.summary import Metric
+from pytest_touchstone.statistics.best_of_many import BestChoice
 from pytest_touchstone.statistics.comparison import LEVEL, z_quantile
+from pytest_touchstone.statistics.contrasts import Contrast
 from pytest_touchstone.statistics.intervals import t_quantile, wilson_limits
 from pytest_touchstone.statistics.units import MetricUnit, unit_of
 
@@ -290,6 +292,20 @@ def _value_facts(value: Value) -> dict[str, Any]:
 
 _POSITIVE: Final = ("perplexity", "bits_per_byte")
 """Parts of the names of metrics that are not below 0."""
+
+
+def on_further_items(value: Value, choice: BestChoice, measure: Measure) -> Contrast | None:
+    """The value of a checkpoint on further items of the kind, with its interval, both after allowing for the choice
+    of the best of several; None where the value has no interval."""
+    if value.low is None or value.high is None:
+        return None
+    sign = 1 if measure.higher_is_better else -1
+    low, high = sorted((sign * value.low, sign * value.high))
+    expected = sign * value.value - (choice.measured - choice.shrunk)
+    limits = sorted(sign * one for one in (min(low - choice.depth, expected), max(high, expected)))
+    if measure.share:
+        limits = [min(max(0.0, one), 1.0) for one in limits]
+    return Contrast(value=sign * expected, stderr=value.stderr, low=limits[0], high=limits[1], p=None)
 
 
 def value_of(candidate: CheckpointResults, measure: Measure) -> Value | None:

@@ -33,6 +33,7 @@ from pytest_touchstone.results.store_entry import ItemScores
 from pytest_touchstone.statistics.best_of_many import is_told_best
 from pytest_touchstone.statistics.contrasts import Contrast, JointNoise, Weighted, contrast, noise_of
 from pytest_touchstone.statistics.curves import LAST, LEAST, SignalToNoise, signal_to_noise
+from pytest_touchstone.statistics.intervals import satterthwaite
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +46,8 @@ class Pool:
     """A measure at the points that have it, in the study's order; ``means`` are turned so that larger is better.
 
     ``index`` has the points' places by name. ``units`` counts the independent items behind each, 0 where nothing is
-    known of the noise. ``left_out`` are points whose result is not valid.
+    known of the noise; ``further`` is the most that a further item moves each by. ``left_out`` are points whose result
+    is not valid.
     """
 
     measure: Measure
@@ -55,7 +57,7 @@ class Pool:
     covariance: np.ndarray
     errors: tuple[float, ...]
     units: tuple[int, ...]
-    bounded: bool
+    further: tuple[float, ...]
     left_out: tuple[Point, ...] = ()
 
     def places(self, points: Sequence[Point]) -> list[int]:
@@ -89,7 +91,7 @@ class Pool:
             weights,
             units=units,
             errors=self.errors,
-            bounded=self.bounded,
+            further=max((self.further[place] for place, _ in weights), default=0.0),
             extra=extra,
             level=level,
         )
@@ -122,14 +124,13 @@ def pool_of(study: Study, measure: Measure) -> Pool:
     points = [point for point, value in values if value is not None and not value.invalid]
     means, errors = np.zeros(len(points)), np.zeros(len(points))
     covariance = np.zeros((len(points), len(points)))
-    units, bounded = [math.inf] * len(points), True
+    noises: list[_Noise] = []
     for benchmark, parts in _parts(measure).items():
         entries = [point.candidate.entries[benchmark] for point in points]
         found = _noise(entries, benchmark, parts)
         means, covariance = means + found.means, covariance + found.covariance
         errors = np.hypot(errors, found.errors)
-        units = [min(pair) for pair in zip(units, found.units, strict=True)]
-        bounded &= found.bounded
+        noises.append(found)
     return Pool(
         measure=measure,
         points=tuple(points),
@@ -137,10 +138,18 @@ def pool_of(study: Study, measure: Measure) -> Pool:
         means=tuple(means.tolist()),
         covariance=covariance,
         errors=tuple(errors.tolist()),
-        units=tuple(int(one) for one in units),
-        bounded=bounded,
+        units=tuple(_units(noises, place) for place in range(len(points))),
+        further=tuple(math.hypot(*(one.further(place) for one in noises)) for place in range(len(points))),
         left_out=tuple(point for point, value in values if value is not None and value.invalid),
     )
+
+
+def _units(noises: Sequence[_Noise], place: int) -> int:
+    """The number of independent items behind a point's sum over benchmarks; unknown where one's is not known."""
+    if min(one.units[place] for one in noises) < 2:
+        return UNKNOWN_UNITS
+    variances = [float(one.covariance[place, place] + one.errors[place] ** 2) for one in noises]
+    return 1 + round(satterthwaite(variances, [one.units[place] - 1 for one in noises]))
 
 
 class _Part(NamedTuple):
@@ -149,13 +158,18 @@ class _Part(NamedTuple):
 
 
 class _Noise(NamedTuple):
-    """Means and covariance of a benchmark's weighted metrics at all points."""
+    """Means and covariance of a benchmark's weighted metrics at all points, and the largest value of an item, 0 where
+    that is not known."""
 
     means: np.ndarray
     covariance: np.ndarray
     errors: np.ndarray
     units: list[int]
-    bounded: bool
+    span: float
+
+    def further(self, place: int) -> float:
+        """The most that a further item moves the point's mean by; 0 for scores of no known range."""
+        return self.span / (self.units[place] + 2)
 
 
 def _parts(measure: Measure) -> dict[str, list[_Part]]:
@@ -188,14 +202,15 @@ def _noise(entries: Sequence[BenchmarkScores], benchmark: str, parts: Sequence[_
         places = [place for alike, _ in same for place in alike]
         matrix = np.concatenate([np.stack([columns[one] for one in alike])[:, rows] for alike, rows in same])
         bounded &= bool(np.all(np.abs(matrix) <= 1))
-        means[places] = matrix.mean(axis=1)
+        means[places] = [math.fsum(row) / len(row) for row in matrix.tolist()]
         clusters = [entries[places[0]].items.clusters[row] for row in same[0][1]]
         noise = noise_of(matrix[:-1], matrix[-1], clusters)
         if noise is not None:
             covariance[np.ix_(places, places)] = noise.covariance
             for place in places:
                 units[place] = noise.units
-    return _Noise(means, covariance, errors, units, bounded)
+    span = math.fsum(abs(weight) for weight, _ in parts) if bounded else 0.0
+    return _Noise(means, covariance, errors, units, span)
 
 
 def _column(entry: BenchmarkScores, parts: Sequence[_Part]) -> np.ndarray | None:
