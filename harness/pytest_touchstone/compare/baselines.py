@@ -22,6 +22,7 @@ is judged: a second try after the data were changed is not compared with the fir
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
@@ -221,9 +222,11 @@ def comparable(new: StoredResult, results: Iterable[StoredResult]) -> list[Store
 
 def one_each(results: Iterable[StoredResult], metric: str) -> list[StoredResult]:
     """The best result of each checkpoint by the metric, of equal ones the newest; the checkpoint that came last at
-    the end."""
+    the end. Those without a value are left out where others have one."""
     by_checkpoint: dict[str, StoredResult] = {}
-    for saved in sorted(results, key=lambda one: (worth(one, metric), *_age(one))):
+    known = list(results)
+    known = [one for one in known if math.isfinite(worth(one, metric))] or known
+    for saved in sorted(known, key=lambda one: (worth(one, metric), *_age(one))):
         by_checkpoint[saved.checkpoint_key] = saved
     return sorted(by_checkpoint.values(), key=_age)
 

@@ -40,7 +40,7 @@ from pytest_touchstone.statistics.best_of_many import (
     compare_composite_with_best,
     compare_with_best,
 )
-from pytest_touchstone.statistics.comparison import LEVEL, Comparison, undefined
+from pytest_touchstone.statistics.comparison import LEVEL, TOO_LARGE, Comparison, are_too_large, undefined
 from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
 from pytest_touchstone.statistics.paired import compare_flips
 from pytest_touchstone.statistics.resampling import compare_resampled
@@ -87,6 +87,13 @@ class AlignedScores(NamedTuple):
     baselines: list[list[float]]
     new: list[float]
     clusters: list[str | None] | None
+
+    @property
+    def lacking(self) -> str:
+        """The reason why they have no means to compare; empty where they have."""
+        if not self.new:
+            return "no items in common"
+        return TOO_LARGE if any(map(are_too_large, (*self.baselines, self.new))) else ""
 
 
 def score_name(saved: StoredResult, metric: str) -> str:
@@ -233,8 +240,8 @@ def compare(
     if not new.saved.aggregation(metric).own:
         return _compare_values(new, baselines, metric, chosen=chosen, level=level)
     found = columns(new.items, [one.items for one in baselines], score)
-    if not found.new:
-        return _nothing(metric, chosen or 0, len(baselines), level)
+    if lacking := found.lacking:
+        return _nothing(metric, chosen or 0, len(baselines), level, lacking)
     higher = new.saved.aggregation(metric).higher_score_is_better
     selection = compare_aligned(found, higher=higher, chosen=chosen, level=level, continuous=is_soft(score))
     identical = _identical(new, baselines[selection.chosen], found, selection.chosen)
@@ -359,8 +366,8 @@ def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEV
     for part in parts:
         score = score_name(part.new.saved, part.metric)
         found = columns(part.new.items, [one.items for one in part.baselines], score)
-        if not found.new:
-            return _nothing(name, 0, len(part.baselines), level)
+        if lacking := found.lacking:
+            return _nothing(name, 0, len(part.baselines), level, lacking)
         by_benchmark.setdefault(part.new.saved.benchmark, []).append((part, found))
     selection = compare_composite_with_best(
         [

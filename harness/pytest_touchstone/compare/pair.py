@@ -411,9 +411,14 @@ def _aggregation(line: MetricComparison, entries: Sides) -> Aggregation | None:
 
 
 def _invalid(benchmark: str, entries: Sides) -> list[str]:
-    """The reasons against the results of the benchmark, where any is known."""
-    known = [side[benchmark].saved.invalid for side in entries if benchmark in side]
-    return [reason for reason in known if reason]
+    """The reasons against the results of the benchmark, where any is known; an undefined primary metric is one."""
+    known = [side[benchmark].saved for side in entries if benchmark in side]
+    undefined = (
+        f"{one.primary} is undefined, {found.why}"
+        for one in known
+        if (found := one.metrics.get(one.primary)) is not None and found.value is None
+    )
+    return [*(one.invalid for one in known if one.invalid), *undefined]
 
 
 # All items

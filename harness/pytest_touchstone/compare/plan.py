@@ -37,6 +37,7 @@ from pytest_touchstone.core.text import count
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, composites_of
 from pytest_touchstone.results.summary import Declaration
 from pytest_touchstone.statistics.best_of_many import compare_with_best
+from pytest_touchstone.statistics.comparison import TOO_LARGE
 from pytest_touchstone.statistics.intervals import is_binary, moments_of
 from pytest_touchstone.statistics.power import (
     Design,
@@ -262,6 +263,8 @@ def _columns(
     """The scores of the items that all results have, summed over the metrics."""
     items, before = source.load(new).items, [source.load(one).items for one in others]
     by_metric = [columns(items, before, score_name(new, metric)) for metric in weights]
+    if TOO_LARGE in (one.lacking for one in by_metric):
+        raise GateError(TOO_LARGE)
     first = by_metric[0]
     if _is_single(weights):
         return first

@@ -11,6 +11,7 @@ have all of them. Benchmarks whose scores are no shares, or better when lower, t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
@@ -82,7 +83,8 @@ def _of_benchmark(entries: Sequence[BenchmarkScores], alpha: float) -> Standing 
     def against(best: BenchmarkScores, other: BenchmarkScores) -> float | None:
         return compare(best, [other], metric, level=1 - alpha).comparison.p
 
-    runners = {entry.saved.checkpoint: (worth(entry.saved, metric), entry) for entry in entries}
+    worths = {entry.saved.checkpoint: (worth(entry.saved, metric), entry) for entry in entries}
+    runners = {name: one for name, one in worths.items() if math.isfinite(one[0])}  # others have no value
     return _standing(entries[0].saved.benchmark, metric, runners, against, alpha)
 
 

@@ -270,7 +270,7 @@ def _scorers(pair: PairComparison) -> list[str]:
         a, b = pair.baseline.entries[name], pair.new.entries[name]
         for side, one, other in (("A", a, b), ("B", b, a)):
             best = best_scorer(one)
-            if best != line.metric and metric_of(other, best) is None:
+            if best != line.metric and metric_of(one, best) and metric_of(other, best) is None:
                 text = f"compared by {line.metric}, since only {side} has {best}"
                 found.setdefault(text, []).append(name)
     return [f"{text}: {_benchmarks(pair, names)}" for text, names in found.items()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
@@ -90,6 +90,17 @@ def check_level(level: float) -> float:
     if not 0 < level < 1:
         raise ValueError(f"level is {level}; give a share between 0 and 1, 0.95 for a 95 % interval")
     return level
+
+
+LARGEST: Final = 1e100
+"""Beyond this, products of scores are larger than a float can be."""
+
+TOO_LARGE: Final = "scores beyond 1e100 are too large for a mean"
+
+
+def are_too_large(values: Iterable[float]) -> bool:
+    """Return whether any value is beyond ``LARGEST``."""
+    return any(abs(value) > LARGEST for value in values)
 
 
 def check_finite(name: str, values: Sequence[float]) -> None:

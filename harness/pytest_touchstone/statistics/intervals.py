@@ -63,7 +63,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple
 
-from pytest_touchstone.statistics.comparison import LEVEL, check_level, z_quantile
+from pytest_touchstone.statistics.comparison import LEVEL, TOO_LARGE, are_too_large, check_level, z_quantile
 
 
 class IntervalLimits(NamedTuple):
@@ -254,12 +254,12 @@ def mean_estimate(
     interval. The first two stay within [0, 1], and are not for values that could leave it (``bounded=False``).
 
     When cluster ids repeat, standard error and interval allow for items of a cluster being alike. Undefined:
-    everything for no items; the standard error for one item, with the t interval; standard error and interval when
-    all of several items are one cluster; the t interval when all items have one value.
+    everything for no items, and for values beyond 1e100; the standard error for one item, with the t interval; standard
+    error and interval when all of several items are one cluster; the t interval when all items have one value.
     """
     check_clusters(values, clusters)
-    if not values:
-        return _value_only(None, "no items were scored")
+    if lacking := _lacking(values):
+        return _value_only(None, lacking)
     found, binary = moments_of(values, clusters), bounded and is_binary(values)
     why = f"{found.one_unit}: no standard error" if found.variance is None else None
     stderr = None if found.variance is None else math.sqrt(found.variance)
@@ -286,8 +286,8 @@ def quantile_estimate(values: Sequence[float], share: float, clusters: Clusters 
     the standard error always.
     """
     check_clusters(values, clusters)
-    if not values:
-        return _value_only(None, "no items were scored")
+    if lacking := _lacking(values):
+        return _value_only(None, lacking)
     ordered = sorted(values)
     value = _quantile(ordered, share)
     found = moments_of([float(one <= value) for one in values], clusters)
@@ -339,8 +339,8 @@ def perplexity_estimate(logprobs: Sequence[float], clusters: Clusters | None = N
     and interval for one item or a single cluster; single limits that a float cannot hold.
     """
     check_clusters(logprobs, clusters)
-    if not logprobs:
-        return _value_only(None, "no items were scored")
+    if lacking := _lacking(logprobs):
+        return _value_only(None, lacking)
     found = moments_of(logprobs, clusters)
     value = _exp(-found.mean)
     if value is None:
@@ -369,6 +369,8 @@ def macro_estimate(groups: Sequence[Sequence[float]]) -> Estimate:
         empty = sum(not group for group in groups)
         lacking = f"{empty} of {len(groups)} groups have no scored items" if groups else "no groups"
         return _value_only(None, lacking)
+    if any(map(are_too_large, groups)):
+        return _value_only(None, TOO_LARGE)
     found, count = [moments_of(group, None) for group in groups], len(groups)
     value = math.fsum(one.mean for one in found) / count
     parts = [one.variance / count**2 for one in found if one.variance is not None]
@@ -416,6 +418,11 @@ def composite_estimate(parts: Sequence[tuple[float, Estimate]]) -> Estimate:
         up.append(ends[1] if weight >= 0 else ends[0])
     method = "MOVER from the parts' limits, assuming independent parts"
     return Estimate(value, value - math.hypot(*down), value + math.hypot(*up), stderr, method, why)
+
+
+def _lacking(values: Sequence[float]) -> str:
+    """Return the reason why values have no mean; empty where they have one."""
+    return "no items were scored" if not values else TOO_LARGE if are_too_large(values) else ""
 
 
 def are_shares(values: Sequence[float]) -> bool:

@@ -61,7 +61,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_touchstone.statistics.comparison import (
     LEVEL,
+    TOO_LARGE,
     Comparison,
+    are_too_large,
     check_finite,
     check_level,
     undefined,
@@ -104,14 +106,17 @@ def compare_paired(
 ) -> Comparison:
     """The new run against the baseline; both have one value for each item, in the same order.
 
-    Undefined: everything for no items; test and interval where all of several items are one cluster; the interval
-    for one graded item, and where no item differs and scores are not within [0, 1]. Raises ``ValueError`` for lists
-    of unequal length and values that are not finite.
+    Undefined: everything for no items, and for scores beyond 1e100; test and interval where all of several items are
+    one cluster; the interval for one graded item, and where no item differs and scores are not within [0, 1]; the test
+    where scores of no known range differ in too skewed a way. Raises ``ValueError`` for lists of unequal length and
+    values that are not finite.
     """
     check_level(level)
     check_items(baseline, new, clusters)
     if not baseline:
         return undefined("no items in common", level=level)
+    if are_too_large(baseline) or are_too_large(new):
+        return undefined(TOO_LARGE, n=len(new), level=level)
     differences = list(map(operator.sub, new, baseline))
     if is_binary(baseline) and is_binary(new) and not any_shared(clusters):
         gained, lost = differences.count(1), differences.count(-1)

@@ -7,16 +7,16 @@ difference. For right or wrong answers it is the share of items that flip.
   loses each with chance (D + d) / (2 D). Given M, McNemar's exact test finds the drop where enough are lost. The
   powers are averaged over M (Duffy 1984, Biometrics 40). The design is that of Miettinen (1968, Biometrics 24) and
   Connor (1987, Biometrics 43). From 20,000 items on the normal approximation is as good.
-- **Graded**: the test exchanges signs. Its power is the t test's for all but a few items (Hoeffding 1952, Annals of
-  Mathematical Statistics 23). That is the noncentral t distribution's (Cohen 1988, "Statistical Power Analysis").
+- **Graded**: the chance that a normal mean lies farther below 0 than Gaffke's limit (``gaffke``) lies above it, with
+  units that differ by one size either way. Where the range of the scores is not known, the item
+  differs by as much as the largest of so many normal differences, sqrt(2 log(2 n)) standard deviations.
 - **Clusters**: n divided by the design effect, at least 1 (Kish 1965, "Survey Sampling"), as in ``paired``.
 - **The best of several** as a baseline: the maximum of K independent normal errors less the new run's. Critical value
   and power are integrals over that maximum (``best_of_many`` draws it).
 - **"Worse"** needs the test at alpha divided by the number of benchmarks, the first step of Holm's procedure. It needs
   a measured drop beyond the margin, too. Where other benchmarks are worse as well, Holm's later steps find more
   (``powers_together``).
-- **"Not worse"** needs the lower limit of the interval above -m: Tango's by enumeration, else the t interval with
-  two items more.
+- **"Not worse"** needs the lower limit of the interval above -m: Tango's by enumeration, else Gaffke's.
 
 Powers over several benchmarks take these as independent.
 
@@ -40,8 +40,9 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.statistics.comparison import Comparison, z_quantile
-from pytest_touchstone.statistics.intervals import Clusters, is_binary, moments_of, t_quantile
-from pytest_touchstone.statistics.paired import CONTINUOUS, SEED, check_items
+from pytest_touchstone.statistics.gaffke import Spacings
+from pytest_touchstone.statistics.intervals import Clusters, is_binary, moments_of
+from pytest_touchstone.statistics.paired import SEED, SEEN, check_items
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, POWER
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ _NORMAL: Final = NormalDist()
 _REACH: Final = 8.0  # standard deviations beyond which no chance is counted
 _WIDE: Final = 20_000
 _ROUNDING: Final = 1e-9
+_UNITS: Final = 400  # from which a mean of units of two sizes is as good as normal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +123,7 @@ def design_of_comparison(comparison: Comparison, *, runs: int = 1) -> Design | N
     if error is None or n < 1:
         return None
     if comparison.gained is None or comparison.lost is None:
-        return Design(
-            items=n, spread=error * math.sqrt(n), runs=runs, bounded=CONTINUOUS not in comparison.method
-        )
+        return Design(items=n, spread=error * math.sqrt(n), runs=runs, bounded=SEEN not in comparison.method)
     flips = comparison.gained + comparison.lost
     plain = (flips - n * ((comparison.gained - comparison.lost) / n) ** 2) / max(1, n - 1) / n
     clustered = comparison.units < n and plain > 0
@@ -195,9 +195,10 @@ def power_of_drop(
     _check(design, drop, family, alpha)
     level = alpha / family
     if design.runs > 1:
-        return _against_best(design, drop, level, margin)
+        found = _against_best(design, drop, level, margin)
+        return found if design.flips is not None else min(found, _by_limit(design, drop, level, margin))
     if design.flips is None or design.effective > _WIDE:
-        return _by_t(design, drop, level, margin)
+        return _by_limit(design, drop, level, margin)
     n = max(1, math.floor(design.effective + _ROUNDING))
     return _enumerated(n, max(design.flips, abs(drop)), drop, level, margin)
 
@@ -324,18 +325,30 @@ def _error(design: Design, drop: float) -> float:
     return math.sqrt(max(0.0, square) / design.effective)
 
 
-def _by_t(design: Design, drop: float, level: float, margin: float) -> float:
-    from scipy.special import nctdtr
-
-    error, freedom = _error(design, drop), max(1.0, design.effective - 1)
+def _by_limit(design: Design, drop: float, level: float, margin: float) -> float:
+    error = _error(design, drop)
     if not error:
         return float(drop > margin)
-    limit, centre = t_quantile(freedom, 1 - level), drop / error
-    if freedom > _WIDE:
-        found = _NORMAL.cdf(centre - limit)
-    else:
-        found = 1 - float(nctdtr(freedom, centre, limit)) if centre < 37 else 1.0
-    return min(found, _NORMAL.cdf((drop - margin) / error))
+    return _NORMAL.cdf((drop - max(margin, _half_width(design, error, drop, 1 - level))) / error)
+
+
+def _half_width(design: Design, error: float, drop: float, level: float) -> float:
+    """How far the interval reaches from a measured drop toward 0."""
+    if design.flips is not None:
+        return z_quantile(level) * error
+    n = max(2.0, design.effective)
+    bound = 1.0 if design.bounded else design.spread * math.sqrt(2 * math.log(2 * n))
+    return _gaffke_width(min(_UNITS, round(n)), error, (bound + abs(drop)) / (n + 1), level)
+
+
+@functools.lru_cache(maxsize=4096)
+def _gaffke_width(units: int, error: float, further: float, level: float) -> float:
+    """The same of a mean with this standard error, from so many units."""
+    import numpy as np
+
+    steps = np.where(np.arange(units) % 2, error, -error) / math.sqrt(units)
+    limits = Spacings(0.0, steps, further, further).limits(level)
+    return 0.0 if limits is None else limits.high
 
 
 def _against_best(design: Design, drop: float, level: float, margin: float) -> float:
@@ -388,9 +401,7 @@ def chance_not_worse(
     _check(design, drop, 1, alpha)
     if design.runs > 1 or design.flips is None or design.effective > _WIDE:
         error = _error(design, drop)
-        more = 2 / (design.effective + 2) ** 2 if design.flips is None and design.bounded else 0.0
-        half = t_quantile(max(1.0, design.effective - 1), 1 - alpha) * math.sqrt(error**2 + more)
-        room = margin - drop - half
+        room = margin - drop - _half_width(design, error, drop, 1 - alpha)
         if not error:
             return float(room > 0)
         if design.runs > 1:
