@@ -255,7 +255,7 @@ def _rank(options: argparse.Namespace) -> Output:
     for one in rankings:
         lines.append(_ranking_head(one, rankings))
         for place, row in enumerate(one.rows, start=1):
-            limits = "" if row.low is None or row.high is None else f"[{row.low:.4f}, {row.high:.4f}]"
+            limits = "" if row.low is None or row.high is None else f"[{number(row.low)}, {number(row.high)}]"
             told = f"{number(row.value)} {limits:16}  n {row.n}  {row.checkpoint}  {row.run_id}"
             lines.append(f"{place:>4}  {told}")
     plain = {"by": options.by, "rankings": [asdict(one) for one in rankings]}

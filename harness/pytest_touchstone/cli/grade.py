@@ -40,6 +40,7 @@ from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.sandbox import open_sandbox
 from pytest_touchstone.engines.sandbox.soundness import UNSOUND, CheckedSandbox
 from pytest_touchstone.metrics.samples import pass_at
+from pytest_touchstone.reports.formatting import number
 
 SHOWN: Final = 5
 """The number of task names that are listed before "and N more"."""
@@ -133,7 +134,7 @@ def _of_part(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     for name, value in found.items():
         if "pass@" in name:
-            yield f"{name:18} {value:.4f}{f'  ({mark})' if (mark := found['mark']) else ''}"
+            yield f"{name:18} {number(value)}{f'  ({mark})' if (mark := found['mark']) else ''}"
     yield (
         f"{found['samples']} samples of {found['tasks']} tasks in {found['seconds']:.1f} s: {_counts(found)}"
     )

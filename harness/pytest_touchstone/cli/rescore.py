@@ -22,6 +22,7 @@ from pytest_touchstone.core.files import shipped, shown_path, unwritable, write_
 from pytest_touchstone.metrics.soft import temperature_of
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.reports.formatting import number
 from pytest_touchstone.results.aggregate import summary_of
 from pytest_touchstone.results.journal import Journal, latest, read_journal
 from pytest_touchstone.results.records import Record
@@ -123,7 +124,7 @@ def _lines(found: Rescored, target: Path | None) -> Iterator[str]:
     for item, why in found.unscored:
         yield f"{item}: not scored again: {why}"
     for name, (before, now) in found.means.items():
-        yield f"{name}: {before:.4f} -> {now:.4f}"
+        yield f"{name}: {number(before)} -> {number(now)}"
     if found.added:
         yield f"scores that the run had not: {', '.join(f'{name} ({n})' for name, n in sorted(found.added.items()))}"
     yield (

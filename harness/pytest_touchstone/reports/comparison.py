@@ -137,7 +137,7 @@ def composite_cells(line: MetricComparison) -> Cells:
 
 def percent(value: float | None) -> str:
     """Return a change in per cent: ``+1.2 %``."""
-    return NOTHING if value is None else f"{value:+.1f} %"
+    return NOTHING if value is None else f"{round(value, 1) or 0.0:+.1f} %"
 
 
 def flips(line: MetricComparison) -> str:

@@ -18,7 +18,7 @@ from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import INVISIBLE, count, listed, visible, without_home
 from pytest_touchstone.reports.language import said, said_cell
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
-from pytest_touchstone.statistics.units import POINTS, unit_of
+from pytest_touchstone.statistics.units import POINTS, fixed, unit_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +31,8 @@ OWN: Final = "own rows"
 """Words beside a value: over a few of the published rows, or over none of them."""
 
 HASH_SHOWN: Final = 8
+USUAL_LEVELS: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1)
+
 SMALLEST_P: Final = 1e-12
 """Below this, a p says only that chance is out of the question."""
 
@@ -54,8 +56,13 @@ def number(value: float | None) -> str:
     if value is None:
         return NOTHING
     if abs(value) < 10:
-        return f"{value:.4f}"
+        return fixed(value, 4)
     return f"{value:.2f}" if abs(value) < 10_000 else f"{value:.4g}"
+
+
+def percent(value: float) -> str:
+    """Return a share in per cent, with two decimals and no sign of it."""
+    return fixed(100 * value, 2, 100.0)
 
 
 def interval(low: float | None, high: float | None, form: Callable[[float], str] = number) -> str:
@@ -68,13 +75,20 @@ def p_exact(p: float | None) -> str:
     if p is None:
         return NOTHING
     if p >= 0.001:
-        return f"{p:.3f}"
+        return _just_above(p, f"{p:.3f}") or f"{p:.3f}"
     return f"{p:.1e}" if p >= SMALLEST_P else f"<{SMALLEST_P:.0e}"
 
 
 def p_short(p: float | None) -> str:
     """Return two digits, ``< 0.0001`` below that: for verdicts."""
-    return NOTHING if p is None else "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+    if p is None:
+        return NOTHING
+    return "< 0.0001" if p < 0.0001 else _just_above(p, f"{p:.2g}").replace(">", "> ") or f"{p:.2g}"
+
+
+def _just_above(p: float, text: str) -> str:
+    """Return ``>0.05`` for a p that is rounded to a usual level of a test, and above it; empty for others."""
+    return f">{float(text):g}" if float(text) in USUAL_LEVELS and p > float(text) else ""
 
 
 def duration(seconds: float) -> str:

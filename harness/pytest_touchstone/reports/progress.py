@@ -57,6 +57,7 @@ from pytest_touchstone.results.live import (
     read_progress,
     read_workload,
 )
+from pytest_touchstone.statistics.units import fixed
 
 DRAW: Final = "\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8"
 ERASE: Final = "\x1b7\x1b[B\r\x1b[2K\x1b8"
@@ -366,7 +367,7 @@ def item_status(primary: float | None) -> tuple[str, str]:
         return UNGRADED, "SCORED"
     # The tenth below: 0.99 is a 9, and never looks like a full score.
     letter = {0.0: "-", 1.0: "+"}.get(primary) or (str(int(primary * 10)) if 0 < primary < 1 else UNGRADED)
-    return letter, f"{primary:.2f}" if abs(primary) < 1e6 else f"{primary:.2e}"
+    return letter, fixed(primary, 2) if abs(primary) < 1e6 else f"{primary:.2e}"
 
 
 # The items that have ended

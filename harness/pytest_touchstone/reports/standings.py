@@ -39,6 +39,7 @@ from pytest_touchstone.reports.formatting import (
     number,
     open_table,
     p_short,
+    percent,
     written,
 )
 from pytest_touchstone.reports.study.curves import amount
@@ -375,7 +376,7 @@ def cell_texts(column: BenchmarkColumn, one: ScoreCell, *, stderr: bool) -> tupl
     """Return a value, and its interval or standard error; empty where that is not known."""
 
     def text(value: float) -> str:
-        return f"{100 * value:.2f}" if column.share else number(value)
+        return percent(value) if column.share else number(value)
 
     if stderr:
         return text(one.value), "" if one.stderr is None else text(one.stderr)

@@ -5,10 +5,22 @@ Every report, verdict and margin goes by these, so that no 0.3 bits are thirty p
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 TINY: Final = 1e-9
 """Below this, a difference is a rounding error."""
+
+
+def fixed(value: float, digits: int, whole: float = 1.0) -> str:
+    """The value with so many digits after the point. What is not quite ``whole`` is not rounded to it, nor is what is
+    not quite 0; 0 has no sign."""
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        return f"{value:.1g}" if abs(value) > TINY else f"{0:.{digits}f}"
+    if abs(float(text)) == whole > abs(value) + TINY:
+        return f"{math.copysign(whole - 10**-digits, value):.{digits}f}"
+    return text
 
 
 class MetricUnit(NamedTuple):

@@ -23,6 +23,7 @@ from pytest_touchstone.core.files import file_name, open_regular
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.summary import Metric, Result
 from pytest_touchstone.statistics.comparison import LEVEL
+from pytest_touchstone.statistics.units import fixed
 
 CARD: Final = "README.md"
 FOLDER: Final = ".eval_results"
@@ -93,7 +94,7 @@ def _notes(export: Export, result: Result) -> str:
     metric, asked = result.metrics[result.primary], export.asked.get((result.benchmark, None))
     limits = ""
     if metric.low is not None and metric.high is not None:
-        limits = f"{LEVEL:.0%} interval {metric.low:.4f} to {metric.high:.4f} ({metric.method})"
+        limits = f"{LEVEL:.0%} interval {fixed(metric.low, 4)} to {fixed(metric.high, 4)} ({metric.method})"
     parts = (
         f"{result.benchmark} version {result.version}, {metric.name}",
         limits,

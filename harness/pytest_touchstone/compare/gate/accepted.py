@@ -44,6 +44,7 @@ from pytest_touchstone.core.files import (
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import one_line
 from pytest_touchstone.results.store_entry import StoredResult
+from pytest_touchstone.statistics.units import fixed
 from pytest_touchstone.statistics.verdicts import ROUNDING
 
 FILE: Final = "touchstone-accepted.json"
@@ -82,8 +83,8 @@ class AcceptedDrop:
     @property
     def text(self) -> str:
         """The entry in a sentence."""
-        before = "" if self.before is None else f"from {self.before:.4f} "
-        return f"accepted {before}to {self.to:.4f} by {self.who} on {self.on}: {self.because}"
+        before = "" if self.before is None else f"from {fixed(self.before, 4)} "
+        return f"accepted {before}to {fixed(self.to, 4)} by {self.who} on {self.on}: {self.because}"
 
     @property
     def who(self) -> str:
@@ -276,7 +277,7 @@ def held(
         below = floor - value.turned > margin + ROUNDING
         worse = below and (value.most is None or value.most < floor)
     if worse:
-        reason = f"{value.plain:.4f} is worse than the {drop.to:.4f} that {drop.who} accepted on {drop.on}"
+        reason = f"{fixed(value.plain, 4)} is worse than the {fixed(drop.to, 4)} that {drop.who} accepted on {drop.on}"
         return replace(line, fails=(*line.fails, reason))
     waived = (
         line.fails
@@ -287,7 +288,7 @@ def held(
         return line
     start = line.against.measured if line.against is not None else None
     if start is not None and (drop.before is None or value.sign * (start - drop.before) > margin + ROUNDING):
-        note = f"{drop.text}; but the baseline is {start:.4f} now, so that this is another drop"
+        note = f"{drop.text}; but the baseline is {fixed(start, 4)} now, so that this is another drop"
         return replace(line, notes=(*line.notes, note))
     left = tuple(one for one in line.fails if one not in waived)
     return replace(line, fails=left, accepted=f"{', '.join(waived)}: {drop.text}")

@@ -138,7 +138,7 @@ def _cost(study: Study, standing: Standing, measure: Measure, parts: Sequence[Pa
     return ChoiceCost(
         standing=standing,
         measure=measure,
-        measured=sign * choice.measured,
+        measured=sign * choice.measured + 0.0,  # not -0.0
         expected=expected.value,
         low=expected.low,
         high=expected.high,

@@ -71,8 +71,9 @@ async function unpackedJson(block) {
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
 const counted = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
-const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)} points`;
+/** A share in per cent: what is not quite all is not 100.0 %. */
+const percent = (share) => `${Math.min(100 * share, share < 1 ? 99.9 : 100).toFixed(1)} %`;
+const points = (share) => `${share < -0.0005 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)} points`;
 
 /** Return a number as short as it can be read: four significant digits. */
 function short(number) {
