@@ -40,7 +40,7 @@ from pytest_touchstone.reports.formatting import (
 )
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.units import POINTS
-from pytest_touchstone.statistics.verdicts import Kind
+from pytest_touchstone.statistics.verdicts import P_DECIDES, Kind, is_at_odds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -215,6 +215,8 @@ def pooled(line: MetricComparison) -> str:
 def notes(pair: PairComparison) -> list[str]:
     """Return the facts that a reader must know before believing the numbers."""
     a, b = pair.baseline, pair.new
+    lines = [*pair.lines, *pair.composites, *([pair.pooled] if pair.pooled else [])]
+    shown = [line.comparison for line in lines] + ([pair.mean.comparison] if pair.mean else [])
     return [
         *dict.fromkeys((*a.notes, *b.notes)),
         *(
@@ -224,6 +226,7 @@ def notes(pair: PairComparison) -> list[str]:
         ),
         *_scorers(pair),
         *_directions(pair),
+        *([P_DECIDES] if any(is_at_odds(one.low, one.high, one.p, 1 - one.level) for one in shown) else []),
         *_without_margin(pair),
         *_apart(pair),
         *_unknown(pair),

@@ -70,6 +70,19 @@ class Verdict:
     why: str
 
 
+P_DECIDES: Final = (
+    "where an interval and its p disagree about 0, p decides: its test is exact, and corrected for all comparisons, "
+    "and the interval is of one alone"
+)
+
+
+def is_at_odds(low: float | None, high: float | None, p: float | None, alpha: float) -> bool:
+    """Return whether an interval leaves out 0 beside a p above alpha, or holds it beside one that is not."""
+    if low is None or high is None or p is None:
+        return False
+    return (low > 0 or high < 0) != (p <= alpha + ROUNDING)
+
+
 def judge(
     comparisons: Mapping[Key, Comparison],
     *,

@@ -54,7 +54,7 @@ from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import base_name
 from pytest_touchstone.statistics.power import design_of_comparison
-from pytest_touchstone.statistics.verdicts import ROUNDING
+from pytest_touchstone.statistics.verdicts import P_DECIDES, ROUNDING, is_at_odds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +103,8 @@ def decide(
     if plan.accepted:
         lines = [_held(line, cases, source, plan) for line in lines]
     lines += _floors_not_run(cases, plan)
+    pooled = tuple(line for _, line in judged if line is not None)
+    shown = (*lines, *pooled)
     nothing = source.kind == "run" and all(line.state == "absent" for line in lines)
     return GateResult(
         mode=plan.mode,
@@ -110,8 +112,16 @@ def decide(
         margin=plan.margin,
         alpha=plan.alpha,
         lines=tuple(lines),
-        pooled=tuple(line for _, line in judged if line is not None),
-        notes=(*_left_out(cases, source, lines), *_notes_of_lines(lines)),
+        pooled=pooled,
+        notes=(
+            *_left_out(cases, source, lines),
+            *_notes_of_lines(lines),
+            *(
+                [P_DECIDES]
+                if any(is_at_odds(one.low, one.high, one.p_adjusted, plan.alpha) for one in shown)
+                else []
+            ),
+        ),
         fault=f"{source.name} has no result of any benchmark of this run" if nothing else None,
     )
 
