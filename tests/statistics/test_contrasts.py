@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.statistics.contrasts import (
+    JointNoise,
     Weighted,
     between_weights,
     contrast,
     interpolation_variance,
     noise_of,
+    noise_of_sum,
 )
 from pytest_touchstone.statistics.intervals import t_quantile
 from pytest_touchstone.statistics.paired import compare_paired
@@ -29,7 +31,7 @@ def scores(n: int, seed: int, runs: int = 2) -> list[list[float]]:
 
 @settings(deadline=None)
 @given(seed=st.integers(0, 10_000), n=st.integers(5, 200))
-def test_a_difference_has_the_error_and_interval_of_the_paired_comparison(seed: int, n: int) -> None:
+def test_a_difference_has_the_error_of_the_paired_comparison_and_a_t_interval(seed: int, n: int) -> None:
     before, after = scores(n, seed)
     noise = known(noise_of([before], after, None))
     means = [float(np.mean(before)), float(np.mean(after))]
@@ -37,8 +39,16 @@ def test_a_difference_has_the_error_and_interval_of_the_paired_comparison(seed: 
     paired = compare_paired(before, after, draws=99)
     assert found.value == pytest.approx(known(paired.difference), abs=1e-12)
     assert found.stderr == pytest.approx(known(paired.stderr), abs=1e-9)
-    assert found.low == pytest.approx(known(paired.low), abs=1e-9)
-    assert found.high == pytest.approx(known(paired.high), abs=1e-9)
+    half = t_quantile(n - 1, 0.95) * np.hypot(known(paired.stderr), np.sqrt(2) / (n + 2))
+    assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half), abs=1e-9)
+
+
+def test_a_benchmark_of_few_items_counts_by_its_share_in_a_sum() -> None:
+    many, few = (known(noise_of([scores(n, 1)[0]], scores(n, 1)[1], None)) for n in (400, 3))
+    whole = noise_of_sum([many, JointNoise(few.covariance * 1e-6, few.units)])
+    assert whole.units == pytest.approx(many.units, abs=5)
+    assert noise_of_sum([many]).units == many.units
+    assert noise_of_sum([few, JointNoise(many.covariance * 0, many.units)]).units == few.units
 
 
 def test_items_that_all_score_alike_still_leave_an_interval() -> None:

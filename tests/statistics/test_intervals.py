@@ -412,6 +412,25 @@ def test_a_quantile_beyond_the_values_has_no_limit() -> None:
     assert quantile_estimate([1.0, 2.0], 0.5, ["a", "a"]).why == "all 2 items share one cluster: no interval"
 
 
+def test_values_that_are_all_one_tell_nothing_of_their_range() -> None:
+    found = mean_estimate([2.0] * 3)
+    assert (found.value, found.low, found.high, found.stderr) == (2.0, None, None, 0.0)
+    assert found.why is not None
+
+
+@pytest.mark.parametrize("large", [1e155, 1e308, -1e200])
+def test_means_of_scores_that_are_too_large_are_undefined(large: float) -> None:
+    values = [1.0, large, 2.0]
+    for found in (
+        mean_estimate(values),
+        perplexity_estimate(values),
+        quantile_estimate(values, 0.5),
+        macro_estimate([[1.0, 2.0], values]),
+    ):
+        assert (found.value, found.low, found.stderr) == (None, None, None)
+        assert "too large" in str(found.why)
+
+
 def test_a_mean_of_what_has_no_upper_limit_has_a_t_interval_though_all_lie_within_0_and_1() -> None:
     values = [0.1, 0.4, 0.2, 0.0]
     found = mean_estimate(values, bounded=False)

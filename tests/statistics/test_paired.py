@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 
-from pytest_touchstone.statistics.comparison import LEVEL, Comparison
-from pytest_touchstone.statistics.intervals import mcnemar_p, supposed_share_lost, t_quantile, tango_interval
+from pytest_touchstone.statistics.comparison import Comparison
+from pytest_touchstone.statistics.intervals import mcnemar_p, supposed_share_lost, tango_interval
 from pytest_touchstone.statistics.paired import (
     changed,
     changed_by_chance,
@@ -137,7 +137,7 @@ def test_totals_of_one_size_give_mcnemars_test_for_any_number_of_units() -> None
     assert found.how == "exact, counted"
 
 
-def test_many_graded_units_are_drawn_with_one_added_to_both_counts() -> None:
+def test_many_units_of_many_sizes_are_drawn_with_one_added_to_both_counts() -> None:
     generator = random.Random(3)
     totals = [generator.gauss(0.2, 1) for _ in range(60)]
     found = sign_flip_test(totals, draws=20_000)
@@ -180,15 +180,16 @@ def test_clusters_of_doubled_items_count_as_one_item_each() -> None:
     assert values(double)[1:3] == pytest.approx(values(single)[1:3], abs=1e-3)
 
 
-def test_continuous_scores_need_no_items_more() -> None:
+def test_continuous_scores_differ_no_more_than_was_seen_where_they_do_so_both_ways() -> None:
     draw = random.Random(1)
     before = [draw.random() for _ in range(50)]
-    after = [0.9 * one + 0.1 * draw.random() for one in before]
+    after = [min(1.0, max(0.0, one - 0.02 + 0.1 * (draw.random() - 0.5))) for one in before]
     plain, continuous = (compare_paired(before, after, continuous=way) for way in (False, True))
-    assert (plain.p, plain.difference) == (continuous.p, continuous.difference)
-    half = t_quantile(49, LEVEL) * (continuous.stderr or 0)
-    assert continuous.high == pytest.approx((continuous.difference or 0) + half)
-    assert (plain.high or 0) > (continuous.high or 0)
+    assert plain.difference == continuous.difference
+    assert known(continuous.p) < known(plain.p)
+    assert known(plain.high) > known(continuous.high)
+    down = [one - 0.02 for one in before]
+    assert values(compare_paired(before, down)) == values(compare_paired(before, down, continuous=True))
 
 
 def test_continuous_scores_that_are_all_the_same_keep_a_width() -> None:
@@ -197,24 +198,31 @@ def test_continuous_scores_that_are_all_the_same_keep_a_width() -> None:
     assert found.low < 0
 
 
-def test_graded_scores_have_a_t_interval_with_two_items_more() -> None:
-    generator = random.Random(5)
-    baseline = [generator.random() for _ in range(50)]
-    new = [generator.random() for _ in range(50)]
-    difference, low, high, p = values(compare_paired(baseline, new))
-    steps = np.subtract(new, baseline)
-    plain = stats.ttest_1samp(steps, 0)
-    error = math.sqrt(stats.sem(steps) ** 2 + 2 / 52**2)
+def test_many_graded_scores_have_the_interval_and_the_p_of_t() -> None:
+    generator = np.random.default_rng(5)
+    baseline, new = generator.random((2, 4000))
+    difference, low, high, p = values(compare_paired(baseline.tolist(), new.tolist()))
+    steps = new - baseline
     assert difference == pytest.approx(steps.mean())
-    assert (low, high) == pytest.approx(stats.t.interval(0.95, 49, steps.mean(), error))
-    assert p == pytest.approx(plain.pvalue, abs=0.02)
+    assert (low, high) == pytest.approx(
+        stats.t.interval(0.95, 3999, steps.mean(), stats.sem(steps)), abs=5e-4
+    )
+    assert p == pytest.approx(stats.ttest_1samp(steps, 0).pvalue, abs=0.05)
 
 
-def test_scores_of_no_known_range_have_the_plain_t_interval() -> None:
+def test_scores_of_no_known_range_differ_as_much_as_the_largest_seen() -> None:
     baseline, new = [-2.0, -3.5, -1.0, -4.0], [-2.5, -3.0, -1.75, -4.5]
     found = compare_paired(baseline, new)
-    expected = stats.ttest_rel(new, baseline).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    wider = compare_paired([*baseline, -9.0, -9.0], [*new, -5.0, -13.0])
+    assert known(found.low) < known(found.difference) < known(found.high)
+    assert known(wider.high) - known(wider.low) > 2 * (known(found.high) - known(found.low))
+
+
+def test_scores_too_large_for_a_mean_are_not_compared() -> None:
+    for large in (1e155, 1e308, -1e200):
+        found = compare_paired([large, 1.0, 2.0], [1.0, 1.0, 3.0])
+        assert (found.difference, found.p, found.n) == (None, None, 3)
+        assert "too large" in known(found.why)
 
 
 def test_what_is_undefined_is_none_with_a_reason() -> None:
@@ -294,7 +302,7 @@ def test_limits_enclose_the_difference_and_scores_bound_them(
         assert found.difference is not None
         assert (found.low is None) == (found.high is None) == (found.p is None)
         if found.low is not None and found.high is not None:
-            assert found.low <= found.difference <= found.high
+            assert -1 <= found.low <= found.difference <= found.high <= 1
             assert found.low < found.high
 
 

@@ -34,6 +34,7 @@ from pytest_touchstone.statistics.power import (
     smallest_drop,
 )
 from pytest_touchstone.statistics.verdicts import judge
+from tests.support.known import known
 
 
 def enumerated(n: int, flips: float, drop: float, family: int, margin: float) -> tuple[float, float]:
@@ -64,10 +65,30 @@ def test_the_power_for_right_or_wrong_answers_is_that_of_the_gates_own_verdicts(
     assert chance_not_worse(design, drop=drop, margin=margin) == pytest.approx(calm, abs=1e-9)
 
 
-def test_the_power_for_graded_scores_is_the_t_tests() -> None:
-    design = Design(items=200, spread=0.4)
-    expected = TTestPower().power(0.08 / 0.4, 200, 0.05, alternative="two-sided")
-    assert power_of_drop(design, 0.08) == pytest.approx(expected, abs=1e-4)
+def test_the_power_for_many_graded_scores_is_almost_the_t_tests() -> None:
+    expected = TTestPower().power(0.02 / 0.4, 4000, 0.05, alternative="two-sided")
+    assert expected - 0.03 < power_of_drop(Design(items=4000, spread=0.4), 0.02) < expected
+
+
+@pytest.mark.parametrize(("n", "spread"), [(100, 0.3), (300, 0.1)])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_the_power_for_graded_scores_is_that_of_their_comparison(
+    n: int, spread: float, bounded: bool
+) -> None:
+    drop = known(smallest_drop(Design(items=n, spread=spread, bounded=bounded)))
+    generator, start = np.random.default_rng(3), 0.5 if bounded else -3.0
+    found = 0
+    for _ in range(200):
+        after = start - drop + spread * generator.standard_normal(n)
+        new = np.clip(after, 0, 1) if bounded else after
+        one = compare_paired([start] * n, new.tolist())
+        found += known(one.p) <= 0.05 and known(one.difference) < -0.01
+    assert found / 200 == pytest.approx(0.8, abs=0.1)
+
+
+def test_graded_scores_that_never_differed_may_do_so() -> None:
+    assert chance_not_worse(Design(items=200, spread=0.0)) == 0
+    assert chance_not_worse(Design(items=500, spread=0.0)) == 1
 
 
 def test_clusters_count_as_fewer_items() -> None:
@@ -86,9 +107,9 @@ def test_a_normal_approximation_of_many_items_continues_the_enumeration_of_fewer
 
 def test_equal_runs_are_found_worse_than_the_best_of_many_as_rarely_as_the_level_says() -> None:
     for runs in (2, 11):
-        assert power_of_drop(Design(items=2400, spread=0.5, runs=runs), 0.0, margin=0.0) == pytest.approx(
-            0.025, abs=1e-3
-        )
+        assert power_of_drop(
+            Design(items=2400, spread=0.5, flips=0.25, runs=runs), 0.0, margin=0.0
+        ) == pytest.approx(0.025, abs=1e-3)
 
 
 @settings(deadline=None, max_examples=40)

@@ -80,8 +80,8 @@ class Spacings:
         is, the sum is likely to be nearer to 0, or beyond it, than it was measured."""
         import numpy as np
 
-        square = float(np.square(self.steps).sum())
-        return -math.copysign(float((self.steps**3).sum()) / square**1.5, self.mean) if square else 0.0
+        norm = math.sqrt(float(np.square(self.steps).sum()))
+        return math.copysign(1.0, -self.mean) * float(((self.steps / norm) ** 3).sum()) if norm else 0.0
 
     @staticmethod
     def _with(steps: np.ndarray, further: float) -> np.ndarray:
@@ -98,7 +98,7 @@ def spacings_of(means: Sequence[BoundedMean]) -> Spacings:
     for moments, bound in means:
         mean, variance = moments.mean, moments.variance or 0.0
         deviations = np.sort(np.asarray(moments.totals) - mean * np.asarray(moments.sizes)) / moments.n
-        square = float(np.square(deviations).sum())
+        square = math.fsum(np.square(deviations).tolist())
         steps.append(deviations * math.sqrt(variance / square) if square else deviations)
         most = max(map(abs, map(operator.truediv, moments.totals, moments.sizes))) if bound is None else bound
         share = 1 / (moments.kish + 1)
@@ -137,17 +137,13 @@ def _tilt(scaled: np.ndarray, wanted: float, function: Callable[[np.ndarray, flo
     """The exponential tilt at which a function that rises with it has the value, or the end of the range next to it."""
     from scipy.optimize import brentq
 
-    low, high = (_EDGE / end if end else math.copysign(_FAR, sign) for end, sign in _ends(scaled))
+    low = -_EDGE / max(-float(scaled[0]), 1 / _FAR)
+    high = _EDGE / max(float(scaled[-1]), 1 / _FAR)
     if function(scaled, low) >= wanted:
         return low
     if function(scaled, high) <= wanted:
         return high
     return float(brentq(lambda tilt: function(scaled, tilt) - wanted, low, high, xtol=1e-13))
-
-
-def _ends(scaled: np.ndarray) -> tuple[tuple[float, int], tuple[float, int]]:
-    """The least and the largest step, 0 where there is none of its sign, and the signs."""
-    return (min(0.0, float(scaled[0])), -1), (max(0.0, float(scaled[-1])), 1)
 
 
 def _place(scaled: np.ndarray, tilt: float) -> float:
