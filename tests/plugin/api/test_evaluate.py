@@ -68,6 +68,19 @@ def test_two_calls_read_the_file_anew_print_nothing_and_leave_nothing_in_this_pr
     assert "1 failed" in second.output
 
 
+def test_a_gate_that_fails_is_a_problem_and_verdicts_alone_are_none(write: Any) -> None:
+    write()
+    small(run_id="base")
+    write("return {'acc': 0.0}")
+    red = small(baseline="base", gate=True)
+    assert red.gate is not None
+    assert (red.exit_code, red.gate["decision"], red.gate["lines"][0]["kind"]) == (8, "failed", "worse")
+    assert (red.valid, red.problems) == (False, (red.gate["text"],))
+    shown = small(baseline="base")
+    assert shown.gate is not None
+    assert (shown.exit_code, shown.gate["decision"], shown.valid, shown.problems) == (0, "shown", True, ())
+
+
 def test_a_run_that_is_asked_to_print_streams_the_text_of_pytest(
     write: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

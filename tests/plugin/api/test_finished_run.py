@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import pytest_touchstone
+from pytest_touchstone.compare.gate.result import GateResult, gate_json
 from pytest_touchstone.core.requests import Refusal
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.results.journal import Journal
@@ -125,6 +126,19 @@ def test_problems_name_what_failed_and_the_table_says_so(tmp_path: Path) -> None
         assert "5 problems, in .problems: bad failed to load: no weights" in shown
         assert "left out, in .left_out: humaneval" in shown
     assert "runs/bad" not in repr(run)
+
+
+@pytest.mark.parametrize("decision", ["failed", "not valid", "mistake", "passed", "shown"])
+def test_only_a_gate_that_was_asked_and_has_not_passed_is_a_problem(tmp_path: Path, decision: str) -> None:
+    plain = GateResult(mode="plain", baseline="best", margin=0.01, alpha=0.05)
+    gate = {**gate_json(plain, "the gate's line"), "decision": decision}
+    write_results(replace(load_summary(made_up(tmp_path, "one", "a")), gate=gate), tmp_path)
+    run = pytest_touchstone.load(tmp_path)
+    assert run.gate == gate
+    fine = decision in ("passed", "shown")
+    assert (run.valid, run.problems) == (fine, () if fine else ("the gate's line",))
+    assert "NOT VALID" not in repr(run)
+    assert ("1 problem, in .problems: the gate's line" in repr(run)) is not fine
 
 
 def test_a_notebooks_table_escapes_what_names_have(tmp_path: Path) -> None:

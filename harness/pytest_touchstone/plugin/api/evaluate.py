@@ -150,7 +150,7 @@ def evaluate_with(
     if code not in (*ENDED, ExitCode.NOTHING) or not (folder / SUMMARY).is_file():
         raise EvaluationError(_why(code, output, folder), output)
     run = FinishedRun(folder, output=output, exit_code=code)
-    if not run.results and not run.problems:
+    if not run.results and not run.summary.failed_to_load:
         raise EvaluationError(f"nothing was scored: {'; '.join(run.left_out) or 'no item is left'}", output)
     return run
 

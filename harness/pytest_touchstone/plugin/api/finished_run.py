@@ -6,7 +6,7 @@ import html
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.api.items import Items, frame
@@ -52,11 +52,26 @@ class FinishedRun:
         return Items(self.directory, self.summary.declarations)
 
     @property
+    def gate(self) -> dict[str, Any] | None:
+        """The gate's verdict, as in the section ``gate`` of ``summary.json``; None without a gate or a baseline."""
+        return self.summary.gate
+
+    @property
     def valid(self) -> bool:
-        """True where every checkpoint could be used and nothing is known against any result."""
+        """True where the gate, if any, has passed and nothing is known against a checkpoint or a result."""
+        return self._results_valid and not self._gate_problem
+
+    @property
+    def _results_valid(self) -> bool:
         return (
             not self.summary.failed_to_load and bool(self.results) and all(row.valid for row in self.results)
         )
+
+    @property
+    def _gate_problem(self) -> list[str]:
+        """The decision of a gate that was asked to decide, and has not passed, in one line."""
+        gate = self.gate or {"decision": "passed"}
+        return [] if gate["decision"] in ("passed", "shown") else [gate["text"]]
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -65,7 +80,7 @@ class FinishedRun:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """A line per checkpoint that could not be used, result that is not valid, and item that failed."""
+        """A line per checkpoint, result and item with which something is wrong, and for a gate that has not passed."""
         broken = [f"{one['name']} failed to load: {one['message']}" for one in self.summary.failed_to_load]
         invalid = [
             f"{one.name} of {one.checkpoint} is not valid: {one.invalid}"
@@ -73,7 +88,7 @@ class FinishedRun:
             if one.invalid
         ]
         faults = [f"{one['status']}: {one['item']}: {one['message']}" for one in self.summary.faults]
-        return (*broken, *invalid, *faults)
+        return (*broken, *invalid, *faults, *self._gate_problem)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return ``results`` as a data frame; raise ``HarnessError`` without pandas."""
@@ -95,7 +110,7 @@ class FinishedRun:
         return f"<p>{html.escape(self._title())}</p><table><tr>{head}</tr>{body}</table>{told}"
 
     def _title(self) -> str:
-        return f"run {self.run_id} in {self.directory}{'' if self.valid else ': NOT VALID'}"
+        return f"run {self.run_id} in {self.directory}{'' if self._results_valid else ': NOT VALID'}"
 
     def _table(self) -> list[tuple[str, ...]]:
         """Return a row per checkpoint and benchmark with the primary metric, then one per composite."""
