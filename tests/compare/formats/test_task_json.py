@@ -127,6 +127,8 @@ def test_a_wrong_number_of_items_is_named(tmp_path: Path, size: object) -> None:
         ("acc_stderr,none", "acc_stderr"),
         ("exact_match,strict-match", "exact_match_strict"),
         ("exact_match_stderr,flexible-extract", "exact_match_flexible_stderr"),
+        ("exact_match,flexible-extract_stderr", "exact_match_flexible_stderr"),
+        ("math_verify,none_stderr", "math_verify_stderr"),
         ("pass@1,create_test", "pass@1_create_test"),
     ],
 )

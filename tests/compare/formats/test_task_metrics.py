@@ -85,6 +85,21 @@ def test_a_value_of_an_unknown_scale_is_left_out_with_a_note(tmp_path: Path) -> 
     assert one.notes == ("a_results.json: left out, as neither a share nor surely in per cent: mt judge 7.8",)
 
 
+@pytest.mark.parametrize("key", ["acc_stderr", "acc_stderr,none", "acc,none_stderr"])
+@pytest.mark.parametrize("metric", ["acc", "acc,none"])
+def test_an_error_is_its_metrics_wherever_the_ending_stands(tmp_path: Path, metric: str, key: str) -> None:
+    one = read(tmp_path / "a_results.json", {"mt": {metric: 0.5, key: 0.02}})
+    assert one.entries["mt"].saved.metrics["acc"].stderr == 0.02
+    assert one.notes == ()
+
+
+def test_fields_that_are_not_understood_are_left_out_with_a_note(tmp_path: Path) -> None:
+    values = {"acc": 0.5, "f1_stderr": 0.1, "status": "ok", "em": "N/A", "runs": [1, 2]}
+    others = {"acc_stderr": "N/A", "alias": "mt", "num_total": 9, "ter": 0.4, "x": None}
+    one = read(tmp_path / "a_results.json", {"mt": values | others})
+    assert one.notes == ("a_results.json: left out, as not understood: mt f1_stderr status em runs",)
+
+
 def test_a_file_of_our_own_is_taken_as_it_is(tmp_path: Path) -> None:
     one = read(tmp_path / "a_results.json", {"mt": {"judge": 7.8, "num_words": 30}}, schema=1)
     assert values(one) == {"mt": {"judge": 7.8, "num_words": 30}}

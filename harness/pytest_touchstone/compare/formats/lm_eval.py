@@ -36,9 +36,9 @@ from pytest_touchstone.compare.formats.task_metrics import (
     PERPLEXITIES,
     TaskMetrics,
     metric_name,
+    metric_notes,
     metrics_of,
     primary_of,
-    scale_notes,
     scales_of,
 )
 from pytest_touchstone.core.data_files import RawRow, read_lines
@@ -96,7 +96,7 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> CheckpointResults:
             notes.append(f"{path.name}: samples of {known} of {n} items of {task}: its totals are compared")
             entry = BenchmarkScores(saved=entry.saved)
         entries[entry.saved.benchmark] = entry
-    notes += scale_notes(path.name, read.metrics)
+    notes += metric_notes(path.name, read.metrics)
     if lacking:
         notes.append(f"{path.name}: no metric that is better when higher, left out: {listed(lacking)}")
     return CheckpointResults(

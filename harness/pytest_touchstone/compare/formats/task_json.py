@@ -32,9 +32,9 @@ from pytest_touchstone.compare.formats.base import ResultTable, json_content, re
 from pytest_touchstone.compare.formats.run import about
 from pytest_touchstone.compare.formats.task_metrics import (
     TaskMetrics,
+    metric_notes,
     metrics_of,
     primary_of,
-    scale_notes,
     scales_of,
 )
 from pytest_touchstone.core.aggregation import Aggregation, aggregation_of, mean
@@ -150,7 +150,7 @@ def read_tasks(
             invalid=str(values["not_valid"]) if values.get("not_valid") else None,
         )
         entries[task] = BenchmarkScores(saved=saved)
-    left_out += scale_notes(path.name, read)
+    left_out += metric_notes(path.name, read)
     return CheckpointResults(name=name, origin=path.name, about=known, entries=entries, notes=tuple(left_out))
 
 

@@ -6,9 +6,10 @@
     exact_match,flexible-extract    exact_match_flexible
     METRIC,FILTER                   METRIC_FILTER
 
-and METRIC_stderr, METRIC_stderr,FILTER for their errors. Larger must be better: a perplexity gets the mean
-log-probability beside it, -ln(perplexity) with the error by the delta method, and is compared by that. Other metrics
-that are better when lower are left out, and so are numbers that count something. Per cent become shares.
+and METRIC_stderr, METRIC_stderr,FILTER or METRIC,FILTER_stderr for their errors. Larger must be better: a
+perplexity gets the mean log-probability beside it, -ln(perplexity) with the error by the delta method, and is compared
+by that. Other metrics that are better when lower are left out, and so are numbers that count something. Per cent become
+shares. Fields that are none of this are left out too, and named in a note.
 
 Programs write an accuracy as 0.6 or as 60.1, and some write both into one file: lm-evaluation-harness has SQuAD's
 scores, BLEU, chrF and ROUGE in per cent, and all else as shares. A value above 1 cannot be a share. One of at most 1
@@ -132,12 +133,13 @@ _COUNTS: Final = re.compile(
 
 class TaskMetrics(NamedTuple):
     """The metrics by name, the aggregations of those that are not means, the names of those that were written in per
-    cent, and texts on those whose scale is not known."""
+    cent, texts on those whose scale is not known, and the fields that are no metric, error or other known field."""
 
     metrics: dict[str, Metric]
     aggregate: dict[str, dict[str, str]]
     per_cent: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 class Scales(NamedTuple):
@@ -169,12 +171,11 @@ def _unfiltered(name: str) -> str:
 
 
 def metric_name(key: str) -> str:
-    """A key of a results file by this harness's names; ``acc_stderr,none`` is ``acc_stderr``."""
-    name, _, filtered = key.partition(",")
+    """A key of a results file by this harness's names, such as ``acc_stderr`` for ``acc_stderr,none``."""
+    name, _, filtered = key.removesuffix(_STDERR).partition(",")
+    metric = name.removesuffix(_STDERR)
     end = FILTERS.get(filtered, f"_{filtered}") if filtered else ""
-    if name.endswith(_STDERR):
-        return f"{name.removesuffix(_STDERR)}{end}{_STDERR}"
-    return name + end
+    return f"{metric}{end}{_STDERR if key.endswith(_STDERR) or metric != name else ''}"
 
 
 def metrics_of(
@@ -219,7 +220,17 @@ def metrics_of(
             metrics[name] = published(name, value, stderr=error, n=items or inferred_items(value, error) or 0)
     most = max((one.n for one in metrics.values()), default=0)
     sized = {name: replace(one, n=one.n or most) for name, one in metrics.items()}
-    return TaskMetrics(sized, aggregate, tuple(per_cent), tuple(unknown))
+    return TaskMetrics(sized, aggregate, tuple(per_cent), tuple(unknown), _ignored(values))
+
+
+def _ignored(values: Mapping[str, Any]) -> tuple[str, ...]:
+    names = {metric_name(key): value for key, value in values.items()}
+    known = {name for name, value in names.items() if number(value) is not None or _COUNTS.fullmatch(name)}
+    return tuple(
+        key
+        for key, value in values.items()
+        if value is not None and metric_name(key).removesuffix(_STDERR) not in {*known, *_NO_METRICS}
+    )
 
 
 def scales_of(results: Mapping[str, Mapping[str, Any]], *, lm_eval: bool = False) -> Scales:
@@ -229,13 +240,14 @@ def scales_of(results: Mapping[str, Mapping[str, Any]], *, lm_eval: bool = False
     )
 
 
-def scale_notes(file: str, found: Mapping[str, TaskMetrics]) -> list[str]:
-    """Notes on the scales of a file's metrics, by task."""
+def metric_notes(file: str, found: Mapping[str, TaskMetrics]) -> list[str]:
+    """Notes on the scales of a file's metrics, and on fields that are not understood, by task."""
     texts = {
         "written in per cent, taken as shares": {task: one.per_cent for task, one in found.items()},
         "left out, as neither a share nor surely in per cent": {
             task: one.unknown for task, one in found.items()
         },
+        "left out, as not understood": {task: one.ignored for task, one in found.items()},
     }
     return [
         f"{file}: {text}: {listed(named)}"
