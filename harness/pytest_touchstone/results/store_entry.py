@@ -105,8 +105,9 @@ class StoredResult:
 
     @property
     def checkpoint_key(self) -> str:
-        """Return what tells the checkpoint from others: its fingerprint, or its name where its engine knows none."""
-        return self.fingerprint or f"name: {self.checkpoint}"
+        """Return what tells the checkpoint from others: its fingerprint; where its engine knows none its path, or its
+        name."""
+        return self.fingerprint or self.path or f"name: {self.checkpoint}"
 
     @property
     def part(self) -> bool:

@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 
+from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.study.differences import NOT_MORE, difference, together, verdict_on
 from pytest_touchstone.compare.study.points import Measure, Point, Series, Study
 from pytest_touchstone.compare.study.reading import about_series, project_series, study_of
 from pytest_touchstone.core.errors import DataError
+from tests.support.compared import ran
+from tests.support.entries import right
 from tests.support.known import known
 from tests.support.korean_table import row, write
 from tests.support.published import published
 from tests.support.runs import run
+from tests.support.studies import placed, study_of_candidates
 
 
 def of(*arguments: object, output: Path) -> Study:
@@ -100,6 +104,23 @@ def test_a_checkpoint_that_two_runs_scored_is_one_point_with_the_newest_results(
     (only,) = study.points
     assert {entry.saved.run_id for entry in only.candidate.entries.values()} == {"two"}
     assert any("older result" in note for note in study.notes)
+
+
+@pytest.mark.parametrize("fingerprint", ["f" * 64, ""])
+def test_a_checkpoint_that_two_runs_name_differently_is_one_point(fingerprint: str) -> None:
+    def scored(run_id: str, name: str, began: float, correct: int) -> CheckpointResults:
+        known = {"fingerprint": fingerprint, "path": "runs/a/checkpoint-5", "run_id": run_id, "began": began}
+        return placed(ran(name, {"b": right(correct, 10)}, **known), "runs/a", 1.0, 5)
+
+    old, new = scored("one", "a-checkpoint-5", 1.0, 8), scored("two", "checkpoint-5", 2.0, 4)
+    for candidates in ([old, new], [new, old]):
+        study = study_of_candidates(candidates)
+        (only,) = study.points
+        assert (value := study.value(only, study.measures[0])) is not None
+        assert value.value == 0.4
+        assert any("1 older result" in note for note in study.notes)
+    other = scored("two", "best", 2.0, 4)  # one run has it twice: that is meant
+    assert len(study_of_candidates([new, other]).points) == 2
 
 
 def test_a_pattern_names_runs(tmp_path: Path) -> None:

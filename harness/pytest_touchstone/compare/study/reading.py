@@ -2,7 +2,8 @@
 
 A checkpoint that several runs have scored is one point; of each benchmark the newest run counts. A series is the
 folder of a training, or the ``series`` of a table, at one sequence length; where a training has several lengths, its
-series are named ``TRAINING/LENGTH``. Checkpoints without any place in a training are series of their own.
+series are named ``TRAINING/LENGTH``. Of several checkpoints without any place in a training each is a series of its
+own.
 
 A benchmark may have been asked in several ways: with 0 and with 5 examples, by a chat template or not. Each way is a
 measure of its own, and results of one way make a series of their own, so that none is tested against another. A result
@@ -373,6 +374,12 @@ class _Draft:
         return next(found, "")
 
     @property
+    def key(self) -> str | int:
+        """The checkpoint's key in any run; of a row of somebody's table, which may be any checkpoint's, its own."""
+        found = (e.saved.checkpoint_key for e in self.candidate.entries.values() if not e.saved.published)
+        return next(found, id(self.candidate))
+
+    @property
     def training(self) -> str:
         """The folder or name of its series; empty where not known."""
         return str(self.candidate.about.get("series") or "")
@@ -391,13 +398,23 @@ class _Draft:
 
 
 def _merged(candidates: Iterable[CheckpointResults]) -> tuple[list[_Draft], list[str]]:
-    """A draft for each checkpoint, with the newest result of each benchmark; and notes on older ones."""
+    """A draft for each checkpoint, with the newest result of each benchmark; and notes on older ones.
+
+    Runs may have different names for a checkpoint. One that a single run has under two names is meant as two, such as
+    the beginning of two trainings.
+    """
     found: dict[Any, _Draft] = {}
     older: Counter[str] = Counter()
-    for one, way in by_way(list(candidates)):
+    read = by_way(list(candidates))
+    names: dict[Any, set[str]] = {}
+    for one, _ in read:
+        for entry in one.entries.values():
+            names.setdefault((entry.saved.run_id, _Draft(one).key), set()).add(one.name)
+    twofold = {key for (_, key), same in names.items() if len(same) > 1}
+    for one, way in read:
         draft = _Draft(replace(one, entries={}, composites={}), way)
         fresh = _Draft(one)
-        key = (fresh.training, one.name, fresh.seq_len, fresh.fingerprint or id(one), way)
+        key = (fresh.key, fresh.seq_len, way, one.name if fresh.key in twofold else "")
         kept = found.setdefault(key, draft)
         for name, entry in one.entries.items():
             if name in kept.began:
@@ -432,7 +449,7 @@ def _series(drafts: Sequence[_Draft], told: Mapping[str, Mapping[str, str]]) -> 
         groups.setdefault(_Key(one.training, one.seq_len, one.way), []).append(one)
     kept: dict[_Key, list[_Draft]] = {}
     for key, members in groups.items():
-        if key.training and any(one.placed for one in members):
+        if key.training and (len(members) == 1 or any(one.placed for one in members)):
             kept[key] = members
         elif placed := [one for one in members if one.placed]:
             kept[key] = placed
