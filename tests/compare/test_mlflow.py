@@ -6,6 +6,8 @@ import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pytest_touchstone.compare.mlflow import IDENTITY, candidates_of
 from pytest_touchstone.reports.trackers.payload import identity, tracked_runs
 from pytest_touchstone.results.store_entry import saved_of
@@ -105,6 +107,17 @@ def test_runs_of_another_script_are_read_by_their_parameters_and_metrics() -> No
     assert (saved.primary, saved.metrics["pass@10"].value, saved.metrics["pass@1"].n) == ("pass@1", 0.5, 164)
     assert (found[0].about["epoch"], found[0].about["val_loss"]) == (4.0, 1.25)
     assert found[0].entries["mbpp"].saved.metrics["pass@1"].n == 0
+
+
+@pytest.mark.parametrize("name", ["checkpoint_path", "checkpoint"])
+def test_a_script_may_call_the_path_a_checkpoint_and_its_newest_run_counts(name: str) -> None:
+    params = {name: "storage/critic/checkpoint_best.pt", "dataset": "humaneval"}
+    again = run("again", params, {"pass_at_1": 0.5})
+    again.info.start_time = 1
+    (found,) = candidates_of([again, run("first", params, {"pass_at_1": 0.25})], "e")
+    assert (found.name, found.about["series"]) == ("checkpoint_best.pt", "storage/critic")
+    assert found.entries["humaneval"].saved.metrics["pass@1"].value == 0.5
+    assert found.notes == ("1 run of the experiment left out: scored again by newer runs",)
 
 
 def test_a_run_that_goes_on_is_left_out_and_named_and_others_are_no_results() -> None:

@@ -1,8 +1,8 @@
 """MLflow: its client, the names of metrics there, and the runs of an experiment as candidates.
 
 Runs are ours, and those of any script that logs the same names. A run is a result if it has the parameters ``dataset``
-and ``checkpoint_path``. Ours have their intervals, numbers of items, conditions and validity in metrics and tags; of
-others the values, epoch and step are known.
+and ``checkpoint_path`` or ``checkpoint``. Ours have their intervals, numbers of items, conditions and validity in
+metrics and tags; of others the values, epoch and step are known, and of several of a checkpoint the newest counts.
 
 ``MLFLOW_TRACKING_URI`` says where the server is. By itself the client waits two minutes for an answer and repeats a
 request seven times. Here that is 10 seconds and once more, unless its own variables say otherwise.
@@ -161,7 +161,8 @@ def read_experiment(name: str, sizes: Mapping[str, int] = MappingProxyType({})) 
     table = candidates_of(runs, name, sizes)
     if not table:
         raise DataError(
-            f"--from-mlflow {name}: no run there with the parameters dataset and checkpoint_path, and metrics"
+            f"--from-mlflow {name}: no run there with the parameters dataset and checkpoint_path or checkpoint, and "
+            "metrics"
         )
     return ResultTable(tuple(table))
 
@@ -169,13 +170,16 @@ def read_experiment(name: str, sizes: Mapping[str, int] = MappingProxyType({})) 
 def candidates_of(
     runs: Iterable[Any], experiment: str, sizes: Mapping[str, int] = MappingProxyType({})
 ) -> list[CheckpointResults]:
-    """Return the checkpoints of the runs, each as often as there are runs of ours that scored it."""
+    """Return the checkpoints of the runs, each as often as there are runs of ours that scored it.
+
+    Of several runs of others the newest counts.
+    """
     found: dict[tuple[str, str], CheckpointResults] = {}
     composites: dict[tuple[str, str], dict[str, Metric]] = {}
-    left_out = 0
+    left_out = older = 0
     for run in sorted(runs, key=lambda one: (one.info.start_time, one.info.run_name or "")):
         tags, params = run.data.tags, run.data.params
-        path = params.get("checkpoint_path", "")
+        path = _path(params)
         checkpoint = tags.get("checkpoint") or Path(path).name
         key = (tags.get(IDENTITY, ""), path or checkpoint)
         if tags.get("kind") == "composite":
@@ -188,30 +192,31 @@ def candidates_of(
             left_out += 1
             continue
         saved = _ours(run, checkpoint) if METRICS in tags else _others(run, checkpoint, experiment, sizes)
-        if key in found and saved.benchmark in found[key].entries:
-            key = (
-                run.info.run_id,
-                path,
-            )  # somebody scored it twice, which two runs of ours tell by themselves
         one = found.setdefault(
             key, CheckpointResults(checkpoint, f"MLflow experiment {experiment}", _about(params, tags))
         )
+        older += saved.benchmark in one.entries
         one.entries[saved.benchmark] = BenchmarkScores(saved)
     for key, known in composites.items():
         if key in found:
             found[key].composites.update(known)
-    return _noted(list(found.values()), left_out)
+    return _noted(list(found.values()), {"not ended yet": left_out, "scored again by newer runs": older})
 
 
-def _noted(candidates: list[CheckpointResults], left_out: int) -> list[CheckpointResults]:
-    if left_out and candidates:
-        note = f"{count(left_out, 'run')} of the experiment left out: not ended yet"
-        candidates[0] = replace(candidates[0], notes=(note,))
-    return candidates
+def _noted(candidates: list[CheckpointResults], left_out: Mapping[str, int]) -> list[CheckpointResults]:
+    notes = tuple(
+        f"{count(runs, 'run')} of the experiment left out: {why}" for why, runs in left_out.items() if runs
+    )
+    return [replace(one, notes=notes) for one in candidates[:1]] + candidates[1:]
+
+
+def _path(params: Mapping[str, str]) -> str:
+    """Return the checkpoint's path. Scripts name it either way; a composite of ours has its name as ``checkpoint``."""
+    return params.get("checkpoint_path") or params.get("checkpoint", "")
 
 
 def _about(params: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, Any]:
-    path = params.get("checkpoint_path", "")
+    path = _path(params)
     series = tags.get("series") or (str(Path(path).parent) if "/" in path else None)
     known = {
         "series": series,
