@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from pytest_touchstone.reports.charts import (
     line_charts,
     ticks,
 )
-from pytest_touchstone.reports.plots import draw_curves, svg
+from pytest_touchstone.reports.plots import draw_bars, draw_curves, svg
 from tests.support.korean_table import row, write
 from tests.support.published import published
 
@@ -49,6 +50,20 @@ def test_bars_are_by_benchmark_with_the_checkpoints_in_their_series(tmp_path: Pa
     assert len(coref.groups) == 33
     assert coref.sections[:2] == ((0, "mlm_v2/1536"), (11, "mlm_v2/2048"))
     assert all(len(bars) == 33 for _, bars in coref.bars)
+
+
+@pytest.mark.parametrize("folder", ["", "a_rather_long_name_of_a_training_of_tokens/of_several_heads/"])
+def test_bars_of_checkpoints_of_one_name_are_told_apart(tmp_path: Path, folder: str) -> None:
+    for training in ("base", "critic"):
+        model = f"{training}/{folder}checkpoint_best.pt"
+        content = {"model": model, "results": {"humaneval": {"pass@1": 0.2}}}
+        (tmp_path / f"{training}_results.json").write_text(json.dumps(content), encoding="utf-8")
+    (chart,) = bar_charts(study_of([str(tmp_path)], output=tmp_path))
+    assert chart.groups == tuple(f"{name}/{folder}checkpoint_best.pt" for name in ("base", "critic"))
+    text = svg(draw_bars(chart))
+    for group in chart.groups:
+        assert f">{group}</text>" in text
+        assert f"<title>{group}, pass@1: 20.00 %</title>" in text
 
 
 def test_every_pass_at_k_of_a_result_is_a_bar(tmp_path: Path) -> None:

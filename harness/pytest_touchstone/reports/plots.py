@@ -179,6 +179,12 @@ def shortened(text: str, most: int = 40) -> str:
     return text if len(text) <= most else f"..{text[2 - most :]}"
 
 
+def labels(names: Sequence[str]) -> list[str]:
+    """Return names shortened; whole where that would make two of them alike."""
+    short = [shortened(name) for name in names]
+    return short if len(set(short)) == len(set(names)) else list(names)
+
+
 # Curves
 
 
@@ -187,12 +193,13 @@ def draw_curves(chart: LineChart) -> Picture:
     dense = any(len(line.dots) > DENSE for line in chart.lines)
     apart = len(chart.lines) > 1 and (dense or len(chart.lines) > TOGETHER)
     panels, bottom = _panels(chart, apart)
+    names = labels([line.name for line in chart.lines])
     parts: list[Part] = [Words((LEFT, 18), heading(chart), size=14, bold=True)]
     for place, panel in enumerate(panels):
         parts += _axes(chart, panel, left=panel.x.start == LEFT, below=panel.y.start > bottom - PANEL)
         if apart:
             line = chart.lines[place]
-            parts.append(Words((panel.x.start, panel.y.end - 6), shortened(line.name)))
+            parts.append(Words((panel.x.start, panel.y.end - 6), names[place]))
             others = (other for other in chart.lines if other is not line)
             runs = tuple(
                 tuple((round(panel.x.at(dot.place)), round(panel.y.at(dot.value))) for dot in other.dots)
@@ -203,9 +210,7 @@ def draw_curves(chart: LineChart) -> Picture:
         parts += [part for place, line in enumerate(chart.lines) for part in _band(line, place, panels[0])]
         parts += [part for place in range(len(chart.lines)) for part in _curve(chart, place, panels[0])]
     parts.append(Words((WIDTH - RIGHT, bottom + 33), chart.axis, "end"))
-    legend, height = (
-        _legend([line.name for line in chart.lines], bottom + 48) if not apart else ([], bottom + 28)
-    )
+    legend, height = _legend(names, bottom + 48) if not apart else ([], bottom + 28)
     note = (
         f"bands: {LIMITS}; rings: the best of each series"
         if chart.limits
@@ -321,7 +326,7 @@ def _legend(
     """
     parts: list[Part] = []
     left, row = 0.0, 0
-    for place, name in enumerate(map(shortened, names)):
+    for place, name in enumerate(labels(names)):
         wide = 34 + LETTER * cell_width(name) + 18
         if left and left + wide > width - LEFT - RIGHT:
             left, row = 0.0, row + 1
@@ -344,7 +349,7 @@ def draw_bars(chart: BarChart, front: str = "bars") -> Picture:
     rows = _bar_rows(chart)
     most = max(end - start for start, end in rows)
     width = min(1600, max(450, 120 + most * (28 + 16 * len(chart.bars))))
-    longest = max(len(shortened(name)) for name in chart.groups)
+    longest = max(map(len, labels(chart.groups)))
     steep = most * (longest + 2) * LETTER > width
     below = 24 + (0.77 * LETTER * longest if steep else 0)
     values = [one for _, row in chart.bars for bar in row for one in (bar.value, bar.low, bar.high)]
@@ -404,9 +409,9 @@ def _bar_row(chart: BarChart, row: tuple[int, int], panel: Panel, steep: bool) -
                 errors.append(((middle, low), (middle, high)))
                 errors += [((middle - cap, level), (middle + cap, level)) for level in (low, high)]
     yield Stroke(tuple(errors))
-    for group, name in enumerate(chart.groups[start:end]):
+    for group, name in enumerate(labels(chart.groups)[start:end]):
         at = x.at(group), y.start + 16
-        yield Words(at, shortened(name), "end" if steep else "middle", size=11, angle=-50 if steep else 0)
+        yield Words(at, name, "end" if steep else "middle", size=11, angle=-50 if steep else 0)
     inner = [x.at(place - start - 0.5) for place, _ in chart.sections if start < place < end]
     yield Stroke(tuple(((at, y.start), (at, y.end)) for at in inner), opacity=0.6, dashes=(1, 3))
     section = max((place for place, _ in chart.sections if place <= start), default=0)
