@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pytest_touchstone.compare.formats import format_of
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.korean_mlm import read_table
+from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.core.errors import DataError
 from tests.support.korean_table import HEADER, row, write
 
@@ -216,6 +217,124 @@ def test_objects_below_the_names_of_series_are_read(tmp_path: Path, text: str) -
     (one,) = read_any(tmp_path / "x.json", text).candidates
     assert one.name == "a/1536/checkpoint-5"
     assert one.entries["real_coref"].saved.metrics["real@1"].value == 0.5
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Seq",
+        "seq",
+        "SEQ_LEN",
+        "Seq-Len",
+        "Seq. length",
+        "Max Seq Len",
+        "Length",
+        "길이",
+        "Context length",
+        "ctx",
+    ],
+)
+@pytest.mark.parametrize("real1", ["real1", "Real@1"])
+def test_a_column_that_is_called_like_a_length_is_one(tmp_path: Path, header: str, real1: str) -> None:
+    lines = [("Model", header, "Checkpoint", real1), ("a", "1536", "checkpoint-5", "65.5%")]
+    lines.append(("a", "2048", "checkpoint-5", "64.5%"))
+    for name, text in (
+        ("x.csv", "\n".join(map(",".join, lines))),
+        ("x.md", "\n".join(f"| {' | '.join(line)} |" for line in lines)),
+    ):
+        table = read_any(tmp_path / name, text)
+        assert [one.about for one in table.candidates] == [
+            {"series": "a", "seq_len": length, "step": 5} for length in (1536, 2048)
+        ]
+        assert not table.bad
+
+
+def test_a_column_in_our_words_is_not_replaced_by_another(tmp_path: Path) -> None:
+    text = "model,series,max_length,seq_len,checkpoint,real1\nbert,a,99,1536,checkpoint-5,0.6\n"
+    (one,) = read_any(tmp_path / "x.csv", text).candidates
+    assert one.name == "a/1536/checkpoint-5"
+
+
+@pytest.mark.parametrize(
+    ("series", "name", "text"),
+    [
+        (
+            "a",
+            "x.csv",
+            "series,seq_len,checkpoint,real1\na,1536,checkpoint-5,0.6\na,1536,checkpoint-10,0.7\n",
+        ),
+        ("checkpoints", "x.csv", "checkpoint,real1\ncheckpoint-5,0.6\nstep_10,0.7\n"),
+        (
+            "a",
+            "x.md",
+            "# a @ 1536\n| Checkpoint | Real@1 |\n|-|-|\n| checkpoint-5 | 0.6 |\n| checkpoint-10 | 0.7 |",
+        ),
+        ("a", "x.json", '{"a_1536": {"checkpoint-5": {"real1": 0.6}, "checkpoint-10": {"real1": 0.7}}}'),
+        (
+            "checkpoints",
+            "x.json",
+            '[{"checkpoint": "step_5", "real1": 0.6}, {"checkpoint": "step_10", "real1": 0.7}]',
+        ),
+    ],
+)
+def test_checkpoints_that_are_named_by_their_steps_are_one_series(
+    tmp_path: Path, series: str, name: str, text: str
+) -> None:
+    read_any(tmp_path / name, text)
+    (found,) = study_of([str(tmp_path / name)], output=tmp_path).series
+    assert (found.name, [one.step for one in found.points]) == (series, [5, 10])
+    assert found.seq_len == (1536 if series == "a" else None)
+
+
+def test_a_file_of_one_checkpoint_that_names_no_training_is_of_none(tmp_path: Path) -> None:
+    (one,) = read_any(tmp_path / "x.json", '{"checkpoint": "checkpoint-5", "real1": 0.6}').candidates
+    assert one.about == {}
+
+
+DETAILS = """
+## {name} @ {length} (steps_per_epoch = {steps})
+
+| Checkpoint | Epoch | Real@1 | Real@5 |
+|---|---|---|---|
+| checkpoint-5 | 0.5 | {first}% | 81.67% |
+| checkpoint-10 | 1.0 | 64.71% | 79.79% |
+"""
+SUMMARY_TABLE = """
+## Summary
+
+| Model | {length} | Checkpoint | Epoch | Real@1 | Real@5 |
+|---|---|---|---|---|---|
+| Plain model | 1536 | checkpoint-5 | 0.5 | 65.5% | 81.6% |
+| Plain model | 2048 | checkpoint-5 | 0.5 | {last} | 81.7% |
+"""
+
+
+@pytest.mark.parametrize("last", ["66.1%", "66.0%", "67.1%"])
+def test_a_summary_that_repeats_rows_of_a_report_adds_none(tmp_path: Path, last: str) -> None:
+    summary = SUMMARY_TABLE.format(length="Seq", last=last)
+    details = [DETAILS.format(name="Plain", length=1536, steps=131, first="65.58")]
+    details.append(DETAILS.format(name="Plain", length=2048, steps=110, first="66.08"))
+    found = {
+        one.name for one in read_any(tmp_path / "x.md", "".join([summary, *details, summary])).candidates
+    }
+    known = {f"Plain/{length}/checkpoint-{step}" for length in (1536, 2048) for step in (5, 10)}
+    others = {f"Plain model/{length}/checkpoint-5" for length in (1536, 2048)}
+    assert found == (known | others if last == "67.1%" else known)
+
+
+def test_a_summary_that_stands_alone_is_kept_once(tmp_path: Path) -> None:
+    summary = SUMMARY_TABLE.format(length="Length", last="66.1%")
+    table = read_any(tmp_path / "x.md", summary + summary)
+    assert (len(table.candidates), table.bad) == (2, ())
+
+
+def test_series_that_begin_alike_are_both_kept(tmp_path: Path) -> None:
+    row_of_0 = "| Checkpoint | Real@1 | Real@5 |\n|---|---|---|\n| checkpoint-0 | 50.0% | 60.0% |\n"
+    text = "".join(
+        f"# {name}\n{row_of_0}| checkpoint-5 | {real1} | 65.0% |\n\n"
+        for name, real1 in (("a", "55%"), ("b", "56%"))
+    )
+    assert len(read_any(tmp_path / "x.md", text).candidates) == 4
 
 
 def test_columns_with_the_names_of_reports_are_ours(tmp_path: Path) -> None:

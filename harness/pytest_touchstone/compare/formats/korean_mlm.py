@@ -10,8 +10,11 @@
 In a table a share may be written with a per cent sign. What a row lacks is not measured; a row without any of the
 shares cannot be read, and neither can one with a value that is none. Such rows are listed, the others are taken.
 
+Where a row has no step, the name of its checkpoint may have one (``checkpoint-300``).
+
 Reports that people wrote by hand are read too: tables in Markdown, with the series in the heading above or in a column
-(``| Checkpoint | Epoch | Real@1 |``), and objects in JSON below the names of series and checkpoints.
+(``| Checkpoint | Epoch | Real@1 |``), and objects in JSON below the names of series and checkpoints. A summary that
+repeats rows of other tables of the report adds none.
 
 What is written: a file per checkpoint, and ``checkpoints.csv`` with all of them. Beside the fields above they have
 
@@ -31,11 +34,11 @@ import csv
 import io
 import math
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from pytest_touchstone.checkpoints.config_files import step_of_row
+from pytest_touchstone.checkpoints.config_files import step_in, step_of_row
 from pytest_touchstone.compare.candidate import (
     BenchmarkScores,
     CheckpointResults,
@@ -117,17 +120,25 @@ def is_korean(fields: Mapping[str, Any]) -> bool:
 
 
 def read_row(
-    fields: Mapping[str, Any], *, origin: str, source: ResultSource, sizes: Mapping[str, int]
+    fields: Mapping[str, Any],
+    *,
+    origin: str,
+    source: ResultSource,
+    sizes: Mapping[str, int],
+    alone: bool = False,
 ) -> tuple[CheckpointResults, tuple[Contradiction, ...]]:
     """The candidate of a row, and the composites in it that contradict their formula. ``sizes`` are the numbers of
-    items by benchmark where the row does not say.
+    items by benchmark where the row does not say. A row that stands ``alone`` in its file, and names no series, may be
+    of any training: a step in its name is no place in one.
 
     Raises ``WrongValueError`` for a wrong value, and for a row without any result.
     """
     info = fields.get("checkpoint_info")
     known = {**(info if isinstance(info, Mapping) else {}), **fields}
-    about = _about(known)
     name = row_name(known)
+    about = _about(known)
+    if not (alone and "series" not in about) and (step := step_in(name.rpartition("/")[2])) is not None:
+        about.setdefault("step", step)
     measured = _metrics(fields, sizes)
     if not measured:
         keys = ", ".join(column.key for column in COLUMNS)
@@ -265,8 +276,9 @@ def _rounding(written: object) -> float:
 def read_objects(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     """The checkpoints of such a file; ``BadRow.line`` is the place in its list."""
     source, content = read_json(path)
-    found = _Reading(source, sizes)
-    for place, fields in enumerate(_rows_of(content), start=1):
+    rows_read = _rows_of(content)
+    found = _Reading(source, sizes, alone=len(rows_read) == 1)
+    for place, fields in enumerate(rows_read, start=1):
         found.add(fields, place)
     table = found.table()
     if is_task_file(content):  # beside the checkpoint: other benchmarks too
@@ -320,12 +332,17 @@ MOST_DEEP: Final = 4
 
 FIELDS: Final = {
     "real@1": "real1", "real@5": "real5", "lambada@1": "lambada_top1", "lambada": "lambada_top1", "score": "score",
-    "composite": "score", "epochs": "epoch", "steps": "step", "length": "seq_len", "seqlen": "seq_len",
-    "sequencelength": "seq_len", "model": "series", "training": "series", "체크포인트": "checkpoint", "에폭": "epoch",
-    "스텝": "step", "종합점수": "score", "종합스코어": "score", "시퀀스길이": "seq_len", "모델": "series",
-    "시리즈": "series",
+    "composite": "score", "epochs": "epoch", "steps": "step", "model": "series", "training": "series",
+    "체크포인트": "checkpoint", "에폭": "epoch", "스텝": "step", "종합점수": "score", "종합스코어": "score",
+    "모델": "series", "시리즈": "series",
 }  # fmt: skip
 """The names that reports have for fields, without spaces."""
+
+LENGTHS: Final = re.compile(
+    r"(model|max)*(seq|sequence|ctx|시퀀스)|(model|max|input|seq|sequence|ctx|context|token|최대|시퀀스|문맥|컨텍스트)*"
+    r"(len|length|길이)s?|(context|ctx)(window|size)"
+)
+"""The names that reports have for the length of sequences, without spaces and signs."""
 
 PLACES: Final = ("results", "checkpoints", "rows", "data", "series", "evaluations")
 """The names above objects that name no series."""
@@ -337,7 +354,11 @@ def _rows_of(content: Any, names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         return [row for one in content for row in _rows_of(one, names)] if len(names) <= MOST_DEEP else []
     if not isinstance(content, Mapping):
         return []
-    fields = {str(key): value for key, value in content.items()}
+    keys = [str(key) for key in content]
+    fields = {
+        field if field == "seq_len" else key: value
+        for key, field, value in zip(keys, _header(keys), content.values(), strict=True)
+    }
     inner = next((one for one in fields.values() if isinstance(one, Mapping) and is_korean(one)), {})
     named = any(fields.get(key) not in (None, "") for key in (*_NAME, "step", "global_step"))
     if is_korean(fields) or (inner and named):
@@ -349,24 +370,32 @@ def _rows_of(content: Any, names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     return [row for key, one in content.items() for row in _rows_of(one, (*names, str(key)))]
 
 
-def _header(names: list[str]) -> list[str]:
-    """Return the names of columns, ours where none of them is one of the shares."""
-    return names if is_korean(dict.fromkeys(names)) else [_field(name) for name in names]
+def _header(names: Iterable[str]) -> list[str]:
+    """Return our names of columns; one that is there in our words is not replaced by another."""
+    header = list(names)
+    for place, name in enumerate(header):
+        if (field := _field(name)) not in header:
+            header[place] = field
+    return header
 
 
 def _field(name: object) -> str:
     """Return our name of a field in a report."""
     plain = re.sub(r"[*`\s]+", "", str(name)).lower()
     plain = re.sub(r"\(.*\)$", "", plain)
-    return FIELDS.get(plain) or FIELDS.get(plain.replace("_", "")) or plain
+    word = re.sub(r"[-_.:]", "", plain)
+    return FIELDS.get(plain) or FIELDS.get(word) or ("seq_len" if LENGTHS.fullmatch(word) else plain)
 
 
 def _of_heading(text: str) -> dict[str, Any]:
     """Return the series and the sequence length that a heading or a name says: ``### MLM v2 @ 1536``."""
+    pair = r"(\w+)\s*=\s*([\w.]+)"  # (steps_per_epoch = 131)
+    told = {_field(key): value for key, value in re.findall(pair, text)}
+    plain = f"{re.sub(pair, ' ', text)} {told.get('seq_len', '')}"
     plain = re.sub(
         r"[^\w\s./-]|seq[_ ]?len\w*|tokens?",
         " ",
-        re.sub(r"^#+\s*(\d+[.)]\s*)*", "", text),
+        re.sub(r"^#+\s*(\d+[.)]\s*)*", "", plain),
         flags=re.IGNORECASE,
     )
     length = re.search(r"(?<![\d.])(\d{3,5})(?![\d.])", plain)
@@ -375,12 +404,16 @@ def _of_heading(text: str) -> dict[str, Any]:
     return {**({"series": series} if series else {}), **({"seq_len": int(length[1])} if length else {})}
 
 
-def _markdown_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
+_Rows: TypeAlias = list[tuple[int, dict[str, Any]]]
+"""The rows of a table with their lines."""
+
+
+def _markdown_rows(path: Path) -> _Rows:
     """Return the rows of the tables that have one of the shares, with their lines."""
     text = source_of(path)[1].decode("utf-8-sig", "replace")
     heading = ""
     header: list[str] = []
-    found: list[tuple[int, dict[str, Any]]] = []
+    tables: list[_Rows] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith("#"):
             heading = line
@@ -392,27 +425,66 @@ def _markdown_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
             for one in line.strip().strip("|").split("|")
         ]
         if not header:
-            header = [_field(one) for one in cells]
+            header = _header(cells)
+            tables.append([])
         elif (
             is_korean(dict.fromkeys(header))
             and len(cells) == len(header)
             and not set("".join(cells)) <= set("-: ")
         ):
             fields = {key: value for key, value in zip(header, cells, strict=True) if value not in ("-", "")}
-            if not fields.keys() & {*_NAME, "step"} and "epoch" in fields:
-                fields["checkpoint"] = f"epoch-{fields['epoch']}"
-            found.append((number, {**_of_heading("" if "series" in fields else heading), **fields}))
+            series = _of_heading("" if "series" in fields else heading)
+            tables[-1].append((number, {**series, **fields}))
+    found = [row for table in _without_summaries(tables) for row in table]
+    for _, fields in found:
+        if not fields.keys() & {*_NAME, "step"} and "epoch" in fields:
+            fields["checkpoint"] = f"epoch-{fields['epoch']}"
     return found
+
+
+def _without_summaries(tables: Sequence[_Rows]) -> list[_Rows]:
+    """Return the tables of a report without those all of whose rows other tables have too."""
+
+    def rank(table: _Rows) -> tuple[int, int]:
+        return len({(row.get("series"), row.get("seq_len")) for _, row in table}), table[0][0]
+
+    kept = [table for table in tables if table]
+    # Those of many series first, as a series of one checkpoint is not to make way for a summary; then the latest.
+    for table in sorted(kept, key=rank, reverse=True):
+        others = [row for rows in kept if rows is not table for _, row in rows]
+        if all(any(_repeats(row, other) for other in others) for _, row in table):
+            kept = [rows for rows in kept if rows is not table]
+    return kept
+
+
+def _repeats(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether a row says nothing else than another one. By two shares it may be under another name of the
+    series."""
+    same = [name for name in row if name in other and name != "series"]
+    shares = [column.key for column in COLUMNS if column.key in same]
+    named = {"_".join(str(fields.get("series", "")).split()).casefold() for fields in (row, other)}
+    return len(shares) >= len(named) and all(_alike(name, row[name], other[name]) for name in same)
+
+
+def _alike(name: str, one: Any, other: Any) -> bool:
+    """Return whether two cells have one text or number; one of two shares may be rounded, or cut off."""
+    try:
+        numbers = [float(known) for value in (one, other) if (known := number(name, value)) is not None]
+    except WrongValueError:
+        return str(one).casefold() == str(other).casefold()
+    halves = _rounding(one), _rounding(other)
+    exact = name in ("step", "global_step", "epoch", "seq_len") or halves[0] == halves[1]
+    return abs(numbers[0] - numbers[-1]) <= (0.0 if exact else 2 * max(halves)) + 1e-9
 
 
 class _Reading:
     """The rows of a file so far."""
 
-    def __init__(self, source: ResultSource, sizes: Mapping[str, int]) -> None:
+    def __init__(self, source: ResultSource, sizes: Mapping[str, int], *, alone: bool = False) -> None:
         self._rows: list[CheckpointResults] = []
         self._contradictions: list[Contradiction] = []
         self._bad: list[BadRow] = []
-        self._source, self._sizes = source, sizes
+        self._source, self._sizes, self._alone = source, sizes, alone
         self._lines: dict[str, int] = {}
 
     def table(self) -> ResultTable:
@@ -426,7 +498,9 @@ class _Reading:
             if width is not None:
                 _check_length(fields, width)
             origin = self._source.file if width is None else f"{self._source.file}, line {line}"
-            row, wrong = read_row(fields, origin=origin, source=self._source, sizes=self._sizes)
+            row, wrong = read_row(
+                fields, origin=origin, source=self._source, sizes=self._sizes, alone=self._alone
+            )
             name = row.name
             if width is not None and name in self._lines:
                 taken = f"line {self._lines[name]} has this name; give it another name"
