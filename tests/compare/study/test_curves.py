@@ -6,10 +6,12 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_touchstone.compare.study.between import starts_of
 from pytest_touchstone.compare.study.curves import JudgedCurve, judged_curves
-from pytest_touchstone.compare.study.differences import MORE, NOT_MORE
+from pytest_touchstone.compare.study.differences import MORE, NOT_MORE, UNTESTED
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import study_of
 from tests.support.korean_table import row, write
@@ -95,6 +97,15 @@ def test_without_numbers_of_items_nothing_is_tested_and_why_is_said(tmp_path: Pa
     found = curve(study_of([str(write(tmp_path / "t.csv", *rows))], output=tmp_path), "Real@1", "plain")
     assert found.trend.value is None
     assert found.curve.why == "the number of items is not known (--items real_coref=N gives it)"
+
+
+@given(st.lists(st.integers(0, 100), min_size=3, max_size=6))
+def test_without_numbers_of_items_a_curve_falls_as_it_does_with_them(values: list[int]) -> None:
+    shares = [value / 100 for value in values]
+    counted, bare = (judged_curves(of_totals({"a": shares}, n))[0] for n in (1000, 0))
+    for known, untested in ((counted.rise, bare.rise), (counted.drop, bare.drop)):
+        assert untested.value == (None if known.value is None else pytest.approx(known.value))
+        assert (untested.p, untested.low, untested.verdict) == (None, None, UNTESTED)
 
 
 def test_points_of_a_run_are_compared_by_the_items_that_they_share(tmp_path: Path) -> None:

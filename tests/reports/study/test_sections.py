@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.reports.study.section import Facts, Section, StudyTable, Verbatim
 from pytest_touchstone.reports.study.sections import sections_of
 from pytest_touchstone.reports.study.views import render, render_brief, study_page
 from tests.support.korean_table import row, write
-from tests.support.studies import of_items
+from tests.support.studies import of_items, of_totals, study_of_candidates
 
 SECTION = Section(
     key="x",
@@ -69,6 +71,35 @@ def test_the_best_value_is_marked_in_a_terminal() -> None:
 def test_a_study_of_one_checkpoint_has_no_curve(tmp_path: Path) -> None:
     study = study_of([str(write(tmp_path / "t.csv", row()))], output=tmp_path)
     assert not {"curves", "stability", "early_stopping", "starts"} & {one.key for one in sections_of(study)}
+
+
+def test_drops_that_cannot_be_tested_are_shown_with_their_values() -> None:
+    bare = {"a": [0.6, 0.7, 0.65], "b": [0.5, 0.6, 0.7]}
+    section = next(one for one in sections_of(of_totals(bare, 0)) if one.key == "early_stopping")
+    assert section.line == "the 1 drop from a peak cannot be tested: b acc of a -5.00"
+    (first, second) = section.data
+    (drop,) = first["drops"]
+    assert (drop["peak"]["value"], drop["last"]["value"], drop["drop"]["value"]) == (
+        0.7,
+        0.65,
+        pytest.approx(-0.05),
+    )
+    assert second["drops"] == []
+    shown = render([section], width=80, color=False)
+    assert "-5.00" in shown
+    assert "1 of the curves end at their peak" in shown
+    assert "falls from its peak" not in shown
+
+
+def test_drops_that_are_not_tested_are_not_counted_among_those_that_are() -> None:
+    counted = of_totals({"a": [0.6, 0.7, 0.69]})
+    points = [
+        point.candidate for study in (counted, of_totals({"b": [0.6, 0.7, 0.2]}, 0)) for point in study.points
+    ]
+    section = next(one for one in sections_of(study_of_candidates(points)) if one.key == "early_stopping")
+    assert section.line.startswith(
+        "none of 1 drops from a peak to the last checkpoint; 1 cannot be tested: b acc of b"
+    )
 
 
 def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:

@@ -196,23 +196,27 @@ def judged_curves(study: Study) -> list[JudgedCurve]:
             for one, p in zip(found, adjusted, strict=True)
         ]
 
-    rises = of_kind([_of_choice(one.rise, turn=True) for one in curves])
-    drops = of_kind([_of_choice(one.drop, turn=False) for one in curves])
+    rises = of_kind([_of_choice(one, one.rise, one.start, one.peak) for one in curves])
+    drops = of_kind([_of_choice(one, one.drop, one.peak, one.last) for one in curves])
     trends = of_kind([_as_measured(one.trend) for one in curves])
     changes = of_kind([_as_measured(one.steadiness) for one in curves])
     return [JudgedCurve(*one) for one in zip(curves, rises, drops, trends, changes, strict=True)]
 
 
-def _of_choice(found: Compared | None, *, turn: bool) -> CurveChange:
-    """``turn``: the comparison is of the start with the peak, and the other way round is wanted."""
-    if found is None or found.as_measured.difference is None:
+def _of_choice(curve: Curve, found: Compared | None, before: int, after: int) -> CurveChange:
+    """The change between two places of a curve, one of which is the peak; without a test, its value alone."""
+    if curve.at(before) == curve.at(after):
         return NO_CHANGE
+    change = NO_CHANGE._replace(value=curve.at(after) - curve.at(before))
+    if found is None or found.as_measured.difference is None:
+        return change
     one = found.as_measured
     limits = (one.low, one.high)
-    if turn:
+    value = one.difference
+    if after == curve.peak:  # the comparison is of the start with the peak
         limits = (None if one.high is None else -one.high, None if one.low is None else -one.low)
-    value = -one.difference if turn and one.difference is not None else one.difference
-    return NO_CHANGE._replace(value=value, low=limits[0], high=limits[1], p=found.comparison.p)
+        value = -one.difference
+    return change._replace(value=value, low=limits[0], high=limits[1], p=found.comparison.p)
 
 
 def _as_measured(one: Trend | Steadiness | None) -> CurveChange:

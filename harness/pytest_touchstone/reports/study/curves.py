@@ -17,6 +17,7 @@ from pytest_touchstone.compare.study.points import Measure, Series, Study
 from pytest_touchstone.core.text import count, listed, place_text
 from pytest_touchstone.reports.formatting import NOTHING, interval, number, p_exact, percent
 from pytest_touchstone.reports.study.section import (
+    MOST_IN_LINE,
     Facts,
     Part,
     Section,
@@ -290,7 +291,10 @@ def overfitting(study: Study) -> Section | None:
         "The interval is that of the two values as measured. The verdict allows for the peak's having been chosen as "
         "the best of several: such a peak lies above the truth by luck, and less that luck it has the value beside it."
     )
-    data: list[dict[str, Any]] = [{"series": one.name, "advice": _advice(one, found)} for one in series]
+    data: list[dict[str, Any]] = [
+        {"series": one.name, "advice": _advice(one, found), "drops": _drop_facts(one, drops)}
+        for one in series
+    ]
     return Section(
         key="early_stopping",
         title="Over-fitting and when to stop",
@@ -299,6 +303,11 @@ def overfitting(study: Study) -> Section | None:
         line=_drop_line(drops, told),
         data=data,
     )
+
+
+def _drop_facts(series: Series, drops: Sequence[JudgedCurve]) -> list[dict[str, Any]]:
+    facts = [curve_facts(one) for one in drops if one.curve.series.name == series.name]
+    return [{name: one[name] for name in ("measure", "peak", "last", "drop")} for one in facts]
 
 
 def _drop_table(found: Sequence[JudgedCurve]) -> StudyTable:
@@ -338,23 +347,32 @@ def _verdict(drops: Sequence[JudgedCurve], told: Sequence[JudgedCurve], *, level
     ends = f"{level} of the curves end at their peak. " if level else ""
     if not drops:
         return f"{ends}No curve falls from its peak."
-    tested = sum(one.drop.p is not None for one in drops)
+    tested = len(drops) - len(_untested(drops))
     if not tested:
         return f"{ends}Whether the {count(len(drops), 'drop')} are more than noise cannot be tested."
     one_of = f"{len(told)} of the {count(tested, 'drop')}" if told else f"None of the {count(tested, 'drop')}"
     verb = "is" if len(told) < 2 else "are"
     names = f": {listed(_drop_names(one) for one in told)}" if told else ""
     why = ", allowing for the peak's being the best of several, and for so many tests"
-    return f"{ends}{one_of} {verb} more than noise{why}{names}."
+    others = f"; {len(drops) - tested} cannot be tested" if tested < len(drops) else ""
+    return f"{ends}{one_of} {verb} more than noise{why}{names}{others}."
 
 
 def _drop_line(drops: Sequence[JudgedCurve], told: Sequence[JudgedCurve]) -> str:
     if not drops:
         return "no curve falls from its peak"
-    tested = sum(one.drop.p is not None for one in drops)
-    if not tested:
-        return f"the {count(len(drops), 'drop')} from a peak cannot be tested"
-    return found_among([_drop_names(one) for one in told], tested, "drops from a peak to the last checkpoint")
+    untested = _untested(drops)
+    moved = (f"{_drop_names(one)} {one.curve.measure.told_in.moved(one.drop.value)}" for one in untested)
+    values = listed(moved, MOST_IN_LINE, between="; ")
+    if len(untested) == len(drops):
+        return f"the {count(len(drops), 'drop')} from a peak cannot be tested: {values}"
+    tested = len(drops) - len(untested)
+    line = found_among([_drop_names(one) for one in told], tested, "drops from a peak to the last checkpoint")
+    return f"{line}; {len(untested)} cannot be tested: {values}" if untested else line
+
+
+def _untested(drops: Sequence[JudgedCurve]) -> list[JudgedCurve]:
+    return [one for one in drops if one.drop.p is None]
 
 
 def _drop_names(one: JudgedCurve) -> str:
