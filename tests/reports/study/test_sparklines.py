@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.study.reading import study_of
@@ -41,16 +42,34 @@ def test_series_of_different_epochs_stand_below_one_another_by_epoch() -> None:
     one, other = Spark("a", (1, 2, 3, 4), (1, 2, 3, 4)), Spark("b", (2, 4), (4, 1))
     assert drawn(one, other) == " ▁ ▃ ▆[█]"
     assert drawn(other, one) == "  [█]  ▁ "
-    assert scale(grid_of([one, other])) == " 1 2 3 4"
+    assert scale(grid_of([one, other]), one.places) == " 1 2 3 4"
 
 
 def test_no_number_between_two_columns_stands_on_the_axis() -> None:
-    assert scale(grid_of([Spark("a", (1, 2, 3, 4, 5), (1, 2, 3, 4, 5))])) == " 1 2 3 4 5"
+    spark = Spark("a", (1, 2, 3, 4, 5), (1, 2, 3, 4, 5))
+    assert scale(grid_of([spark]), spark.places) == " 1 2 3 4 5"
 
 
 def test_numbers_on_the_axis_are_those_of_the_columns_that_they_stand_at() -> None:
     spark = Spark("a", (5, 10, 15, 20), (1, 2, 3, 4))
     assert scale(grid_of([spark]), spark.places) == " 5 10  20"
+
+
+@given(st.sets(st.integers(1, 500), min_size=2, max_size=12))
+@example({1, 5, 10})
+@example({4, 8, 16, 24})
+def test_every_number_on_the_axis_is_a_checkpoints_and_stands_above_it(places: set[int]) -> None:
+    spark = Spark("a", tuple(sorted(places)), (1.0,) * len(places))
+    grid = grid_of([spark])
+    numbers = list(re.finditer(r"\S+", scale(grid, places)))
+    assert all(grid.column(int(number[0])) == (number.start() - 1) / 2 for number in numbers)
+    assert {int(number[0]) for number in numbers} <= places
+    assert int(numbers[0][0]) == min(places)
+
+
+def test_one_five_and_ten_are_drawn_as_such() -> None:
+    spark = Spark("a", (1, 5, 10), (1, 2, 3))
+    assert scale(grid_of([spark]), spark.places) == " 1 5 10"
 
 
 def test_what_was_not_measured_is_a_gap_with_a_point() -> None:

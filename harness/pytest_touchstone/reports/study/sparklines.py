@@ -139,11 +139,13 @@ def bar(value: float | None, low: float, high: float) -> str:
     return BARS[min(len(BARS) - 1, int((value - low) / (high - low) * len(BARS) + 1e-9))]
 
 
-def scale(grid: Grid, places: Iterable[float] = ()) -> str:
-    """Return the numbers below which columns stand, as many as fit: round ones, then those of checkpoints."""
+def scale(grid: Grid, places: Iterable[float]) -> str:
+    """Return the places of checkpoints above their columns, as many as fit: the ends, then round ones, then others."""
     last = grid.first + grid.step * (grid.columns - 1)
     cells = [" "] * (2 * grid.columns + 9)
-    for place in [grid.first, last, *ticks(grid.first, last, 9), *sorted(places)]:
+    known = sorted(places)
+    even = [place for place in ticks(grid.first, last, 9) if place in known]
+    for place in [grid.first, last, *even, *known]:
         text, start = place_text(place), 2 * grid.column(place) + 1
         inside = grid.first <= place <= last and grid.stands_at(place)
         around = cells[start - 1 : start + len(text) + 1]
