@@ -197,6 +197,80 @@ def test_commands_of_scripts_have_ours(
     assert not [line for line in found if "no counterpart" in line]
 
 
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "find . -name model.txt",
+        "find results -name '*_eval_results.json'",
+        "cat notes.txt",
+        "jq empty configs/eval_config.json",
+        "cat results/evalchemy_summary.json | jq .",
+        "python train.py --pipelines abc",
+        "python finetune.py --model gpt2 --dataset gsm8k --output-dir runs/a --epochs 3",
+        "python analyze_logs.py --input web.log",
+        "python compare_prices.py a.csv b.csv",
+        "python foo.py --model gpt2 --max_length 5",
+        "python -m weighted_mtp --config configs/baseline.yaml",
+        "python -m weighted_mtp train --pipeline critic",
+        "for p in a b; do echo $p; done",
+        "for p in a b; do lm_eval --model_args pretrained=$p --tasks nonesuch; done",
+        "for p in $(ls runs); do lm_eval --model_args pretrained=$p --tasks arc_easy; done",
+    ],
+)
+def test_what_is_no_evaluation_that_is_known_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], typed: str
+) -> None:
+    for words in ([typed], shlex.split(typed) if "for " not in typed else [typed]):
+        assert main(["migrate", *words]) == 4
+        found = capsys.readouterr()
+        assert (found.out, found.err.count("\n")) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "python -m weighted_mtp evaluate --checkpoint a.pt --dataset mbpp --seed 1",
+        "python scripts/evaluate_checkpoint.py --checkpoint runs/a/checkpoint-655 --seq-len 1536",
+        "lm_eval --model hf --model_args pretrained=x --tasks arc_easy",
+        "./run_evaluation.sh --endpoint http://h:8000/v1 --run-id a",
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_that_end_in_a_backslash_are_one(
+    capsys: pytest.CaptureFixture[str], typed: str, end: str
+) -> None:
+    assert migrated(capsys, typed.replace(" --", f" \\{end}    --")) == migrated(capsys, typed)
+
+
+PIPELINES = """for p in base critic; do
+    python -m weighted_mtp{} \\
+        --checkpoint storage/checkpoints/{}/checkpoint_best.pt \\
+        --dataset humaneval
+done"""
+
+
+@pytest.mark.parametrize("program", [" evaluate", ".cli.evaluate"])
+@pytest.mark.parametrize("variable", ["$p", "${p}"])
+def test_a_loop_over_names_has_a_checkpoint_for_each(
+    capsys: pytest.CaptureFixture[str], program: str, variable: str
+) -> None:
+    (command,) = migrated(capsys, PIPELINES.format(program, variable))
+    paths = " ".join(
+        f"--checkpoint storage/checkpoints/{name}/checkpoint_best.pt" for name in ("base", "critic")
+    )
+    assert command == f"touchstone run --tasks humaneval {CODE} --mlflow {paths}"
+
+
+def test_a_loop_over_something_else_has_a_command_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "lm_eval --model_args pretrained={},dtype=float16 --tasks {}"
+    loop = "for {} in a b; do " + line + "; done"
+    command, *_ = migrated(capsys, loop.format("p", '"$p"', "arc_easy"))
+    assert "--checkpoint a --checkpoint b --eval-dtype" in command
+    first, second, *_ = migrated(capsys, loop.format("t", "x", "mmlu_$t").replace("a b", "virology anatomy"))
+    assert "--tasks 'mmlu/virology 0-shot' " in first
+    assert "--tasks 'mmlu/anatomy 0-shot' " in second
+
+
 def test_a_script_that_is_here_says_what_it_asks(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

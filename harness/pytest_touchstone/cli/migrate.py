@@ -26,6 +26,7 @@ from pytest_touchstone.cli.migrate_lm_eval import (
     SHORT,
     YAML,
     Migrated,
+    Words,
     command_of,
     of_lm_eval,
     options_of,
@@ -38,6 +39,8 @@ from pytest_touchstone.core.tasks import shipped_names
 
 PROGRAMS = ("lm_eval", "lm-eval")
 CONFIGS = (".json", ".toml")
+RESULTS: Final = re.compile(r"_eval_results\.json|\.(real[15]|lambada_top1|lambada_wiki_top1|score)\b")
+"""The files of results of masked models, and their fields."""
 LOOP: Final = re.compile(
     r"for\s+(?P<name>\w+)\s+in\s+(?P<what>.+?)\s*;?\s*do\b(?P<body>.*?)\bdone", re.DOTALL
 )
@@ -77,12 +80,13 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def _migrated(text: str, words: Sequence[str]) -> Migrated:
-    if re.search(r"\bjq\b", text) or words[0] in ("cat", "find"):
+    text = re.sub(r"\\\r?\n", "", text)  # as a shell joins lines
+    if re.search(r"\bjq\b", text) and RESULTS.search(text):
         return _of_jq(text)
     if loop := LOOP.search(text):
         return _of_loop(loop)
     if len(words) == 1 and " " in words[0]:
-        words = _split(words[0])
+        words = _split(text)
     if len(words) == 1 and (path := Path(words[0])).suffix in CONFIGS:
         return _of_config(path)
     environment, words = _started(words)
@@ -125,32 +129,42 @@ def _started(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _of_loop(loop: re.Match[str]) -> Migrated:
-    """Return the command for a loop of a shell over checkpoints."""
-    body = re.sub(rf"\"?\$\{{?{loop['name']}\}}?\"?", lambda _: f"'{loop['what'].strip()}'", loop["body"])
-    line = next(
-        (
-            one
-            for one in re.split(r"[;\n]", body.replace("\\\n", " "))
-            if re.search(r"\.py\b|lm[_-]eval", one)
-        ),
-        "",
-    )
-    words = _split(line)
-    if not words:
+    """Return the command for a loop of a shell over checkpoints; one for each value where more than these differs."""
+    if re.search(r"[$`{]", loop["what"]):
+        raise HarnessError(
+            f"migrate: the loop is over {loop['what']}, which only the shell knows; write the values out"
+        )
+    pieces = re.split(r"[;\n]|\b(?:then|do)\b", loop["body"])
+    line = next((piece for piece in pieces if re.search(r"\.(py|sh)\b|\blm[_-]eval\b|\s-m\s", piece)), "")
+    if not line:
         raise HarnessError(f"migrate: the loop starts no program that is known: expected {KNOWN}")
-    found = _migrated(" ".join(words), words)
-    steps = tuple(f"{least}:" for least in re.findall(r"-ge\s+(\d+)", body)[:1])
+    variable = rf"\$({loop['name']}\b|\{{{loop['name']}\}})"
+    made = []
+    for value in _split(loop["what"]):
+        words = [re.sub(variable, lambda _, value=value: value, word) for word in _split(line)]
+        made.append(_migrated(shlex.join(words), words))
+    steps = tuple(f"{least}:" for least in re.findall(r"-ge\s+(\d+)", loop["body"])[:1])
     more = ("--eval-steps", *steps) if steps else ()
-    return Migrated(tuple((*command, *more) for command in found.commands), found.lines)
+    commands = dict.fromkeys(command for one in made for command in one.commands)
+    return Migrated(tuple((*command, *more) for command in _joined([*commands])), made[0].lines)
+
+
+def _joined(commands: Sequence[Words]) -> Sequence[Words]:
+    """Return a command for all checkpoints where the commands differ by theirs alone, else the commands."""
+    first, *others = commands
+    if any("--checkpoint" not in command for command in commands):
+        return commands
+    at = first.index("--checkpoint") + 2
+    rests = {(*command[: at - 2], *command[at:]) for command in commands}
+    added = [word for command in others for word in command[at - 2 : at]]
+    return [(*first[:at], *added, *first[at:])] if len(rests) == 1 else commands
 
 
 def _of_jq(text: str) -> Migrated:
     """Return the command that shows what a line of ``jq`` picks from files of results."""
-    plain = re.sub(r"'[^']*'", " ", text)
-    places = [word for word in plain.split() if re.search(r"[/*]|\.json$", word) and word != "/dev/null"]
-    inputs = list(
-        dict.fromkeys(re.sub(r"/\*(_eval_results)?\.json$", "", word.strip('"')) for word in places)
-    )
+    plain = re.sub(r"-i?name\s+\S+|'[^']*'", " ", re.sub(r"\bfind\s+(\S+)", r"\1/", text))
+    places = [word for word in plain.split() if re.search(r"[\w.]/|\*|\.json$", word) and word != "/dev/null"]
+    inputs = dict.fromkeys(re.sub(r"(/\*(_eval_results)?\.json|/+)$", "", word.strip('"')) for word in places)
     said = "the line works too: --eval-beside writes the same files, with the same names in them"
     return Migrated((("touchstone", "study", *(inputs or ["runs"])),), (said,))
 

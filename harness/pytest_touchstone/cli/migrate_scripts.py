@@ -120,7 +120,7 @@ SCRIPTS: Final = (
         rows=False,
     ),
     Script(
-        r"weighted_mtp(\.cli\.evaluate)?|run_evaluation(\.py)?",
+        r"weighted_mtp\.(cli\.)?evaluate|run_evaluation(\.py)?",
         {
             "dataset": "humaneval",
             "num_samples": "20",
@@ -144,9 +144,11 @@ SCRIPTS: Final = (
 )
 """The scripts that are known by name."""
 
-COMPARES: Final = re.compile(r"compare_\w+\.py")
-STUDIES: Final = re.compile(r"(analy[sz]e|study)\w*\.py")
-KNOWN: Final = "lm_eval, a script of docs/coming-from-scripts.md, a script with --endpoint, or a file"
+COMPARES: Final = re.compile(r"compare_(evaluation_)?results\.py")
+STUDIES: Final = re.compile(r"(analy[sz]e|study)_checkpoints\.py")
+KNOWN: Final = "lm_eval, a script of docs/coming-from-scripts.md, one with --endpoint or --tasks, or a file"
+EVALUATES: Final = {"task", "tasks", "benchmark", "benchmarks"}
+"""The options by which a script is known as an evaluation; a data set may be one for training."""
 
 
 def of_script(program: str, words: Sequence[str], environment: Mapping[str, str]) -> Migrated:
@@ -157,8 +159,8 @@ def of_script(program: str, words: Sequence[str], environment: Mapping[str, str]
     }
     given |= options_of(([program] if program.startswith("-") else []) + list(words), SCRIPT_SHORT)
     operands = given.pop("", [])
-    if name == "weighted_mtp" and operands[:1] == ["evaluate"]:
-        del operands[0]
+    if operands[:1] == ["evaluate"]:
+        name = f"{name}.{operands.pop(0)}"
     if COMPARES.fullmatch(name):
         return Migrated((("touchstone", "compare", *_newest(operands)),))
     if STUDIES.fullmatch(name):
@@ -175,7 +177,8 @@ def of_script(program: str, words: Sequence[str], environment: Mapping[str, str]
     if "validate_config" in given:
         return Migrated((("touchstone", "validate", *_configured("", given, CONFIG)),))
     script = next((one for one in SCRIPTS if re.fullmatch(one.name, name)), None)
-    if script is None and "endpoint" not in given and not given.keys() & {*FLAGS, *SPECIAL}:
+    evaluates = given.keys() & EVALUATES and _name_of("--checkpoint", given)
+    if script is None and "endpoint" not in given and not evaluates:
         raise HarnessError(f"migrate: {name!r} is not known: expected {KNOWN}")
     found: dict[str, list[str]] = {}
     if script is not None:
