@@ -141,7 +141,8 @@ def _of_loop(loop: re.Match[str]) -> Migrated:
     variable = rf"\$({loop['name']}\b|\{{{loop['name']}\}})"
     made = []
     for value in _split(loop["what"]):
-        words = [re.sub(variable, lambda _, value=value: value, word) for word in _split(line)]
+        written = value.replace("\\", "\\\\")
+        words = [re.sub(variable, written, word) for word in _split(line)]
         made.append(_migrated(shlex.join(words), words))
     steps = tuple(f"{least}:" for least in re.findall(r"-ge\s+(\d+)", loop["body"])[:1])
     more = ("--eval-steps", *steps) if steps else ()

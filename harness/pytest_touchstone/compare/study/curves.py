@@ -207,16 +207,13 @@ def _of_choice(curve: Curve, found: Compared | None, before: int, after: int) ->
     """The change between two places of a curve, one of which is the peak; without a test, its value alone."""
     if curve.at(before) == curve.at(after):
         return NO_CHANGE
-    change = NO_CHANGE._replace(value=curve.at(after) - curve.at(before))
-    if found is None or found.as_measured.difference is None:
-        return change
-    one = found.as_measured
-    limits = (one.low, one.high)
-    value = one.difference
+    difference = None if found is None else found.as_measured.difference
+    if found is None or difference is None:
+        return NO_CHANGE._replace(value=curve.at(after) - curve.at(before))
+    low, high = found.as_measured.low, found.as_measured.high
     if after == curve.peak:  # the comparison is of the start with the peak
-        limits = (None if one.high is None else -one.high, None if one.low is None else -one.low)
-        value = -one.difference
-    return change._replace(value=value, low=limits[0], high=limits[1], p=found.comparison.p)
+        difference, low, high = (None if value is None else -value for value in (difference, high, low))
+    return NO_CHANGE._replace(value=difference, low=low, high=high, p=found.comparison.p)
 
 
 def _as_measured(one: Trend | Steadiness | None) -> CurveChange:
