@@ -14,15 +14,22 @@ from pytest_touchstone.core.reasoning import (
     seems_traced,
     without_trace,
 )
-from pytest_touchstone.core.requests import GenerateAnswer, Generated
+from pytest_touchstone.core.requests import FinishReason, GenerateAnswer, Generated
+from tests.core.replies import REPLIES, Reply
 
 
-def split(text: str, think_end: str = "auto") -> tuple[str | None, str]:
+def split(text: str, think_end: str = "auto", end: FinishReason = "eos") -> tuple[str | None, str]:
     """The reasoning and the text of an answer."""
-    (sample,) = without_trace(
-        GenerateAnswer((Generated(text, "eos", 9),), 3), delimiters_of(think_end)
-    ).samples
+    (sample,) = without_trace(GenerateAnswer((Generated(text, end, 9),), 3), delimiters_of(think_end)).samples
     return sample.reasoning, sample.text
+
+
+@pytest.mark.parametrize(
+    "reply", [reply for reply in REPLIES if not reply.apart], ids=lambda reply: reply.name
+)
+def test_the_answer_is_what_follows_the_last_closed_trace(reply: Reply) -> None:
+    reasoning, answer = split(reply.text, end="length" if reply.limit else "eos")
+    assert (answer, reasoning is not None, seems_traced(answer)) == (reply.answer, reply.traced, reply.marked)
 
 
 @pytest.mark.parametrize(
@@ -50,11 +57,18 @@ def test_the_answer_is_what_stands_after_the_reasoning(text: str, reasoning: str
 def test_a_trace_of_any_model_leaves_the_answer_as_it_is(
     trace: str, answer: str, delimiters: ReasoningDelimiters
 ) -> None:
-    begin, end = delimiters.begin, delimiters.end
-    if end not in answer and not any(one.end in trace + answer for one in DELIMITERS):
-        reasoning, text = split(f"{begin}{trace}{end}{answer}")
-        assert reasoning == trace.strip()
+    trace = f"a{trace}."  # words that stand for special tokens touch those of the text
+    if not any(mark in trace + answer for pair in DELIMITERS for mark in (pair.begin, pair.end)):
+        reasoning, text = split(f"{delimiters.begin}{trace}{delimiters.end}{answer}")
+        assert reasoning == trace
         assert text.lstrip() == answer.lstrip()
+
+
+@given(text=st.text("<>/think THINK\n`[]◁▷|analysisfinal:57", max_size=60))
+def test_a_text_is_left_as_it_is_or_its_end_is_the_answer(text: str) -> None:
+    for end in ("eos", "length"):
+        reasoning, answer = split(text, end=end)
+        assert answer == text if reasoning is None else text.endswith(answer)
 
 
 def test_a_mark_that_is_named_is_the_only_one_and_may_end_what_nothing_began() -> None:
@@ -62,6 +76,7 @@ def test_a_mark_that_is_named_is_the_only_one_and_may_end_what_nothing_began() -
     assert split("a <think> c </r> b", "</r>") == ("a <think> c", "b")
     assert split("<think>a</think>b", "</r>") == (None, "<think>a</think>b")
     assert split("a b", "</r>") == (None, "a b")
+    assert split("a b", "</r>", "length") == ("a b", "")
     assert split("<think>a", "</think>") == ("a", "")
 
 
@@ -75,6 +90,14 @@ def test_texts_are_left_whole_where_that_is_asked_and_then_seem_traced() -> None
 def test_what_an_engine_has_split_stays() -> None:
     answer = GenerateAnswer((Generated("say </think>", "eos", 3, "a", 1),), 3)
     assert without_trace(answer, DELIMITERS) is answer
+
+
+def test_words_that_any_template_may_have_are_no_delimiters_without_their_beginning() -> None:
+    chatml = "{{ message }}<|im_end|>\n<|im_start|>assistant\n"
+    assert delimiters_among(DELIMITERS, chatml) is None
+    granite = delimiters_among(DELIMITERS, "Here is my thought process: ... Here is my response:")
+    assert granite is not None
+    assert granite.end == "Here is my response:"
 
 
 def test_a_model_is_known_by_its_template_and_its_vocabulary() -> None:

@@ -216,7 +216,7 @@ def answered(
 
 @pytest.mark.parametrize("delimiters", DELIMITERS, ids=lambda one: one.end)
 def test_a_stop_sequence_in_a_reasoning_does_not_end_the_text(delimiters: ReasoningDelimiters) -> None:
-    text = f"{delimiters.begin}\na\n\nb{delimiters.end}\n\nc\n\nd"
+    text = f"{delimiters.begin}a\n\nb{delimiters.end}\n\nc\n\nd"
     assert answered(text, ["\n\n"], delimiters) == ("a\n\nb", "c", True, True)
     opened = text.removeprefix(delimiters.begin)
     assert answered(opened, ["\n\n"], delimiters, opened=True) == ("a\n\nb", "c", True, True)

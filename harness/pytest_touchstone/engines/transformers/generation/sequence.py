@@ -238,7 +238,7 @@ class GeneratedSequence:
         return self.outcome is not None
 
     def _finish(self, reason: FinishReason, tokens: Sequence[int]) -> None:
-        trace, text, stopped = self.watch.cut(tokens)
+        trace, text, stopped = self.watch.cut(tokens, at_limit=reason == "length")
         used = 0 if trace is None else self.watch.reasoned or len(self.tokens)
         self.outcome = Generated(text, "stop" if stopped else reason, len(self.tokens), trace, used)
 
@@ -353,16 +353,18 @@ class StopWatch:
         self._found = at is not None
         return at is not None and not may_begin_before(text, self._stops, at)
 
-    def cut(self, tokens: Sequence[int]) -> tuple[str | None, str, bool]:
+    def cut(self, tokens: Sequence[int], *, at_limit: bool = False) -> tuple[str | None, str, bool]:
         """Return the reasoning of ``tokens``, None where there is none, their text up to the earliest stop sequence,
-        and whether there was one."""
-        trace, text = self._answer(tokens)
+        and whether there was one. ``at_limit``: there may be no more tokens."""
+        trace, text = self._answer(tokens, at_limit=at_limit)
         at = earliest_stop(text, self._stops)
         return (trace, text, False) if at is None else (trace, text[:at], True)
 
-    def _answer(self, tokens: Sequence[int]) -> tuple[str | None, str]:
+    def _answer(self, tokens: Sequence[int], *, at_limit: bool = False) -> tuple[str | None, str]:
         text = self._decode(tokens)
-        return (None, text) if self._delimiters is None else self._delimiters.split(text, opened=self._opened)
+        if self._delimiters is None:
+            return None, text
+        return self._delimiters.split(text, opened=self._opened, at_limit=at_limit)
 
     def _reasons(self, tokens: Sequence[int]) -> bool:
         """Return whether the text is a reasoning so far, or may be the beginning of its delimiter."""
