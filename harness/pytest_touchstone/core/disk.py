@@ -108,6 +108,26 @@ def append_text(path: Path, text: str) -> None:
         close(descriptor)
 
 
+def share_lock(folder: Path) -> int:
+    """Return a descriptor that holds a folder together with others, where its file system can; waits while one holds it
+    alone."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def lock_alone(descriptor: int) -> bool:
+    """Let go of a folder that is shared; return whether it is now held alone, since nobody else holds it any more."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Wait until no other process holds the folder, and hold it, where its file system can; it leaves no file."""

@@ -434,13 +434,18 @@ class Generated:
     those of the stop sequence and the end token included.
 
     ``reasoning`` is the trace before the answer, which is no part of the text (``core.reasoning``), None where there is
-    none; ``reasoning_tokens`` are those of ``tokens`` that it took, as far as they can be counted."""
+    none; ``reasoning_tokens`` are those of ``tokens`` that it took, as far as they can be counted.
+
+    Of a server's text: ``stops_sent``, a stop sequence may have ended it within a trace that nobody knew of;
+    ``unopened``, its trace has an end alone, so the server's chat template seems to open traces."""
 
     text: str
     finish_reason: FinishReason
     tokens: int
     reasoning: str | None = field(default=None, metadata=LATER)
     reasoning_tokens: int = field(default=0, metadata=LATER)
+    stops_sent: bool = field(default=False, metadata=LATER)
+    unopened: bool = field(default=False, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)

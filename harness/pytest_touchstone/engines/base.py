@@ -113,6 +113,11 @@ class Engine(ABC):
         ``drift``, and the checkpoint's results are not valid.
         """
 
+    def expect_traces(self, *, opened: bool) -> None:  # noqa: B027
+        """Take note that texts of the checkpoint have shown a trace, and with ``opened`` one that its chat template had
+        begun (``core.reasoning``): no stop sequence may end a text within one. Engines that know their tokenizer need
+        not be told."""
+
     # What a judge is asked by (``engines.judging``)
 
     def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:

@@ -7,18 +7,20 @@ The first item of a batch that pytest calls advances the whole batch; the others
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.benchmark import Benchmark, generator_function
 from pytest_touchstone.core.errors import RequestError, ServerError
 from pytest_touchstone.core.eval_config import Asking
 from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.requests import to_plain
+from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.batches import (
     alike,
@@ -51,6 +53,8 @@ from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.live import Workload
 from pytest_touchstone.results.records import Record, Status
 from pytest_touchstone.results.reuse import InFlight, ItemKey, Kills, Reuse
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.traces import AGAIN, DoubtfulTexts, doubtful_texts
 from pytest_touchstone.results.usage import Usage, UsageMeter
 
 if TYPE_CHECKING:
@@ -74,6 +78,7 @@ class ProcessWork:
     """
 
     items: Sequence[pytest.Item]
+    directory: RunDirectory
     size: int
     in_order: bool
     by_kind: bool
@@ -89,6 +94,9 @@ class ProcessWork:
     in_flight: InFlight | None = None
     progress: ProgressWriter | None = None
     settings: ModelSettings = field(default_factory=ModelSettings)
+
+
+ASKED_AGAIN: Final = "a stop sequence or the limit of tokens may have ended its text within a reasoning"
 
 
 class ItemEnd(NamedTuple):
@@ -115,6 +123,9 @@ class Execution:
         self._shared = SharedRows(work.items)
         self._kills = Kills(work.reuse) if work.reuse is not None and work.in_flight is not None else None
         self._clock = SharedClock()
+        self._doubtful: dict[str, DoubtfulTexts] = {}
+        # The last process to end asks again what all of them have asked.
+        self._lock: int | None = disk.share_lock(work.journal.path.parent)
         batches = [
             [work.items[index] for index in indices]
             for indices in batches_of(work.items, work.size, by_kind=work.by_kind)
@@ -144,7 +155,7 @@ class Execution:
             return self._unreported.pop(item.nodeid)
         if (reused := self._reused(item)) is not None:
             return reused
-        sequential = self._work.sequential
+        sequential = None if self._doubtful else self._work.sequential
         if sequential is not None and (reason := sequential.not_needed(item.nodeid)) is not None:
             pytest.skip(reason)
         if self._kills is not None and (why := self._kills.given_up(_key(item))) is not None:
@@ -183,6 +194,8 @@ class Execution:
         name = engine.info.name
         if not early and not engine.shared:
             self._asked = engine, name
+        if name in self._doubtful:
+            engine.expect_traces(opened=self._doubtful[name].opened)
         rows = (state.job.example.sha256 for state in batch.running)
         scored = functools.partial(self._meter.begin, engine, name)
         batch.begin(
@@ -240,6 +253,31 @@ class Execution:
             engine.check()
         self._meter.count(engine, name, to_plain(engine.usage))
 
+    def asked_again(self) -> Iterator[list[pytest.Item]]:
+        """Yield the items that are to run once more, until there are none, in the process that is the last to end.
+
+        A trace was seen in their checkpoint's texts after they were asked. Until then their records say so.
+        """
+        items = {item.nodeid: item for item in self._work.items}
+        assert self._lock is not None
+        if not any(checkpoint_of(item).served for item in items.values()) or not disk.lock_alone(self._lock):
+            return
+        self._journal.sync()
+        while doubtful := doubtful_texts(self._work.directory.path):
+            self._journal = Journal(self._work.directory.path, AGAIN)
+            self._doubtful |= doubtful
+            names = {name for texts in doubtful.values() for name in texts.items}
+            again = [item for name, item in items.items() if name in names]
+            for item in again:
+                given = given_of(item)
+                assert given is not None
+                who = identity(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name)
+                self._journal.append(Record(**who, status="error", message=ASKED_AGAIN))
+                self._settled.discard(item.nodeid)
+            self._work.directory.log(f"{count(len(again), 'item')} asked again: {ASKED_AGAIN}")
+            yield again
+            self._journal.sync()
+
     def sync(self) -> None:
         """Put the records on disk, and write down what this process's answers have cost so far."""
         self._journal.sync()
@@ -264,6 +302,9 @@ class Execution:
         """Close generators that were started for a batch that never ran, and end the writing of progress."""
         self._lanes.close()
         self._batch_of.clear()
+        if self._lock is not None:
+            disk.close(self._lock)
+            self._lock = None
         if self._work.in_flight is not None:
             self._work.in_flight.close()
         if self._work.progress is not None:
@@ -317,7 +358,7 @@ class Execution:
 
     def _known(self, item: pytest.Item) -> bool:
         """Return whether an earlier run has scored the item."""
-        if self._work.reuse is None or self._work.reuse.empty:
+        if self._doubtful or self._work.reuse is None or self._work.reuse.empty:
             return False
         given = given_of(item)
         if given is None or not reusable(item):
@@ -329,7 +370,7 @@ class Execution:
         quarantined = self._work.quarantine.items()
         if leader.nodeid in quarantined or self._is_alone(leader):
             return [leader]
-        sequential, members = self._work.sequential, [leader]
+        sequential, members = None if self._doubtful else self._work.sequential, [leader]
         for item in self._batch_of.get(leader, ()):
             if item is leader or not isinstance(item, pytest.Function):
                 continue

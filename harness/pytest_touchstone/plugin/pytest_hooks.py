@@ -76,9 +76,10 @@ class SessionHooks(Hooks):
         return report
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         try:
             found = yield
+            self.session.ask_again(session)
             self.session.check()
             return found
         finally:

@@ -23,13 +23,14 @@ from pytest_touchstone.core import eval_config
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.results.aggregate import summarize
-from pytest_touchstone.results.journal import Following, Journal, latest
+from pytest_touchstone.results.journal import Following, Journal, journal_files, latest
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import benchmarks_of
 from pytest_touchstone.results.run_directory import RunDirectory, command_words, environment
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, saved_of
 from pytest_touchstone.results.summary import Collected, Declaration, Summary
+from pytest_touchstone.results.traces import AGAIN
 
 
 class RunResults:
@@ -164,9 +165,10 @@ class RunResults:
         store = ResultStore(self._directory.path.parent)
         keep = keep and self._manifest.get("settings", {}).get("shard") is None
         results = saved_of(summary, records, codes={one.name: one.code for one in summary.declarations})
+        again = any(path.name == f"items-{AGAIN}.jsonl" for path in journal_files(self._directory.path))
         for saved, items in results if keep else ():
             # What speaks against a result may have been found after its last item.
-            if items.examples and (saved.checkpoint not in self._saved or saved.invalid):
+            if items.examples and (saved.checkpoint not in self._saved or saved.invalid or again):
                 store.save(saved, items)
         return results
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 from _pytest.skipping import (
     xfailed_key,
 )  # private: nothing public tells whether a mark expects an item to fail
@@ -310,6 +311,7 @@ class EvalSession:
         return Execution(
             ProcessWork(
                 items=items,
+                directory=self.directory,
                 size=size,
                 in_order=not self.worker,
                 by_kind=self._by_kind,
@@ -435,6 +437,19 @@ class EvalSession:
     def worker_crashed(self, item: str) -> bool:
         """Take note of a worker that died in an item; return whether the item runs once more."""
         return self._controller is not None and self._controller.worker_crashed(item)
+
+    def ask_again(self, session: pytest.Session) -> None:
+        """Run the items once more whose texts a reasoning makes doubtful, unless the run was stopped; of their reports
+        pytest gets those that say something else."""
+        if self._execution is None or session.shouldstop or session.shouldfail:
+            return
+        for items in self._execution.asked_again():
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                for report in runtestprotocol(item, log=False, nextitem=following):
+                    if report.failed:
+                        item.ihook.pytest_runtest_logreport(report=report)
+                if isinstance(item, BenchmarkItem):
+                    item.rest(ran=True)
 
     def check(self) -> None:
         """Let the engine check, after the last item, that it answers as at the beginning."""

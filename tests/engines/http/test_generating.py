@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -22,6 +23,7 @@ from pytest_touchstone.engines.http.generating import (
 )
 from pytest_touchstone.engines.transformers.token_work import ChatMode
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+from tests.core.replies import REPLIES, Reply
 from tests.support.tiny import bytelevel_tokenizer
 
 
@@ -326,6 +328,34 @@ def test_a_reasoning_in_a_reply_is_no_part_of_the_text(choice: dict[str, Any], e
     wanted = WantedTexts(stops=("\n\n",), limit=50, delimiters=delimiters_of("auto"), chat=True)
     (found,) = read_texts(reply({"stop_reason": None, **choice}), wanted)
     assert found == expected
+
+
+@pytest.mark.parametrize("one", REPLIES, ids=lambda one: one.name)
+def test_a_reply_is_split_as_any_text_is_and_what_the_server_has_put_apart_is_closed(one: Reply) -> None:
+    choice = chat(one.text, **({"reasoning_content": one.apart} if one.apart else {}))
+    wanted = WantedTexts(limit=50, delimiters=delimiters_of("auto"), chat=True, opened=None)
+    (found,) = read_texts(reply({**choice, "finish_reason": "length" if one.limit else "stop"}), wanted)
+    assert (found.text, found.reasoning is not None) == (one.answer, one.traced)
+    assert not one.apart or found.reasoning == one.apart
+
+
+@pytest.mark.parametrize("opened", [False, True, None])
+def test_a_reasoning_apart_leaves_a_text_without_delimiters_whole(opened: bool | None) -> None:
+    choice = {**chat("So 4", reasoning_content="a"), "finish_reason": "length"}
+    wanted = WantedTexts(limit=50, delimiters=delimiters_of("</think>"), chat=True, opened=opened, opens=True)
+    assert read_texts(reply(choice), wanted) == [Generated("So 4", "length", 3, "a")]
+
+
+def test_a_text_that_is_cut_off_is_a_trace_where_the_servers_template_is_known_to_open_one() -> None:
+    wanted = WantedTexts(limit=50, delimiters=delimiters_of("auto"), chat=True, opened=None)
+    (closed,) = read_texts(reply(chat("a</think>4")), wanted)
+    (begun,) = read_texts(reply(chat("<think>a</think>4")), wanted)
+    assert (closed.unopened, begun.unopened) == (True, False)
+    cut = {**chat("4 or"), "finish_reason": "length"}
+    texts = [read_texts(reply(cut), replace(wanted, opens=opens))[0].text for opens in (False, True)]
+    assert texts == ["4 or", ""]
+    (ended,) = read_texts(reply(chat("4")), replace(wanted, opens=True))
+    assert ended.text == "4"
 
 
 def test_a_model_that_reasons_is_sent_no_stops_which_its_reasoning_may_hold(tokenizer: TextTokenizer) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from pytest_touchstone.core.requests import Generate, Loglikelihood, Request, RollingLoglikelihood
-from pytest_touchstone.engines.http.calls import Call
+from pytest_touchstone.engines.http.calls import Call, Json
 from pytest_touchstone.engines.http.replies import check_model
 
 Way: TypeAlias = Literal["prompt_logprobs", "echo"]
@@ -97,12 +97,17 @@ class ServedModel:
     abilities: Abilities
 
     def call(
-        self, endpoint: str, body: Mapping[str, Any], read: Callable[[Any], Any], owner: int
+        self,
+        endpoint: str,
+        body: Mapping[str, Any],
+        read: Callable[[Any], Any],
+        owner: int,
+        as_sent: Callable[[Json], Json] = lambda body: body,
     ) -> Call[Any]:
-        """Return a call whose reply must be of this model."""
+        """Return a call whose reply must be of this model; ``as_sent`` is that of ``Call``."""
 
         def checked(data: Any) -> Any:
             check_model(data, self.abilities.answers_as)
             return read(data)
 
-        return Call(f"{self.api}/{endpoint}", {"model": self.model, **body}, checked, owner)
+        return Call(f"{self.api}/{endpoint}", {"model": self.model, **body}, checked, owner, as_sent=as_sent)

@@ -12,6 +12,8 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
+Json: TypeAlias = Mapping[str, Any]
+
 Kind: TypeAlias = Literal["refused", "gone", "deadline", "malformed", "limited", "server"]
 """The kinds of failure.
 
@@ -59,14 +61,16 @@ class Call(Generic[T]):
     ``path`` follows the server's base (``/v1/completions``). The method is POST with ``body`` as JSON, and GET where
     that is None. ``read`` makes the wanted value of the reply's JSON, of its text where ``text`` is set; it runs in
     another thread, and raises ``Malformed`` where the reply is not what was asked for. ``owner`` is the number of the
-    item's request: calls with the same owner share a deadline.
+    item's request: calls with the same owner share a deadline. ``as_sent`` makes the body
+    at the moment of sending, in that thread too.
     """
 
     path: str
-    body: Mapping[str, Any] | None
+    body: Json | None
     read: Callable[[Any], T]
     owner: int = 0
     text: bool = False
+    as_sent: Callable[[Json], Json] = lambda body: body
 
 
 @dataclass(frozen=True, slots=True)

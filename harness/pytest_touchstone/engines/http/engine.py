@@ -246,7 +246,7 @@ def drift(before: Sequence[Answer | Refusal], after: Sequence[Answer | Refusal])
                     f"{old.logprob:.2f} then and {new.logprob:.2f} at the end"
                 )
     texts = [
-        (old.text, new.text)
+        (_whole(old), _whole(new))
         for old, new in both
         if isinstance(old, GenerateAnswer) and isinstance(new, GenerateAnswer)
     ]
@@ -257,6 +257,11 @@ def drift(before: Sequence[Answer | Refusal], after: Sequence[Answer | Refusal])
             "greedily, have other texts at the end"
         )
     return None
+
+
+def _whole(answer: GenerateAnswer) -> str:
+    """Return a text with its reasoning: what is known of a server's texts by the end may take that away."""
+    return (answer.samples[0].reasoning or "") + answer.text.strip()
 
 
 class HttpEngine(Engine):
@@ -358,6 +363,12 @@ class HttpEngine(Engine):
         self._drift = self._drift or drift(self._before, after)
         self._unchecked = all(isinstance(answer, Refusal) for answer in after)
 
+    def expect_traces(self, *, opened: bool) -> None:
+        """Send no stop sequences from now on; with ``opened``, a text that is cut off without a delimiter is a
+        trace."""
+        self._planner.traces.shown = True
+        self._planner.traces.opened |= opened
+
     def progress(self) -> EngineProgress:
         """Return the work so far, as the server counts it."""
         now = self._transport.stats
@@ -398,6 +409,11 @@ class HttpEngine(Engine):
 
     def _notes(self) -> list[str]:
         notes = [f"{self.info.name}: {note}" for note in self.info.served["notes"]]
+        if self._planner.traces.withheld:
+            notes.append(
+                f"{self.info.name}: its texts show a reasoning, so it is sent no stop sequences, and what had been "
+                "asked with some was asked again; --eval-think-end TOKEN sends none from the beginning"
+            )
         if len(self._fingerprints) > 1:
             notes.append(
                 f"{self.info.name}: the server answered with {len(self._fingerprints)} different system_fingerprints: "

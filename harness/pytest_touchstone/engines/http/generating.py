@@ -6,16 +6,27 @@ sequence, whatever the server has cut off; where token ids come with it they are
 
 A server may reply with 200 and a text that says nothing about the model: all of it went into a reasoning, it begins
 with the prompt, or the prompt was cut. None of these is scored: the reply is ``Malformed``.
+
+Where it is not known here whether the model reasons, a stop sequence may end a text within its trace. So none is sent
+from the first reply on that shows a trace (``ServedTraces``), and texts that were asked with some are marked
+(``Generated.stops_sent``), for the run to ask again.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from pytest_touchstone.core.reasoning import AUTO, ReasoningDelimiters, delimiters_of
+from pytest_touchstone.core.reasoning import (
+    AUTO,
+    ReasoningDelimiters,
+    begins_trace,
+    delimiters_of,
+    seems_traced,
+    split_trace,
+)
 from pytest_touchstone.core.requests import (
     FinishReason,
     Generate,
@@ -60,7 +71,7 @@ _SPECIAL: Final = re.compile(r"\s*(<[^<>\s]{1,40}>\s*)*")
 """The tokens that servers which decode whole sequences put before the prompt."""
 
 _SHORT: Final = 16
-"""The characters of a prompt that a text may begin with by chance."""
+"""The characters of a prompt, or of a reasoning, that a text may begin with by chance."""
 
 _LONG_WORD: Final = 5
 """The characters outside ASCII of a token: Chinese and Thai have long runs without spaces."""
@@ -73,7 +84,8 @@ class WantedTexts:
 
     ``prompt`` is the text that they follow, the last turn of a ``chat``. ``least`` is the number of tokens that a
     server must count in the whole prompt if it cuts nothing. ``ends`` are the names of ends that its probe has met.
-    ``delimiters`` are those of a reasoning, which the prompt may have ``opened``.
+    ``delimiters`` are those of a reasoning, which the prompt may have ``opened``, None where only the server knows its
+    template. By other texts it ``opens`` a reasoning. ``stops_sent``: the server has the stop sequences, too.
     """
 
     count: int = 1
@@ -84,7 +96,24 @@ class WantedTexts:
     least: int = 0
     ends: Sequence[str] = ()
     delimiters: Sequence[ReasoningDelimiters] = ()
+    opened: bool | None = False
+    opens: bool = False
+    stops_sent: bool = False
+
+
+@dataclass(slots=True)
+class ServedTraces:
+    """The replies of a server so far: whether one has ``shown`` a trace, and one a trace that its chat template has
+    ``opened``; and whether stop sequences were ``withheld`` from it for that."""
+
+    shown: bool = False
     opened: bool = False
+    withheld: bool = False
+
+    def note(self, samples: Sequence[Generated]) -> None:
+        """Take note of the texts of a reply."""
+        self.shown |= any(sample.reasoning is not None or seems_traced(sample.text) for sample in samples)
+        self.opened |= any(sample.unopened for sample in samples)
 
 
 def fewest_tokens(text: str) -> int:
@@ -152,25 +181,37 @@ def _generated(
     choice: Json, data: Any, wanted: WantedTexts, tokenizer: TextTokenizer | None, tokens: int | None
 ) -> Generated:
     end = _end(choice, wanted, tokens)
-    text, ids = _text_of(choice, data, end), choice.get("token_ids")
-    check_new(text, wanted, tokens)
     reason: FinishReason = end or _why_stopped(choice, wanted.stops)
+    stops_sent = wanted.stops_sent and reason == "stop"
+    text, ids = _text_of(choice, data, end, stops_sent=stops_sent), choice.get("token_ids")
+    check_new(text, wanted, tokens)
     if isinstance(ids, list) and all(isinstance(one, int) for one in ids):
         tokens = len(ids)
         if tokenizer is not None:
             # As in this process: a server may begin the text with the space that its prompt ended before.
             text = tokenizer.readable(ids[:-1] if reason == "eos" else ids)
-    trace = next((said for name in _REASONING if isinstance(said := _part(choice, name), str) and said), None)
-    for delimiters in wanted.delimiters if trace is None else ():
-        trace, text = delimiters.split(text, opened=wanted.opened)
-        if trace is not None:
-            break
-    at = earliest_stop(text, wanted.stops)
+    apart = next((said for name in _REASONING if isinstance(said := _part(choice, name), str) and said), None)
+    opened = wanted.opened if apart is None else False  # what a server has put apart is closed
+    at_limit = reason == "length" and apart is None
+    trace, answer = split_trace(text, wanted.delimiters, opened=bool(opened), at_limit=at_limit)
+    unopened = opened is None and trace is not None and not begins_trace(text)
+    if apart is not None:
+        trace, answer = apart, answer if trace is not None else _without_repetition(text, apart)
+    elif trace is None and opened is None and wanted.opens and at_limit:
+        trace, answer = text.strip(), ""
+    at = earliest_stop(answer, wanted.stops)
     if at is not None:
-        text, reason = text[:at], "stop"
+        answer, reason = answer[:at], "stop"
     if tokens is None:
-        tokens = max(1, len(text.split())) if text else 0
-    return Generated(text, reason, tokens, trace, 0 if trace is None else _thought_tokens(data))
+        tokens = max(1, len(answer.split())) if answer else 0
+    thought = 0 if trace is None else _thought_tokens(data)
+    return Generated(answer, reason, tokens, trace, thought, stops_sent, unopened)
+
+
+def _without_repetition(text: str, trace: str) -> str:
+    """Return the text after a trace that a server has put before it as well, on lines of its own."""
+    answer = text.strip().removeprefix(trace.strip())
+    return answer.lstrip("\r\n") if len(trace) >= _SHORT and answer.startswith(("\n", "\r")) else text
 
 
 def _end(choice: Json, wanted: WantedTexts, tokens: int | None) -> FinishReason | None:
@@ -188,8 +229,9 @@ def _end(choice: Json, wanted: WantedTexts, tokens: int | None) -> FinishReason 
     raise Malformed(f"the reply's finish_reason is {said!r}", final=name not in _BROKEN)
 
 
-def _text_of(choice: Json, data: Any, end: FinishReason | None) -> str:
-    """Return the text of a choice; one that is missing at the limit of tokens is empty."""
+def _text_of(choice: Json, data: Any, end: FinishReason | None, *, stops_sent: bool) -> str:
+    """Return the text of a choice; one that is missing at the limit of tokens, or after a reasoning that a stop
+    sequence may have ended, is empty."""
     message = choice.get("message")
     text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
     if text is not None and not isinstance(text, str):
@@ -201,6 +243,8 @@ def _text_of(choice: Json, data: Any, end: FinishReason | None) -> str:
             raise Malformed("the reply has no text")
         return text or ""
     thought = next((name for name in _REASONING if _part(choice, name)), None)
+    if not (text or "").strip() and thought and stops_sent:
+        return ""
     if not (text or "").strip() and (thought or _thought_tokens(data)):
         raise Malformed(
             f"the reply's text is empty, and all of it in its {thought or 'hidden reasoning'}: let the server return "
@@ -255,7 +299,8 @@ ANY_VOCABULARY: Final = 2**62
 class Prompted:
     """A prompt as the server is given it: the ``request`` in its form, and token ids, a text, or turns.
 
-    ``tokens`` is their number as far as it is known here. ``opened``: they end within a reasoning.
+    ``tokens`` is their number as far as it is known here. ``opened``: they end within a reasoning; None where only the
+    server knows it.
     """
 
     request: Generate
@@ -263,7 +308,7 @@ class Prompted:
     tokens: int | None
     truncated: int = 0
     chat: bool = False
-    opened: bool = False
+    opened: bool | None = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +323,8 @@ class TextCall:
 class TextSettings:
     """The way in which texts are asked for: the ``mode`` of chats, the limit of tokens of the server, None where it is
     not known, and whether prompts are ``cut`` to it. ``remote``: the tokenizer is the server's, which
-    writes no chats and makes no texts of tokens. ``think_end`` and ``thinking`` are those of ``ModelSettings``."""
+    writes no chats and makes no texts of tokens. ``think_end`` and ``thinking`` are those of ``ModelSettings``;
+    ``traces`` is what its replies have shown."""
 
     asked: ServedModel
     mode: ChatMode
@@ -288,6 +334,7 @@ class TextSettings:
     remote: bool = False
     think_end: str = AUTO
     thinking: Literal["on", "off"] | None = None
+    traces: ServedTraces = field(default_factory=ServedTraces)
 
     @property
     def delimiters(self) -> tuple[ReasoningDelimiters, ...]:
@@ -358,7 +405,7 @@ def _plain(request: Generate, formed: Generate, asking: TextSettings, chat: bool
 
 
 def _conversation(formed: Generate, asking: TextSettings) -> Prompted | Refusal:
-    tokens, opened = None, False
+    tokens, opened = None, None
     if asking.tokenizer is not None and not asking.remote:
         found = asking.tokenizer.chat(formed.turns)
         if not isinstance(found, Refusal):
@@ -426,14 +473,28 @@ def _call(one: Prompted, count: int, seed: int, owner: int, asking: TextSettings
         opened=one.opened,
     )
 
+    stops_sent = False
+
+    def as_sent(body: Json) -> Json:
+        nonlocal stops_sent
+        stops_sent = bool(stops) and not asking.traces.shown
+        asking.traces.withheld |= bool(stops) and not stops_sent
+        return body if stops_sent else {name: value for name, value in body.items() if name != "stop"}
+
     def read(data: Any) -> list[Generated]:
         if tokens is not None:
             check_prompt(data, tokens)
         # The tokens of a chat may be those of a reasoning, too, which is no part of the answer.
         decoder = None if chat or asking.remote else asking.tokenizer
-        return read_texts(data, wanted, decoder)
+        traces = asking.traces
+        now = replace(wanted, opens=traces.opened, stops_sent=stops_sent and bool(asking.delimiters))
+        samples = read_texts(data, now, decoder)
+        if asking.delimiters:
+            traces.note(samples)
+        return samples
 
-    return asking.asked.call("chat/completions" if chat else "completions", body, read, owner)
+    endpoint = "chat/completions" if chat else "completions"
+    return asking.asked.call(endpoint, body, read, owner, as_sent)
 
 
 def _fewest(texts: Sequence[str], tokens: int | None) -> int:

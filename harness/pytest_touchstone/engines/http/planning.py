@@ -36,6 +36,7 @@ from pytest_touchstone.engines.http.generating import (
     ANY_VOCABULARY,
     TAKES,
     Prompted,
+    ServedTraces,
     TextCall,
     TextSettings,
     answer_of,
@@ -79,6 +80,11 @@ class Planner:
             think_end=settings.think_end,
             thinking=settings.thinking,
         )
+
+    @property
+    def traces(self) -> ServedTraces:
+        """What the server's texts have shown of traces."""
+        return self._asking.traces
 
     def plan(self, requests: Sequence[Request]) -> PlannedCalls:
         """Return the calls that answer the requests."""

@@ -169,7 +169,7 @@ class Wire:
 
     async def _carried(self, call: Call[T]) -> RawReply | Trouble:
         """Return the reply as it came; raise what aiohttp does where there is none."""
-        method, data = ("GET", None) if call.body is None else ("POST", self._pack(call.body))
+        method, data = ("GET", None) if call.body is None else ("POST", self._pack(call.as_sent(call.body)))
         try:
             async with self._opened().request(
                 method, self._base + call.path, data=data, allow_redirects=False, proxy=self._proxy
