@@ -560,15 +560,17 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
             counts["at_limit"] += sum(sample.finish_reason == "length" for sample in answer.samples)
             counts["empty"] += sum(not sample.text.strip() for sample in answer.samples)
             counts["chat"] += len(answer.samples) * answer.chat
-            counts["unanswered"] += sum(
-                (sample.finish_reason == "length" or sample.reasoning is not None) and not sample.text.strip()
+            unanswered = [
+                sample
                 for sample in answer.samples
-            )
+                if (sample.finish_reason == "length" or sample.reasoning is not None)
+                and not sample.text.strip()
+            ]
+            counts["unanswered"] += len(unanswered)
+            counts["trace_only"] += sum(sample.finish_reason != "length" for sample in unanswered)
             counts["reasoned"] += sum(sample.reasoning is not None for sample in answer.samples)
             counts["reasoning_tokens"] += sum(sample.reasoning_tokens for sample in answer.samples)
-            counts["traces_seen"] += sum(
-                sample.reasoning is None and seems_traced(sample.text) for sample in answer.samples
-            )
+            counts["traces_seen"] += sum(seems_traced(sample.text) for sample in answer.samples)
             state.lengths += [
                 TextLength(sample.tokens, sample.finish_reason == "length")
                 for sample in answer.samples[: request.different]

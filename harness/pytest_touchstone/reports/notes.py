@@ -73,7 +73,7 @@ def weak_tests(summary: Summary) -> list[str]:
 
 
 def unanswered(summary: Summary) -> list[str]:
-    """Return the results with texts that were used up before an answer, with the score over both numbers of items."""
+    """Return the results with texts that ended before an answer, with the score over both numbers of items."""
     several = len(checkpoints(summary)) > 1
     lines = []
     for one in wholes(summary):
@@ -87,19 +87,26 @@ def unanswered(summary: Summary) -> list[str]:
                 (answered, f"the {answered.n} with an answer"),
             )
         ]
-        lines.append(
-            f"{_name(one, several)}: no answer (limit) in {one.unanswered} of {count(one.outputs, 'output')}, which "
-            f"are empty at the limit of tokens: {one.primary} {', '.join(values)}"
-        )
+        outputs, over = count(one.outputs, "output"), f"{one.primary} {', '.join(values)}"
+        if not one.trace_only:
+            why = (
+                f"no answer (limit) in {one.unanswered} of {outputs}, which are empty at the limit of tokens"
+            )
+        else:
+            why = (
+                f"no answer in {one.unanswered} of {outputs}, {one.unanswered - one.trace_only} empty at the limit of "
+                f"tokens and {one.trace_only} with a reasoning alone"
+            )
+        lines.append(f"{_name(one, several)}: {why}: {over}")
     return lines
 
 
 def traces(summary: Summary) -> list[str]:
-    """Return the results whose texts have a reasoning that is scored as if it were part of the answer."""
+    """Return the results whose texts seem to have a reasoning that is scored as if it were part of the answer."""
     several = len(checkpoints(summary)) > 1
     return [
-        f"{_name(one, several)}: the end token of a reasoning stands in {one.traces_seen} of "
-        f"{count(one.outputs, 'text')}, and is scored with them; --eval-think-end TOKEN takes what is before it away"
+        f"{_name(one, several)}: a reasoning seems to stand in {one.traces_seen} of {count(one.outputs, 'text')}, and "
+        "is scored with them; --eval-think-end TOKEN names the token after which the answer comes"
         for one in wholes(summary)
         if one.traces_seen
     ]

@@ -17,7 +17,10 @@ from pytest_touchstone.core.files import SCHEMA, check_kind
 Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost", "xfailed"]
 STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost", "xfailed")
 
-RARE: Final = ("reasoned", "reasoning_tokens", "traces_seen", "judged", "no_verdict", "verdicts_at_limit")
+RARE: Final = (
+    *("trace_only", "reasoned", "reasoning_tokens", "traces_seen"),
+    *("judged", "no_verdict", "verdicts_at_limit"),
+)
 """The fields that a journal leaves out where they are 0."""
 
 GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered", *RARE)
@@ -35,8 +38,9 @@ class Record:
 
     Of its generated texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in
     which ``no_answer`` was found, and those asked through a ``chat`` template. The ``unanswered`` ones are empty:
-    a reasoning used up all tokens, or did not end. ``reasoned`` are those with a reasoning before the answer, which
-    took so many ``reasoning_tokens``; in ``traces_seen`` the delimiter of one stands in the answer itself.
+    a reasoning used up all tokens, or they are ``trace_only`` and ended before the limit. ``reasoned`` are those with a
+    reasoning before the answer, which took so many ``reasoning_tokens``; in ``traces_seen`` one seems to stand in the
+    answer itself.
 
     ``judged`` are the questions to the judge of the run, of which ``no_verdict`` had none; in ``verdicts_at_limit`` the
     text of the judge was cut at its limit of tokens.
@@ -69,6 +73,7 @@ class Record:
     no_answer: int = 0
     chat: int = 0
     unanswered: int = 0
+    trace_only: int = 0
     reasoned: int = 0
     reasoning_tokens: int = 0
     traces_seen: int = 0

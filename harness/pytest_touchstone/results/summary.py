@@ -139,6 +139,7 @@ class Result:
     no_answer: int = 0
     chat: int = 0
     unanswered: int = 0
+    trace_only: int = 0
     reasoned: int = 0
     reasoning_tokens: int = 0
     traces_seen: int = 0
