@@ -113,7 +113,7 @@ def cohen_kappa(
     units = len(own.totals)
     square = math.fsum(total**2 for total in own.totals) * units / (units - 1)
     square += unit * math.fsum(added * fuller.move(*pair) ** 2 for pair, added in more.items())
-    reach = z_quantile(LEVEL) * math.sqrt(square) / fuller.count
+    reach = z_quantile(LEVEL) * math.sqrt(square) / fuller.items
     return Estimate(
         plain.value,
         max(-1.0, min(plain.value, fuller.value - reach)),
@@ -127,9 +127,9 @@ _MORE: Final = 4.0
 
 
 class _Kappa(NamedTuple):
-    """The shares that kappa is made of, over ``count`` items."""
+    """The shares that kappa is made of, over ``items`` items."""
 
-    count: float
+    items: float
     same: float
     chance: float
     labels: Mapping[int, float]
