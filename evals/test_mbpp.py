@@ -30,7 +30,8 @@ def test_mbpp(example: MbppRow, fewshot: FewShot) -> Scores:
     Training rows (``instruction``) are asked by their own prompt, without examples.
 
     The program runs in the sandbox, and its three assertions, after the task's setup code, in a process of their own;
-    3 s of CPU time at least. The challenge tests are not used.
+    3 s of CPU time at least. What a row's tests import is imported into the program too, as where both are one script.
+    The challenge tests are not used.
 
     - ``pass@k`` (primary: k = 1), and with ``--eval-grader reference`` ``reference_pass@k`` and
       ``graders_differ``: as for HumanEval.

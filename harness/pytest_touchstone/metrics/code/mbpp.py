@@ -51,7 +51,7 @@ def ask_mbpp(row: MbppRow, fewshot: FewShot, benchmark: str) -> Scores:
 
 
 MBPP_TASKS: Final[dict[str, Any]] = {
-    "version": 2,
+    "version": 3,
     "row": MbppRow,
     "prepare": mbpp_row,
     "keep": _used,

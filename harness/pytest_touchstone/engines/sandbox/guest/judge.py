@@ -6,6 +6,7 @@ data in exact builtin types, or a stand-in for one of the program's objects, equ
 
 from __future__ import annotations
 
+import ast
 import builtins
 import functools
 import json
@@ -54,6 +55,15 @@ def plain_only(value: Any) -> Any:
 def compiled(trusted: str) -> types.CodeType:
     """Return the code of a task's own source."""
     return compile(trusted, "<task>", "exec", dont_inherit=True)
+
+
+def imports_of(tests: ast.Module) -> str:
+    """Return the imports at the top level of tests.
+
+    They are the program's too, as they are where one module holds both: MBPP's tests import what its programs use.
+    """
+    imports = [node for node in tests.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return "".join(f"{ast.unparse(node)}\n" for node in imports)
 
 
 def parts(found: Any) -> tuple[list[str], dict[str, Any] | None, bool]:
@@ -235,11 +245,12 @@ class ProgramJudge:
                 space["PASSED"] = passed
             if job.get("prepared") is not None:
                 space["PREPARED"] = Prepared(job["prepared"])
-            tests = compile(job["code"], TESTS, "exec", dont_inherit=True)
+            module = ast.parse(job["code"], TESTS)
+            tests = compile(module, TESTS, "exec", dont_inherit=True)
         except Exception as error:
             return {"outcome": "fault", "detail": f"the task's own code fails: {sentence(error)}"}
         try:
-            self._send({"program": job["program"]})
+            self._send({"program": job["program"], "imports": imports_of(module)})
             self._reply("ready")
             for name in job["names"]:
                 space.pop(name, None)

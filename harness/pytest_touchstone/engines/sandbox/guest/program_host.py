@@ -19,6 +19,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from . import framing, values
@@ -66,7 +67,7 @@ def serve(descriptor: int) -> None:
     """Run the program that comes first and answer the requests after it, until there are no more."""
     request = framing.receive(descriptor)
     host = _ProgramHost(descriptor)
-    host.say(host.run(request["program"], MODULE))
+    host.say(host.run(request["program"], MODULE, request.get("imports", "")))
     while True:
         try:
             request = framing.receive(descriptor)
@@ -110,8 +111,8 @@ class _ProgramHost:
         except (ValueError, RecursionError, MemoryError) as error:
             framing.send(self._descriptor, {"error": self.described(error)})
 
-    def run(self, program: str, name: str) -> Any:
-        """Run the program's module-level code."""
+    def run(self, program: str, name: str, imports: str = "") -> Any:
+        """Run the program's module-level code, and then ``imports``, those of its tests."""
         module = types.ModuleType(name)
         sys.modules[name] = module  # dataclasses and pickle look it up there
         self._module = module.__dict__
@@ -120,6 +121,8 @@ class _ProgramHost:
         random.seed(0)  # forked processes inherit the same state; a verdict must not depend on luck
         try:
             exec(compile(program, PROGRAM, "exec", dont_inherit=True), self._module)
+            with suppress(ImportError):  # the tests, which import the same, say what there is not
+                exec(imports, self._module)
         except BaseException as error:  # SystemExit too: it ends the program's module
             return {"error": self.described(error)}
         return {"ready": True}
