@@ -22,7 +22,7 @@ def prompt(row: Row) -> str:
 
 @benchmark(
     "gsm8k",
-    version=1,
+    version=2,
     data=Dataset("openai/gsm8k", "main", split="test", fewshot="train"),
     published=Published(
         1319,
@@ -48,7 +48,9 @@ def test_gsm8k(example: Row, fewshot: FewShot) -> Scores:
     - ``exact_match_flexible`` (primary): the last number-like string in the text is the gold number, as text, after
       deleting commas, dollar signs and one full stop at the end.
     - ``exact_match_strict``: the same for the first "#### number".
-    - ``exact_match_number``: the strict number, else the last one, has the gold number's value: 18.00 is 18.
+    - ``exact_match_number``, our own rule: the number in the last box, else after "####", else the last one, has the
+      gold number's value: 18.00 is 18, and so is 36/2. It also takes off the ``<answer>`` and ``<response>`` that some
+      families put around an answer; the two other rules are lm-evaluation-harness's, which do not.
 
     Not comparable: the authors' own score is a strict one; eight-shot chain-of-thought prompts, other stops,
     and comparison as floating-point numbers give other numbers. The examples are drawn with our seed;

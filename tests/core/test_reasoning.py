@@ -12,6 +12,7 @@ from pytest_touchstone.core.reasoning import (
     delimiters_among,
     delimiters_of,
     seems_traced,
+    unwrapped,
     without_trace,
 )
 from pytest_touchstone.core.requests import FinishReason, GenerateAnswer, Generated
@@ -107,3 +108,21 @@ def test_a_model_is_known_by_its_template_and_its_vocabulary() -> None:
     assert delimiters_among(DELIMITERS, "{{ messages }}") is None
     (named,) = delimiters_of("</r>")
     assert delimiters_among((named,), "") is named
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<answer>\n  7\n</answer>", "  7\n"),
+        ("\n\n<response>\n7\n</response>\n", "7\n"),
+        ("<ANSWER>7</Answer> so", "7"),
+        ("<response><answer>7</answer></response>", "7"),
+        ("<answer>print('</answer>')\n</answer>", "print('</answer>')\n"),
+        ("<answer>\n7", "7"),
+        ("It is <answer>7</answer>", "It is <answer>7</answer>"),
+        ("<answers>7</answers>", "<answers>7</answers>"),
+        ("7</answer>", "7</answer>"),
+    ],
+)
+def test_the_tags_that_families_put_around_an_answer_are_taken_off(text: str, answer: str) -> None:
+    assert unwrapped(text) == answer

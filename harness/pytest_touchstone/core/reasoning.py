@@ -216,3 +216,20 @@ def seems_traced(text: str) -> bool:
     """Return whether something of a trace stands in an answer, where none has been looked for or found."""
     ends = (_pattern(pair.end) for pair in DELIMITERS if pair.begin not in _PAIRED)
     return any(pattern.search(text) for pattern in (_TRACES, _pattern("assistantfinal"), *ends))
+
+
+_WRAPPER: Final = re.compile(r"\s*<(answer|response)>(?:[^\S\n]*\n)?", re.IGNORECASE)
+
+
+def unwrapped(text: str) -> str:
+    """Return the answer without the tags that families of models put around it: Hunyuan's ``<answer>`` and ERNIE's
+    ``<response>``, in any case, also nested.
+
+    The text begins with the tag; what follows the last closing one is dropped. Where none closes it, as at the limit of
+    tokens, the answer is all the rest.
+    """
+    while begun := _WRAPPER.match(text):
+        text = text[begun.end() :]
+        closed = [*re.finditer(rf"</{begun[1]}>", text, re.IGNORECASE)]
+        text = text[: closed[-1].start()] if closed else text
+    return text

@@ -1,12 +1,12 @@
-"""GSM8K: the number that an answer ends with, found in two ways and compared in two ways.
+r"""GSM8K: the number that an answer ends with, found in two ways and compared in two ways.
 
 ========================  =====================================  ===========================================
 score                     what is read out of the output         when it is right
 ========================  =====================================  ===========================================
 ``exact_match_strict``    the first ``#### number``              same text as the gold, after trimming both
 ``exact_match_flexible``  the last thing like a number           same text as the gold, after trimming both
-``exact_match_number``    the strict answer, else the last       same value as the gold
-                          flexible one that is a number
+``exact_match_number``    the number in the last ``\boxed{}``,   same value as the gold
+                          else after ``####``, else the last one
 ========================  =====================================  ===========================================
 
 The first two are ``strict-match`` and ``flexible-extract`` of lm-evaluation-harness 0.4.13
@@ -19,30 +19,68 @@ The first two are ``strict-match`` and ``flexible-extract`` of lm-evaluation-har
 * trimming deletes commas, ``$``, everything up to the last ``#### ``, and one full stop at the end; case is
   ignored. So 1,000 is 1000, but 18.00 is not 18.
 
-``exact_match_number`` is ours and forgives what the others do not: 18.00 is 18, ``18...`` is 18, a percent
-sign stands outside the number. Values are compared as decimals, exactly, never as binary fractions.
+``exact_match_number`` is ours and reads numbers as people write them:
+
+* ``1,000``, ``1 000`` (with any space), ``1{,}000``, ``1\,000``, ``1'000`` and ``1_000`` are 1000; commas between
+  digits are ignored wherever they stand;
+* ``$18.00``, ``18...`` and 18 with the digits of any script are 18, ``1e3`` and ``1 \times 10^3`` are 1000;
+* ``8/3``, ``2 2/3``, ``\frac{8}{3}`` and ``2\frac{2}{3}`` are the same number;
+* a minus of any kind belongs to a number unless a word or a number ends before it: "5-3" ends with 3;
+* exponents, indices, dates and versions (``m^2``, ``2024-05-01``, ``1.2.3``) are no numbers.
+
+The first number of a box counts, after its last equals sign if there is one. Of a text between ``<answer>`` and
+``</answer>`` (``core.reasoning.unwrapped``) only that is read. Values are compared exactly, never as binary fractions.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.benchmark import FinalAnswer, Solution
+from pytest_touchstone.core.reasoning import unwrapped
+from pytest_touchstone.metrics.math.text import boxed_answer
 from pytest_touchstone.metrics.solutions import final_number
 
 RULES: Final = ("strict", "flexible", "number")
 MARK: Final = "#### "
 STRICT: Final = re.compile(r"#### (-?[0-9.,]+)")
 FLEXIBLE: Final = re.compile(r"-?[$0-9.,]{2,}|-?[0-9]+")
-NUMBER: Final = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
+MARKED: Final = re.compile(r"####[\s*(\\$€£¥₩]*")
+
+_ASCII: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | dict.fromkeys(
+    [0x2212, *range(0x2010, 0x2016), 0xFE63], "-"
+)
+"""The ASCII of full-width characters, and of signs for minus."""
+
+_WRITTEN: Final = (
+    (re.compile(r"(?<=\d)\s*(?=\\[dt]?frac)"), " "),
+    (re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))"), r"\1\2/\3\4"),
+    (re.compile(r"(?<=\d)\s*(?:\\times|\\cdot|[×·*x])\s*10\s*\^\s*\{?([+-]?\d{1,3})(?!\d)\}?"), r"e\1"),
+)
+"""Numbers in LaTeX, and what they are replaced with."""
+
+_SEPARATOR: Final = r"(?:,|\{,\}|,?\\[,;:!> ]|['’_~]|[^\S\n])"
+_GROUPED: Final = re.compile(rf"(?<!\d)(?<!\d[.,])[1-9]\d{{0,2}}(?:{_SEPARATOR}\d{{3}})+(?!\d|-[a-z])")
+"""A number with separators of thousands."""
+
+_VALUE: Final = r"(?:\d++(?:,\d++)*+(?:\.\d++)?|(?<!\.)\.\d++)"
+_NUMBER: Final = re.compile(
+    rf"""(?P<sign>(?<![\w)\]}}%])-\\?[$€£¥₩]?|[$€£¥₩]-)?(?<!\d)(?<![\^_])(?<![\^_]{{)
+    (?:\d++(?P<between>[-./:])\d++(?:(?P=between)\d++)+  # a date, a time or a version, which has no value
+      |(?:(?P<whole>\d{{1,3}})[ ](?=\d+[ ]?/))?(?P<above>{_VALUE})(?:[eE](?P<exponent>[+-]?\d{{1,3}})(?!\w))?
+       (?:[ ]?/[ ]?(?P<below>{_VALUE}))?)""",
+    re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Gsm8kGrade:
-    """The answers read from one output, each as it stands there, and the three verdicts."""
+    """The answers read from one output, the number as ``as_written`` has it, and the three verdicts."""
 
     strict: str | None
     flexible: str | None
@@ -78,15 +116,14 @@ def grade_gsm8k(gold: str, output: str) -> Gsm8kGrade:
     candidates = FLEXIBLE.findall(output)
     strict, flexible = strict_answer(output), candidates[-1] if candidates else None
     wanted = trimmed(gold)
-    readable = (text for text in (strict, *reversed(candidates)) if text and numeric(text) is not None)
-    number = next(readable, None)
+    number, due = answered_number(output), next(numbers_in(wanted), None)
     return Gsm8kGrade(
         strict=strict,
         flexible=flexible,
-        number=number,
+        number=None if number is None else number.text,
         exact_match_strict=strict is not None and trimmed(strict) == wanted,
         exact_match_flexible=flexible is not None and trimmed(flexible) == wanted,
-        exact_match_number=number is not None and numeric(number) == numeric(wanted),
+        exact_match_number=number is not None and due is not None and number.value == due.value,
         gold=wanted,
     )
 
@@ -104,10 +141,55 @@ def trimmed(text: str) -> str:
     return (rest.removesuffix(newline).removesuffix(".") + newline).lower()
 
 
-def numeric(text: str) -> Decimal | None:
-    """The value of a text that is one number, with or without commas, ``$``, ``%`` and full stops at its end."""
-    bare = text.strip().replace(",", "").replace("$", "").rstrip(".%").rstrip()
-    return Decimal(bare) if NUMBER.fullmatch(bare) else None
+class Number(NamedTuple):
+    """A number: the text that it was read from, as ``as_written`` has it, and its value."""
+
+    text: str
+    value: Fraction
+
+
+def answered_number(output: str) -> Number | None:
+    """The number that ``exact_match_number`` compares: that of the last box that is closed, else the first after
+    ``####``, else the last in the text."""
+    text = unwrapped(output)
+    box = boxed_answer(text) or ""
+    plain = as_written(text)
+    marked = (plain[mark.end() :] for mark in MARKED.finditer(plain))
+    numbers = [
+        *(next(numbers_in(part), None) for part in (box.rpartition("=")[2], box)),
+        *(_number(found) for after in marked if (found := _NUMBER.match(after))),
+        *[*numbers_in(text)][-1:],
+    ]
+    return next(filter(None, numbers), None)
+
+
+def as_written(text: str) -> str:
+    """The text with digits and signs in ASCII, nothing between thousands, and no fraction or power of ten in LaTeX."""
+    text = re.sub(r"\d", lambda digit: str(int(digit[0])), text.translate(_ASCII))
+    for pattern, replacement in _WRITTEN:
+        text = pattern.sub(replacement, text)
+    return _GROUPED.sub(lambda number: re.sub(_SEPARATOR, "", number[0]), text)
+
+
+def numbers_in(text: str) -> Iterator[Number]:
+    """The numbers of a text, from its beginning to its end."""
+    return filter(None, map(_number, _NUMBER.finditer(as_written(text))))
+
+
+def _number(found: re.Match[str]) -> Number | None:
+    """The number that was found; None for a date, and for a fraction by 0."""
+    if found["between"]:
+        return None
+    above, below = (_decimal(found[name] or "1") for name in ("above", "below"))
+    if not below:
+        return None
+    power = Fraction(10) ** int(found["exponent"] or 0)
+    value = Fraction(above) * power / Fraction(below) + int(found["whole"] or 0)
+    return Number(found[0], -value if found["sign"] else value)
+
+
+def _decimal(text: str) -> Decimal:
+    return Decimal(text.replace(",", ""))
 
 
 def _final(row: dict[str, Any]) -> FinalAnswer | None:
