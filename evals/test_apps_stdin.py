@@ -22,8 +22,8 @@ def test_apps_stdin(example: StdioRow, fewshot: FewShot) -> Scores:
     ``--eval-samples`` per problem. Of more than 1000 problems 1000 are drawn with the run's seed.
 
     Prompt: "QUESTION:", the statement, "Use Standard Input format", "ANSWER:", each in a line of its own. The text
-    ends before a line that begins with "QUESTION", "---" or "ANSWER"; the program is the text, or its block of
-    code where it has one. Judged as ``codecontests``.
+    ends before a line that begins with "QUESTION", "---" or "ANSWER"; the program is the text, or its last
+    block of code where it has one. Judged as ``codecontests``.
 
     Not comparable: APPS's own strict accuracy, which compares outputs differently and includes problems in which a
     function is called. Nor is its share of tests passed, since the first failure ends a program.

@@ -30,7 +30,7 @@ def test_codecontests(example: StdioRow, fewshot: FewShot) -> Scores:
 
     Prompt, our own: the statement, a sentence that asks for a Python program, and the beginning of a block of
     code. The program is the text up to the end of the block. A training row (``instruction``) is asked by its own
-    prompt alone, and its program is the text, or its block of code where it has one.
+    prompt alone, and its program is the text, or its last block of code where it has one.
 
     The program is run on each of the problem's tests (public, private and generated ones) in the sandbox and
     passes when it prints what is expected on all of them; the first failure ends it. Words are compared without

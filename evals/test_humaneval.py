@@ -17,7 +17,7 @@ from pytest_touchstone.metrics.code import (
 
 @benchmark(
     "humaneval",
-    version=2,
+    version=3,
     data=Dataset("openai/openai_humaneval", local="humaneval/HumanEval"),
     published=Published(
         164,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import json
+import textwrap
 import time
 import warnings
 from pathlib import Path
@@ -133,13 +134,73 @@ def test_a_very_long_line_takes_no_longer_than_its_length(line: str) -> None:
     assert script_program(f"{line}\n```python\nx = 1\n```", ()).source in ("x = 1\n", f"{line}\n")
 
 
+READS = "n = int(input())\nprint(n * 2)\n"
+FENCED = f"```python\n{READS}```\n"
+INDENTED = "".join(f"   {line}\n" for line in FENCED.splitlines())
+DRAFT = "First:\n```python\nprint(1)\n```\nThat is wrong.\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{DRAFT}Final:\n{FENCED}",
+        f"{DRAFT}Final:\n```\n{READS}```\n".replace("```python", "```"),
+        f"{DRAFT}Final:\n{FENCED}It prints\n```\n6\n```\nby\n```bash\npython a.py\n```\n",
+        f"{FENCED}It prints\n```python\n6\n```\n",
+        f"{FENCED}Or:\n```python\nn = int(",
+        f"Input:\n```\n3\n```\nCode:\n```\n{READS}```\n",
+        f"Input:\n```\n3\n```\nCode:\n```python\n{READS}",
+        f"```\n{READS}```\nOutput:\n```\n6\n```\n",
+        f"```\n{READS}```\nIn C:\n```c\nint n;\nn = 3;\n```\n",
+        f"```pypy3\n{READS}```\nOutput:\n```text\n6\n```\n",
+        f"1. Do:\n{INDENTED}2. Run it.\n",
+        f"- Do:\n\n{INDENTED.replace('   ', chr(9))}",
+        f"```python\n{textwrap.indent(READS, '  ')}```\n",
+        f"~~~python\n{READS}~~~\n",
+        f"````python\n{READS}````\n",
+        f"~~~~\n```\nno fence\n```\n~~~~\n{FENCED}",
+        f"x = n * 2 is what it prints.\n{FENCED}",
+        f"    n = 3 gives 6.\n{FENCED}",
+        f"```python\nprint(1)\n{FENCED}",
+        f"<answer>\n{READS}</answer>",
+        f"<RESPONSE>\n<Answer>\nSo:\n{FENCED}</Answer>\n</RESPONSE>\n",
+        FENCED.replace("\n", "\r\n"),
+        READS,
+        f"{READS}```\nIt doubles:\n```python\nn * 2\n```\n",
+    ],
+)
+def test_a_program_that_reads_and_prints_is_the_last_whole_block_of_code(text: str) -> None:
+    found = function_program("", "", text, ())
+    assert found == script_program(text, ())
+    assert found.source.replace("\r", "") == READS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Sure:\n```python\n{WHOLE}```\nUse it:\n```python\narea(2)\n```\n",
+        "1. Do:\n\n" + textwrap.indent(f"```python\n{WHOLE}```\n", "   "),
+        f"~~~python\n{WHOLE}~~~\nUse it:\n```python\narea(2)\n```\n",
+        f"<answer>\n```python\n{WHOLE}```\n</answer>\n",
+    ],
+)
+def test_of_a_function_the_first_block_counts_wherever_it_stands(text: str) -> None:
+    assert function_program(PROMPT, "area", text).code == WHOLE
+    assert function_program("", "", text, (), first=True).code == WHOLE
+
+
+def test_a_body_in_a_list_keeps_its_own_indentation() -> None:
+    text = "1. Do:\n" + textwrap.indent(f"```python\n{BODY}```\n", "   ")
+    assert function_program(PROMPT, "area", text).source == PROMPT + BODY
+
+
 @given(st.text(st.sampled_from("`pydef \n#arifcls():"), max_size=80))
 def test_any_text_gives_a_program_and_cutting_twice_is_cutting_once(text: str) -> None:
     once = cut(text, HUMANEVAL_STOPS)
     assert text.startswith(once)
     assert cut(once, HUMANEVAL_STOPS) == once
     assert function_program(PROMPT, "area", text).source.startswith("import math")
-    assert script_program(text, FENCE_STOPS).code in text
+    assert set(script_program(text, FENCE_STOPS).code.split()) <= set(text.split())
 
 
 CASES: list[dict[str, Any]] = [

@@ -5,13 +5,19 @@ Two styles of answer work with every benchmark, and the text itself tells which 
 - **A completion** goes on where the prompt ends. It ends before the earliest stop of the benchmark, or before the
   fence (three backticks) that closes the code block which a chat's prompt has opened. Of a function
   to be completed the program is the prompt and the completion; otherwise it is the completion.
-- **A chat's answer** has its code in a fenced block: the first block marked as Python, else the first one, up to
-  the end of the text where it is never closed. The block is taken whole. If it defines the function that was
-  asked for, the program is the block after what the prompt has before that function (imports, helpers). If not, it
-  is taken for the function's body, and the program is the prompt and the block.
+- **A chat's answer** has its code in a fenced block, of backticks or tildes, as CommonMark 0.31 reads them (section
+  4.5), also in a list; one that is never closed goes up to the end of the text. The block is taken whole. If it defines
+  the function that was asked for, the program is the block after what the prompt has before that function (imports,
+  helpers). If not, it is taken for the function's body, and the program is the prompt and the block.
+
+Of a function the first block marked as Python counts, else the first one. Of a program that reads and prints it is the
+last, as in LiveCodeBench (extraction_utils.py), because drafts come first: of the blocks that are closed the last one
+marked as Python, else the last with code in it (the others are inputs and outputs), else one that is cut off.
 
 A text with a fence is a completion when code stands before the first fence: its first line is indented, or a line of it
-begins as a statement does. Nothing is parsed, as the text is untrusted.
+begins as a statement does. Nothing is parsed, as the text is untrusted; only for a program that reads and prints must
+what stands before the fence be Python as a whole. Tags of a family around the answer are taken off first
+(``core.reasoning.unwrapped``).
 
 Where a benchmark asks a chat for a function in EvalPlus's words, ``chat_program`` cuts as EvalPlus does: of the longest
 run of lines that is Python, what the tests need. The rules are those of EvalPlus 0.3.1 (evalplus/sanitize.py), read
@@ -36,6 +42,7 @@ from __future__ import annotations
 import ast
 import re
 import symtable
+import textwrap
 import warnings
 from bisect import bisect_left
 from collections import deque
@@ -45,6 +52,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from pytest_touchstone.core.few_shot import ChatForm
+from pytest_touchstone.core.reasoning import unwrapped
 from pytest_touchstone.core.requests import earliest_stop
 from pytest_touchstone.metrics.code.calling import any_digits
 from pytest_touchstone.metrics.code.rows import unix_lines
@@ -352,7 +360,10 @@ BLOCK_STOPS: Final = ("\n```\n", "<|endoftext|>", "<|endofmask|>", "</s>")
 begins with, and ends of text that a tokenizer does not know. EvalPlus's stops at a ``main`` part and at ``print`` are
 not among them: a definition may follow, and cutting takes those lines out."""
 
-_FENCE: Final = re.compile(r"^[ \t]*+```++[ \t]*+([\w+#.-]*+)[^\n`]*+$", re.MULTILINE)
+_FENCE: Final = re.compile(
+    r"^(?P<indent>[ \t]*+)(?P<marks>```++(?=[^\n`]*+$)|~~~++)[ \t]*+(?P<label>[\w+#.-]*+)(?P<rest>[^\n]*+)$",
+    re.MULTILINE,
+)
 """Nothing is tried twice: a line of an untrusted text may be very long."""
 
 _PYTHON: Final = ("python", "python3", "py")
@@ -360,6 +371,21 @@ _STATEMENT: Final = re.compile(
     r"^(?:def |class |async def |import \w|from [\w.]+ import |@\w|for \w.*:|while .*:|if .*:|try:|with .*:"
     r"|print\(|[A-Za-z_][\w.\[\], ]*=)"
 )
+
+
+class _Block(NamedTuple):
+    """A fenced block: the word after its fence in lower case, its code, and whether it is closed."""
+
+    label: str
+    code: str
+    closed: bool
+
+    @property
+    def worth(self) -> tuple[bool, bool, bool]:
+        """The order in which blocks are taken for a program that reads and prints; of equal ones the last counts."""
+        has_code, marked = _has_code(self.code), self.label in _PYTHON
+        closed = self.closed and has_code
+        return closed and marked, closed and not self.label, has_code or marked
 
 
 class Program(NamedTuple):
@@ -381,16 +407,21 @@ def cut(text: str, stops: Iterable[str]) -> str:
 
 
 def function_program(
-    prompt: str, entry_point: str, text: str, stops: Sequence[str] = HUMANEVAL_STOPS
+    prompt: str,
+    entry_point: str,
+    text: str,
+    stops: Sequence[str] = HUMANEVAL_STOPS,
+    *,
+    first: bool = False,
 ) -> Program:
     """The program for a function that begins in the prompt; if none does, the prompt is no part of it, nor are words
-    before the function."""
+    before the function. ``first`` is that of ``script_program``."""
     front = program_prefix(prompt, entry_point)
     if not front:
-        return script_program(text, stops)
+        return script_program(text, stops, first=first)
     prompt = front
     definition = re.compile(rf"^(?:async )?def {re.escape(entry_point)}\b", re.MULTILINE)
-    code, block = _code(text)
+    code, block = _code(text, first=True)
     if not block:
         code = cut(code, stops)
     elif definition.search(code):
@@ -432,26 +463,50 @@ def chat_program(text: str, needed: Collection[str], prompt: str = "") -> Progra
     return Program(text, text) if found is None else Program(found, found)
 
 
-def script_program(text: str, stops: Sequence[str]) -> Program:
-    """The program where the prompt is no part of it."""
-    code, block = _code(text)
+def script_program(text: str, stops: Sequence[str], *, first: bool = False) -> Program:
+    """The program where the prompt is no part of it: the ``first`` block of code, as of a function, or the last."""
+    code, block = _code(text, first=first)
     code = code if block else cut(code, stops)
     return Program(code, code)
 
 
-def _code(text: str) -> tuple[str, bool]:
+def _code(text: str, *, first: bool) -> tuple[str, bool]:
     """The code in a text, and whether it is a chat's fenced block."""
+    text = unwrapped(text)
     fences = list(_FENCE.finditer(text))
     if not fences:
         return text, False
     before = text[: fences[0].start()]
-    if _has_code(before):
+    if _has_code(before) and (first or parses(before)):
         return before, False
-    blocks: list[tuple[str, str]] = []
-    for opening, closing in zip(fences[::2], [*fences[1::2], None], strict=False):
-        end = len(text) if closing is None else closing.start()
-        blocks.append((opening[1].lower(), text[opening.end() + 1 : end]))
-    return next((code for label, code in blocks if label in _PYTHON), blocks[0][1]), True
+    blocks = list(_blocks(text, fences))
+    if first:
+        return next((block.code for block in blocks if block.label in _PYTHON), blocks[0].code), True
+    code = max(reversed(blocks), key=lambda block: block.worth).code
+    return textwrap.dedent(code) if code.lstrip("\r\n")[:1].isspace() else code, True
+
+
+def _blocks(text: str, fences: Iterable[re.Match[str]]) -> Iterator[_Block]:
+    """The blocks of a text between its fences; a fence with a word after it begins one, whatever is open."""
+    opening: re.Match[str] | None = None
+    for fence in fences:
+        bare = not (fence["label"] or fence["rest"].strip())
+        if opening is not None:
+            if not fence["marks"].startswith(opening["marks"]):
+                continue
+            yield _block(text, opening, fence.start(), closed=bare)
+        opening = None if opening is not None and bare else fence
+    if opening is not None:
+        yield _block(text, opening, len(text), closed=False)
+
+
+def _block(text: str, opening: re.Match[str], end: int, *, closed: bool) -> _Block:
+    """The block from a fence to that place, without the indentation of the fence."""
+    code = text[opening.end() + 1 : end]
+    indents = [len(line) - len(line.lstrip(" \t")) for line in code.splitlines() if line.strip()]
+    if indent := min([len(opening["indent"]), *indents]):
+        code = "".join(line[indent:] if line.strip() else line for line in code.splitlines(keepends=True))
+    return _Block(opening["label"].lower(), code, closed)
 
 
 def _has_code(text: str) -> bool:

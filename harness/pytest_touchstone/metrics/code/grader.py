@@ -84,13 +84,15 @@ class ProgramGrader:
 
     ``request`` makes the request to run a program of a row, for the benchmark of a name; ``needed`` are the names that
     a chat's program must define (none: a chat is read as any text); ``task_id`` is the field with a task's name;
-    ``parts`` names a part of the tests that has a verdict of its own, if there is one.
+    ``parts`` names a part of the tests that has a verdict of its own, if there is one; ``first_block`` says whether the
+    first block of code in a text counts, or the last.
     """
 
     request: Callable[[Mapping[str, Any], str, str], RunProgram]
     needed: Callable[[Mapping[str, Any]], Collection[str]] = lambda _: ()
     task_id: str = "task_id"
     parts: str = ""
+    first_block: bool = True
 
     def part(self, row: Mapping[str, Any], answer: RunProgramAnswer) -> RunProgramAnswer:
         """The verdict on the part of the tests that ``parts`` names; on all of them where it names none."""
@@ -113,7 +115,7 @@ class ProgramGrader:
         prompt = row.get("prompt", "")
         if chat and (needed := self.needed(row)):
             return chat_program(text, needed, prompt)
-        return function_program(prompt, row.get("entry_point", ""), text, stops)
+        return function_program(prompt, row.get("entry_point", ""), text, stops, first=self.first_block)
 
 
 # Requests to run a program on the tests of its task; rows are those that ``metrics.code.rows`` makes
@@ -185,14 +187,14 @@ CANONICAL: Final = Solution(lambda row: row["canonical_solution"], between="")
 
 HUMANEVAL: Final = ProgramGrader(humaneval_request, lambda row: (base_name(row["entry_point"]),))
 MBPP: Final = ProgramGrader(mbpp_request, called_names)
-STDIO: Final = ProgramGrader(stdio_request, task_id="id")
+STDIO: Final = ProgramGrader(stdio_request, task_id="id", first_block=False)
 
 
 # CodeContests and APPS
 
 
 STDIO_TASKS: Final[dict[str, Any]] = {
-    "version": 3,
+    "version": 4,
     "row": StdioRow,
     "keep": reads_and_prints,
     "most_rows": 1000,

@@ -119,7 +119,7 @@ class PlusGrader(ProgramGrader):
 PLUS: Final = PlusGrader(plus_request, lambda row: (row["entry_point"],), parts="base")
 
 PLUS_TASKS: Final[dict[str, Any]] = {
-    "version": 3,
+    "version": 4,
     "row": PlusRow,
     "prepare": plus_row,
     "asks": (Generate, RunProgram),
