@@ -83,7 +83,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the temporary name",
-        files, "write_atomic", 'path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")', "path",
+        files, "write_atomic", 'path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")', "path",
         crashes.cut_others,
     ),
     Mutant("the rule of the torn line", journal, "_lines", '.endswith(b"\\n")', "", _crash),

@@ -25,7 +25,6 @@ import os
 import re
 import stat
 import sys
-import threading
 import tomllib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,7 +71,8 @@ def write_atomic(path: Path, content: str | bytes | Iterable[str | bytes], *, la
         return
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
     disk.make_folder(path.parent)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    # Random: processes in two containers may have the same number.
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     try:
         descriptor = disk.open_file(temporary)
         try:
