@@ -26,11 +26,11 @@ from pytest_touchstone.core import disk
 
 OPERATIONS: Final = (
     *("open_file", "write", "truncate", "sync", "close"),
-    *("rename", "unlink", "mkdir", "sync_folder"),
+    *("rename", "unlink", "mkdir", "rmdir", "sync_folder"),
 )
 FOLDER: Final = -1
 
-UNREAD: Final = re.compile(r"\.tmp$|\.log$|/(workload|progress-\w+)\.json$")
+UNREAD: Final = re.compile(r"\.tmp$|\.log$|/claim$|/(workload|progress-\w+)\.json$")
 """Files under a temporary name, and those of which a run that goes on reads nothing."""
 
 State: TypeAlias = dict[str, bytes | None]
@@ -207,10 +207,10 @@ class SimulatedDisk:
 
     # Operations
 
-    def open_file(self, path: Path, *, append: bool = False) -> int:
+    def open_file(self, path: Path, *, append: bool = False, new: bool = False) -> int:
         self._step("open_file", path)
         name, there = str(path), str(path) in self.names
-        descriptor: int = self._real["open_file"](path, append=append)
+        descriptor: int = self._real["open_file"](path, append=append, new=new)
         if not there:
             self.files.append(Content())
             self._rename((name, len(self.files) - 1))
@@ -275,6 +275,11 @@ class SimulatedDisk:
         if str(path) not in self.names:
             self._real["mkdir"](path)
             self._rename((str(path), FOLDER))
+
+    def rmdir(self, path: Path) -> None:
+        self._step("rmdir", path)
+        self._real["rmdir"](path)
+        self._rename((str(path), None))
 
     def sync_folder(self, folder: Path) -> None:
         self._step("sync_folder")

@@ -159,7 +159,7 @@ def steps(
     whole: bool = False,
 ) -> Generator[None, None, None]:
     """Run the command, and stop after each batch, so that another can run meanwhile."""
-    directory = RunDirectory(output / f"run-{number:03}")
+    directory = RunDirectory(output / f"run-{number:03}", token=f"token {number}")
     directory.make(logs_at_top=whole)
     collected = question.collected
     directory.write_collected(collected, {"b": DECLARATION}, [])
@@ -304,6 +304,9 @@ def others(output: Path) -> None:
     remove_named_baseline(output, "gone")
     write_schedules(output / "run-000", {})
     Quarantine(output / "run-000" / "details" / "quarantine.txt").add(["x"])
+    never_begun = RunDirectory(output / "never-begun", token="token")
+    never_begun.make()
+    never_begun.discard()
 
 
 def ways(output: Path) -> KnownWays:
@@ -355,7 +358,11 @@ class View:
         return hash(frozenset((path, self._read(Path(path).name, data)) for path, data in state.items()))
 
     def _read(self, name: str, data: bytes | None) -> Any:
-        if data is None or name.endswith((".log", ".tmp")) or name.startswith(("workload", "progress")):
+        if (
+            data is None
+            or name.endswith((".log", ".tmp"))
+            or name.startswith(("claim", "workload", "progress"))
+        ):
             return data is None  # what nobody reads, or only a person
         kind = "items" if name.endswith(".jsonl") else "checked" if name.endswith(".json") else name
         if (kind, data) not in self.known:

@@ -123,7 +123,7 @@ def test_a_wrong_row_of_data_is_named_by_file_and_number(
 
 def test_a_run_id_is_not_used_twice(project: Project) -> None:
     assert project.run("--eval-run-id", "mine").ret == 0
-    refused(project.run("--eval-run-id", "mine"), "mine", "earlier run")
+    refused(project.run("--eval-run-id", "mine"), "results/mine", "another run")
 
 
 def test_two_benchmarks_of_one_name_are_refused(project: Project) -> None:

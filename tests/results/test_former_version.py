@@ -148,4 +148,4 @@ def test_its_run_is_not_continued_under_its_id(results: Path) -> None:
     ]
     run = run_python("-m", "pytest", *asked, "--eval-output", str(results), cwd=ROOT)
     assert run.returncode == 4
-    assert "holds an earlier run; choose another id or remove it" in run.stderr
+    assert "belongs to another run; choose another --eval-run-id" in run.stderr

@@ -59,6 +59,11 @@ def mkdir(path: Path) -> None:
     path.mkdir(exist_ok=True)
 
 
+def rmdir(path: Path) -> None:
+    """Remove a folder; raise ``OSError`` where it is missing or not empty."""
+    path.rmdir()
+
+
 def sync_folder(folder: Path) -> None:
     """Return when the names of the files in a folder are on the disk, as far as the file system can do that."""
     try:
@@ -99,6 +104,23 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+def write_new(path: Path, data: bytes) -> bool:
+    """Write a file that nobody else has made, which need not last; return False where somebody has."""
+    try:
+        descriptor = open_file(path, new=True)
+    except FileExistsError:
+        return False
+    try:
+        try:
+            write_all(descriptor, data)
+        finally:
+            close(descriptor)
+    except OSError:
+        unlink(path)
+        raise
+    return True
+
+
 def append_text(path: Path, text: str) -> None:
     """Append a text to a file; it need not last."""
     descriptor = open_to_append(path, lasting=False)
@@ -129,12 +151,19 @@ def lock_alone(descriptor: int) -> bool:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process holds the folder, and hold it, where its file system can; it leaves no file."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def locked(path: Path) -> Iterator[None]:
+    """Wait until nobody else holds the file, and hold it, by a file beside it: file systems of clusters have no locks.
+
+    Raises ``OSError`` where the file beside it stays, as it does when its owner is killed.
+    """
+    make_folder(path.parent)
+    lock, end = path.with_name(f".{path.name}.lock"), time.monotonic() + LOCK_SECONDS
+    while not write_new(lock, b""):
+        if time.monotonic() > end:
+            reason = f"somebody else is writing it; if nobody is, remove {lock.name} beside it"
+            raise OSError(errno.ETIMEDOUT, reason, str(path))
+        time.sleep(0.02)
     try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(descriptor)
+        unlink(lock)

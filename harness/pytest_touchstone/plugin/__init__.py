@@ -323,8 +323,22 @@ def _meeting(config: pytest.Config) -> dict[str, Any]:
     """Return what every worker is told: what the session says, or if there is none yet, where to begin one."""
     if _given(config.option) or _configured(project_file(config)):
         return _session(config).for_workers()
-    run = f"{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
-    return config.stash.setdefault(MEETING, {"run": str(config.invocation_params.dir / "results" / run)})
+    run = config.invocation_params.dir / "results" / new_run_id(time.time())
+    return config.stash.setdefault(MEETING, {"run": str(run), "token": new_token()})
+
+
+def new_run_id(began: float) -> str:
+    """Return an id that no other run has, on whatever machine: ``YYYYMMDD_HHMMSS_RANDOM`` in local time.
+
+    Ids sort by when the runs began: the last part begins with the milliseconds.
+    """
+    moment = time.strftime("%Y%m%d_%H%M%S", time.localtime(began))
+    return f"{moment}_{int(began * 1000) % 1000:03}{os.urandom(3).hex()}"
+
+
+def new_token() -> str:
+    """Return what the processes of a run have in common, and nobody else has: by it they know their folder."""
+    return os.urandom(16).hex()
 
 
 def project_file(config: pytest.Config) -> Path:

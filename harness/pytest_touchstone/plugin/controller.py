@@ -177,6 +177,8 @@ class Controller:
         """Write the manifest and start the progress line, once, where there is a benchmark; return whether it did."""
         if self._results is not None or not self._directory.collected.is_file():
             return False
+        if not self._directory.is_claimed():  # it is another run's; a worker has found that, and says so
+            return False
         from pytest_touchstone.plugin.run_results import RunResults
         from pytest_touchstone.results.reuse import decide, write_decision
 

@@ -28,12 +28,12 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import CheckpointError, HarnessError, JournalError, ServerError
-from pytest_touchstone.core.files import keep_others_out, shown_path
+from pytest_touchstone.core.files import keep_others_out
 from pytest_touchstone.core.settings import OPTION
 from pytest_touchstone.core.shard import shard_of
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.plugin import NO_CHECKPOINT
+from pytest_touchstone.plugin import NO_CHECKPOINT, new_run_id, new_token
 from pytest_touchstone.plugin import collection as collecting
 from pytest_touchstone.plugin.batches import batch_size, most_items
 from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
@@ -50,7 +50,7 @@ from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole
 from pytest_touchstone.plugin.options import settings_of
 from pytest_touchstone.plugin.selection import settle
 from pytest_touchstone.results.layout import DETAILS
-from pytest_touchstone.results.run_directory import RunDirectory, free_run_path
+from pytest_touchstone.results.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.base import Engine
@@ -101,7 +101,7 @@ class EvalSession:
         """Set up the run; raise ``pytest.UsageError`` or ``CheckpointError`` for a mistake in the options."""
         settings = self.settings = settings_of(self.config)
         self.shard = shard_of(settings.shard, {}) if settings.shard is not None else None
-        self.directory = RunDirectory(self._run_path())
+        self.directory = RunDirectory(self._run_path(), self._told.get("token") or new_token())
         self.collection = collecting.Collection(settings, lasting=self._lasting)
         self._lasting.logs = self.directory.path / DETAILS
         if self.worker:
@@ -110,10 +110,7 @@ class EvalSession:
                 self._open_gate()
             return
         if settings.run_id and self.directory.used():
-            raise pytest.UsageError(
-                f"--eval-run-id {settings.run_id}: {shown_path(self.directory.path)} holds an earlier run; "
-                "choose another id or remove it"
-            )
+            raise pytest.UsageError(self.directory.refusal)
         if settings.checkpoint:
             self.collection.known_checkpoints()
         if settings.judge is not None:
@@ -138,8 +135,8 @@ class EvalSession:
         if "run" in self._told:
             return Path(self._told["run"])
         output = self.config.invocation_params.dir / self.settings.output
-        name, end = self.settings.run_id, f"_{self.shard.suffix}" if self.shard is not None else ""
-        return output / f"{name}{end}" if name else free_run_path(output, self._began, os.getpid(), end)
+        end = f"_{self.shard.suffix}" if self.shard is not None else ""
+        return output / f"{self.settings.run_id or new_run_id(self._began)}{end}"
 
     def _say(self, text: str) -> None:
         """Tell the person of something that takes long or has gone wrong, apart from the progress."""
@@ -162,7 +159,12 @@ class EvalSession:
         """Return what xdist's workers are told: where to write, what to score, and the mistake, if there is one."""
         if self.fault is not None:
             return {"fault": self.fault, "run": ""}
-        return {"run": str(self.directory.path), "checkpoints": self.collection.give(), "fault": None}
+        return {
+            "run": str(self.directory.path),
+            "token": self.directory.token,
+            "checkpoints": self.collection.give(),
+            "fault": None,
+        }
 
     def give_checkpoints(self, metafunc: pytest.Metafunc) -> None:
         """Parametrize an ordinary test that asks for a checkpoint, or its engine, by those of the run."""
@@ -536,7 +538,7 @@ class EvalSession:
 
     def say_last_lines(self, session: pytest.Session) -> None:
         """Write what must not be overlooked below pytest's own last line; after a usage error nothing is left."""
-        if self.fault is None:
+        if self._controller is not None:
             self.directory.discard()  # where nothing was begun; workers have ended by now
         if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
             return
@@ -563,6 +565,8 @@ class EvalSession:
             self._pool.close()
         if self.fault is None:
             self.collection.close()
+        if self._lasting.logs is not None and not self.directory.is_claimed():
+            self._lasting.logs = None
         self._lasting.close()
         os.umask(self._umask)
         if self._collector:

@@ -22,6 +22,7 @@ from pytest_touchstone.core.files import (
     SCHEMA,
     read_checked,
     read_json,
+    read_regular,
     shown_path,
     typed,
     write_atomic,
@@ -51,15 +52,11 @@ PREPARATIONS: Final = ("collected.json", "courses.json", "shard.json")
 
 LOGS: Final = ("run.log", "errors.log")
 
+CLAIM: Final = "claim"
+"""The file with the token of the run whose folder it is, made by the first of its processes."""
 
-def free_run_path(output: Path, now: float, pid: int, end: str = "") -> Path:
-    """Return the folder for a run that nobody has named, ``YYYYMMDD_HHMMSS_PID`` in local time and the ``end``.
-
-    Two runs of one process within a second get two.
-    """
-    name = time.strftime("%Y%m%d_%H%M%S", time.localtime(now)) + f"_{pid}{end}"
-    others = (f"{name}_{number}" for number in itertools.count(2))
-    return next(output / one for one in itertools.chain([name], others) if not (output / one).exists())
+WRITING_SECONDS: Final = 10.0
+"""How long another process may take to write its claim once it has made the file."""
 
 
 DEFAULT_FILES: Final = ("-p", "pytest_touchstone.plugin.default_files")
@@ -131,28 +128,60 @@ class RunDirectory:
         """Return whether an earlier run wrote here."""
         return self.path.is_dir() and any(self.path.iterdir())
 
+    @property
+    def refusal(self) -> str:
+        """The line for a run that may not write here, as the folder is another's."""
+        return (
+            f"{shown_path(self.path)} belongs to another run; choose another --eval-run-id, or, if that run has "
+            "ended, remove the folder"
+        )
+
+    def is_claimed(self) -> bool:
+        """Return whether the folder belongs to the run that has this token."""
+        end = time.monotonic() + WRITING_SECONDS
+        while True:
+            try:
+                claim = read_regular(self._claim, len(self.token)).decode()
+            except (OSError, ValueError):
+                return False
+            if claim == self.token or not self.token.startswith(claim) or time.monotonic() > end:
+                return claim == self.token
+            time.sleep(0.01)  # it is being written
+
     def make(self, *, logs_at_top: bool = False) -> None:
-        """Make the folder. Raises ``JournalError`` when that is impossible."""
+        """Make the folder, for the run with this token where there is one.
+
+        Raises ``JournalError`` where it is another run's, and when making it is impossible.
+        """
         try:
-            for name in (DETAILS, ITEMS):
-                disk.make_folder(self.path / name)
+            disk.make_folder(self.path / DETAILS)
+            if self.token and not (disk.write_new(self._claim, self.token.encode()) or self.is_claimed()):
+                raise JournalError(self.refusal)
+            disk.make_folder(self.path / ITEMS)
             for name in LOGS if logs_at_top else ():
                 disk.append_text(self.path / name, "")
         except OSError as error:
+            self._remove_folders()
             raise JournalError(
                 f"cannot make the folder {self.path}: {error.strerror}; choose another --eval-output"
             ) from error
 
     def discard(self) -> None:
-        """Remove the folder if it holds nothing but preparations: no manifest, no record of an item."""
-        if self.manifest.exists() or places_in(self.path, "items-*.jsonl"):
+        """Remove the run's folder if it holds nothing but preparations: no manifest, no record of an item."""
+        if not self.is_claimed() or self.manifest.exists() or places_in(self.path, "items-*.jsonl"):
             return
         remove_live(self.path)
         with suppress(OSError):
             for name in (*PREPARATIONS, *LOGS):
                 disk.unlink(place_in(self.path, name))
-            for folder in (self.path / DETAILS, self.path / ITEMS, self.path):
-                folder.rmdir()
+            disk.unlink(self._claim)  # the last: whoever claims it now has nothing of this run in it
+        self._remove_folders()
+
+    def _remove_folders(self) -> None:
+        """Remove the folder, where nothing is in it."""
+        for folder in (self.path / DETAILS, self.path / ITEMS, self.path):
+            with suppress(OSError):
+                disk.rmdir(folder)
 
     def write_collected(
         self, items: Sequence[Collected], declarations: Mapping[str, Declaration], deselected: Sequence[str]
@@ -215,8 +244,8 @@ class RunDirectory:
         return unwritten(self.path, error)
 
     def check_kept(self) -> None:
-        """Raise ``HarnessError`` where somebody has removed the run's folder since it was begun."""
-        if not self.manifest.exists():
+        """Raise ``HarnessError`` where somebody has removed the run's folder since it was begun, or made it anew."""
+        if not (self.manifest.exists() and self.is_claimed()):
             raise HarnessError(
                 f"{shown_path(self.path)} was removed while the run went on; the same command begins anew"
             )

@@ -20,7 +20,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from decimal import Decimal
@@ -33,6 +32,7 @@ from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.settings import Setting, settings_table
 from pytest_touchstone.core.text import did_you_mean
 from pytest_touchstone.engines.live import VARIABLE, serve
+from pytest_touchstone.plugin import new_run_id
 from pytest_touchstone.plugin.api import child
 from pytest_touchstone.plugin.api.finished_run import FinishedRun
 from pytest_touchstone.results.layout import place_in
@@ -241,8 +241,7 @@ def _folder(given: Mapping[str, Any]) -> tuple[Path, list[str]]:
     """Return the folder of the run, and the options for it, which a project's own must not replace."""
     rows = settings_table()
     output = str(given.get("output") or rows["output"].default)
-    name = f"{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}_{uuid.uuid4().hex[:6]}"
-    run_id = str(given.get("run_id") or name)
+    run_id = str(given.get("run_id") or new_run_id(time.time()))
     return Path(output, run_id), [
         f"{rows['output'].long_flag}={output}",
         f"{rows['run_id'].long_flag}={run_id}",
