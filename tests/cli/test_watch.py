@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import signal
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -76,6 +78,29 @@ def test_ctrl_c_keeps_what_is_scored_and_says_how_to_go_on(tmp_path: Path) -> No
     assert code == 0, said
     assert asked(folder) == {("checkpoint-1", f"mine/{row}"): 1 for row in range(60)}
     assert kept
+
+
+@pytest.mark.slow
+def test_two_watches_without_locks_mix_no_scores_and_miss_no_worse_checkpoint(tmp_path: Path) -> None:
+    """As in two machines on a network drive."""
+    folder = project(tmp_path, rows=24, seconds=0.05, worse=[2])
+    (folder / "packages" / "sitecustomize.py").write_text("import fcntl\nfcntl.flock = lambda *_: None\n")
+    for step in (1, 2):
+        checkpoint(folder / "runs" / "a", step)
+    with (
+        watching(folder, "--until", "step=2", python=sys.executable) as one,
+        watching(folder, "--until", "step=2", python=sys.executable) as other,
+    ):
+        texts = [watch.communicate(timeout=120)[0] for watch in (one, other)]
+    assert [one.returncode, other.returncode] == [0, 0], texts
+    assert "WORSE since: checkpoint-2" in "".join(texts)
+    assert "given up" not in "".join(texts)
+    values = [
+        (result["checkpoint"], result["metrics"]["acc"]["value"])
+        for path in folder.glob("results/watch-*/summary.json")
+        for result in json.loads(path.read_text())["results"]
+    ]
+    assert set(values) == {("checkpoint-1", 1.0), ("checkpoint-2", 0.125)}
 
 
 @pytest.mark.slow

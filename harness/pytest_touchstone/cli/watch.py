@@ -2,14 +2,15 @@
 
     touchstone watch 'runs/a/checkpoint-*' --tasks arc_easy --eval-limit 200 --gate --until idle=2h
 
-All that is known of what was done lies in the runs' folders, ``OUTPUT/watch-SERIES-KEY-CHECKPOINT-STAMP``. The key is
-that of the pattern and the settings that results depend on, the stamp that of the checkpoint's files. So whatever is
-killed, the same command goes on: a run that has summed up is not begun again, and one that has not is continued by a
-new one (``_2``), which takes its scores. ``details/watch.json`` is written once the checkpoint's line is out and all
-who are to know of a worse one were told.
+All that is known of what was done lies in the runs' folders, ``OUTPUT/watch-SERIES-KEY-CHECKPOINT-STAMP_RANDOM``. The
+key is that of the pattern and the settings that results depend on, the stamp that of the checkpoint's files. So
+whatever is killed, the same command goes on: a run that has summed up is not begun again, and one that has not is
+continued by a new one, which takes its scores. ``details/watch.json`` is written once the checkpoint's line is out and
+all who are to know of a worse one were told.
 
 Two locks keep one watch to one key: ``OUTPUT/.NAME.lock`` is the watch's, and ``OUTPUT/.NAME.run.lock`` is inherited by
-its runs, which may outlive it.
+its runs, which may outlive it. Where the file system has no locks, two watches may score a checkpoint twice, in runs of
+their own, and each takes what the other has found.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from __future__ import annotations
 import argparse
 import fcntl
 import glob
-import itertools
 import math
 import os
 import re
@@ -276,11 +276,9 @@ class Watch:
 
     def begin(self) -> None:
         """Take up what earlier watches have done, and see whether the options are right. Raises ``HarnessError``."""
-        known = f"{glob.escape(self.plan.name)}-*"
-        for path in sorted(self.plan.output.glob(f"{known}/{SUMMARY}"), key=_written):
-            self._take(path.parent)
+        self._take_all()
         self.arrivals.look(time.monotonic())
-        if not self.arrivals.there() and not any(self.plan.output.glob(f"{known}/")):
+        if not self.arrivals.there() and not any(self._found("")):
             self._try()  # else runs say whether the options are right, or have said so
         before = f", {count(len(self.findings), 'checkpoint')} scored before" if self.findings else ""
         tell(f"watching {self.plan.pattern}{before}; Ctrl-C ends, and nothing is lost")
@@ -326,6 +324,7 @@ class Watch:
 
     def _waiting(self) -> list[Arrival]:
         """Return the whole checkpoints that are not scored yet, the newest first."""
+        self._take_all()
         steps = self.plan.steps
         whole = [
             one
@@ -364,13 +363,23 @@ class Watch:
         )
 
     def _run(self, arrival: Arrival) -> str:
-        return f"{self.plan.name}-{file_name(arrival.path.name)[:60]}-{arrival.stamp}"
+        return f"{self.plan.name}-{file_name(arrival.path.name)[:58]}-{arrival.stamp}"
 
-    def _take(self, folder: Path) -> bool:
-        """Take a run's findings, tell them where that was not done, and return whether there are any."""
+    def _found(self, file: str) -> Iterator[Path]:
+        """Return this file of all runs of this watch, whoever began them."""
+        return self.plan.output.glob(f"{glob.escape(self.plan.name)}-*/{file}")
+
+    def _take_all(self) -> None:
+        """Take the findings of runs that an earlier watch began, or another one now, in the order of their ends."""
+        for path in sorted(self._found(SUMMARY), key=_written):
+            if path.parent not in self.findings:
+                self._take(path.parent)
+
+    def _take(self, folder: Path) -> None:
+        """Take a run's findings, if there are any, and tell them where that was not done."""
         summary = _scored(folder)
         if summary is None:
-            return False
+            return
         self.checkpoints[folder.name] = summary.checkpoints[0]
         finding = finding_of(summary, self.checkpoints)
         told = place_in(folder, TOLD)
@@ -381,8 +390,7 @@ class Watch:
             tell(finding.text)
             write_json(told, {"schema": SCHEMA, "kind": "watch", "worse": finding.worse})
         self.findings[folder] = finding
-        self._settle(re.sub(r"(?<=-[0-9a-f]{8})_\d+$", "", folder.name), summary.checkpoints[0].get("step"))
-        return True
+        self._settle(re.sub(r"(?<=-[0-9a-f]{8})_\w+$", "", folder.name), summary.checkpoints[0].get("step"))
 
     def _settle(self, run: str, step: float | None) -> None:
         """Note that a run is not begun again."""
@@ -391,9 +399,7 @@ class Watch:
 
     def _score(self, arrival: Arrival, others: int) -> None:
         """Score a checkpoint by a run of its own."""
-        name = self._run(arrival)
-        names = itertools.chain([name], (f"{name}_{place}" for place in itertools.count(2)))
-        folder = next(path for one in names if not (path := self.plan.output / one).exists())
+        folder = self.plan.output / f"{self._run(arrival)}_{os.urandom(3).hex()}"
         began = time.strftime("%H:%M")
         more = f"; {count(others, 'other waits', 'others wait')}" if others else ""
         words = (
@@ -418,13 +424,15 @@ class Watch:
             except BaseException:
                 _end(process)
                 if not arrival.changed():
-                    self._take(folder)
+                    self._take_all()
                 raise
             if arrival.changed():
                 kill_group(process)
                 _drop(folder)
                 tell(f"{arrival.path.name}  was written to while it was scored: its run is dropped")
-            elif not self._take(folder):
+                return
+            self._take_all()
+            if folder not in self.findings:
                 self._tell_failure(arrival, process.returncode, _error(log))
 
     def _tell_failure(self, arrival: Arrival, code: int, why: str) -> None:
@@ -477,7 +485,9 @@ class Watch:
 
 
 def _written(path: Path) -> float:
-    return path.stat().st_mtime
+    with suppress(OSError):  # another watch may have dropped it just now
+        return path.stat().st_mtime
+    return 0.0
 
 
 def _scored(folder: Path) -> Summary | None:
