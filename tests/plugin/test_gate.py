@@ -15,6 +15,7 @@ import pytest
 from pytest_touchstone.cli import main
 from pytest_touchstone.compare.gate.accepted import read_accepted, write_accepted
 from pytest_touchstone.compare.noise import MeasuredNoise, Noise, save_noise
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.disk import locked
 from pytest_touchstone.results.store import ResultStore
 from tests.support.forking import python
@@ -497,7 +498,7 @@ def test_a_drop_is_accepted_with_a_reason_and_a_mistake_is_one_line(
 
 
 def test_a_drop_waits_for_another_that_is_being_accepted_and_leaves_it_there(
-    skilled: Project, monkeypatch: pytest.MonkeyPatch
+    skilled: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(skilled.path)
     score(skilled, 150, "good", "--gate")
@@ -505,7 +506,7 @@ def test_a_drop_waits_for_another_that_is_being_accepted_and_leaves_it_there(
     path, words = Path("touchstone-accepted.json"), ["accept", "new", "--benchmark", "skills", "--because"]
     assert main([*words, "first"]) == 0
     (first,) = read_accepted(path)
-    with ThreadPoolExecutor() as pool, locked(Path()):
+    with ThreadPoolExecutor() as pool, locked(path):
         second = pool.submit(main, [*words, "second"])
         with pytest.raises(TimeoutError):
             second.result(0.5)
@@ -515,6 +516,11 @@ def test_a_drop_waits_for_another_that_is_being_accepted_and_leaves_it_there(
         ("another", "first"),
         ("skills", "second"),
     ]
+    monkeypatch.setattr(disk, "LOCK_SECONDS", 0.1)
+    Path(".touchstone-accepted.json.lock").touch()
+    capsys.readouterr()
+    assert main([*words, "third"]) == 4
+    assert "remove .touchstone-accepted.json.lock" in refused_line(capsys)
 
 
 def refused_line(capsys: pytest.CaptureFixture[str]) -> str:

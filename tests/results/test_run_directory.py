@@ -172,3 +172,38 @@ def test_a_file_that_two_containers_write_at_once_is_that_of_one(tmp_path: Path)
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * 4
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+# What is read, changed and written
+
+
+def add_line(path: Path, line: int, barrier: Any) -> None:
+    barrier.wait()
+    with disk.locked(path):
+        before = path.read_text() if path.exists() else ""
+        time.sleep(0.01)
+        write_atomic(path, f"{before}{line}\n", lasting=False)
+
+
+def test_of_twenty_that_change_a_file_at_once_none_loses_anothers_change(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    barrier, path = context.Barrier(STARTS), tmp_path / "made" / "file"
+    processes = [context.Process(target=add_line, args=(path, line, barrier)) for line in range(STARTS)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert sorted(map(int, path.read_text().split())) == list(range(STARTS))
+    assert [one.name for one in path.parent.iterdir()] == ["file"]
+
+
+def test_a_file_that_somebody_was_killed_with_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "LOCK_SECONDS", 0.1)
+    (tmp_path / ".file.lock").touch()
+    with pytest.raises(OSError, match=r"remove \.file\.lock beside it"), disk.locked(tmp_path / "file"):
+        pass
+    (tmp_path / ".file.lock").unlink()
+    with disk.locked(tmp_path / "file"):
+        pass

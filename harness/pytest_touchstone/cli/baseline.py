@@ -168,21 +168,25 @@ def accept_run(options: argparse.Namespace) -> Output:
         (one.checkpoint, one.benchmark): one
         for one in open_source(str(folder.resolve()), options.output, folder=Path()).saved
     }
-    with locked(project.parent):  # between the reading and the writing nobody else may write
-        known = of_each(read_accepted(path))
-        drops = [
-            drop_of(
-                line,
-                entries.get((line.checkpoint, line.benchmark)),
-                known.get((line.benchmark, line.metric)),
-                because=because,
-                by=_who(),
-                on=datetime.now(UTC).date().isoformat(),
-                run=summary.run_id,
-            )
-            for line in lines
-        ]
-        write_accepted(path, (known | of_each(drops)).values())
+    by, on = _who(), datetime.now(UTC).date().isoformat()
+    try:
+        with locked(path.resolve()):  # between the reading and the writing nobody else may write
+            known = of_each(read_accepted(path))
+            drops = [
+                drop_of(
+                    line,
+                    entries.get((line.checkpoint, line.benchmark)),
+                    known.get((line.benchmark, line.metric)),
+                    because=because,
+                    by=by,
+                    on=on,
+                    run=summary.run_id,
+                )
+                for line in lines
+            ]
+            write_accepted(path, (known | of_each(drops)).values())
+    except OSError as error:
+        raise GateError(f"{shown_path(path)}: cannot be written ({error.strerror})") from None
     told = [f"{one.benchmark} {one.metric} of {one.checkpoint}: {one.text}" for one in drops]
     text = f"{shown_path(path)} is written: commit it; gates hold to these values from now on"
     return Output({"file": str(path), "accepted": [asdict(one) for one in drops]}, "\n".join([*told, text]))

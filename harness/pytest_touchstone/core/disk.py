@@ -7,20 +7,27 @@ What is written lasts once the file is synced, and, where it is new or renamed, 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 _NO_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
 """The errors of file systems that do not sync folders, and of folders that may be written to but not read."""
 
+LOCK_SECONDS: Final = 10.0
+"""How long a file that somebody else holds is waited for; it is held for as long as it takes to read and write it."""
 
-def open_file(path: Path, *, append: bool = False) -> int:
-    """Return the descriptor of a file to be written, made where it is missing; emptied unless it is to ``append``."""
-    how = os.O_APPEND if append else os.O_TRUNC
+
+def open_file(path: Path, *, append: bool = False, new: bool = False) -> int:
+    """Return the descriptor of a file to be written, made where it is missing; emptied unless it is to ``append``.
+
+    Raises ``FileExistsError`` for a file that is there and should be ``new``: of all who open it so, on whatever
+    machine, one gets it, also on file systems without locks.
+    """
+    how = os.O_APPEND if append else os.O_EXCL if new else os.O_TRUNC
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o644)
 
 
