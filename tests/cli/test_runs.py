@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,55 @@ def test_a_run_that_goes_on_and_one_that_was_stopped_say_how_far_they_are(
     assert (ends["goes_on"][1], ends["killed"][1]) == ("running", "stopped")
     done, _, of = ends["killed"][0].partition("/")
     assert int(done) == int(of)
+
+
+COMMANDS = (
+    "report RUN",
+    "report RUN --format csv",
+    "items RUN",
+    "best RUN",
+    "study RUN",
+    "compare RUN",
+    "compare RUN#checkpoint-100 RUN#checkpoint-200",
+    "page RUN -o page.html",
+    "export RUN -o exported",
+    "rescore RUN",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["first", "last"])
+@pytest.mark.parametrize("shadow", ["a folder", "a file", "another run"])
+def test_every_command_takes_a_name_for_a_run_whatever_has_it_in_the_current_folder(
+    command: str, name: str, shadow: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name == "last":
+        shutil.rmtree("results/second")  # so that the last has two checkpoints
+    words = command.replace("RUN", name).split()
+
+    def found() -> tuple[int, str]:
+        code = main(words)
+        return code, capsys.readouterr().out
+
+    expected = found()
+    if shadow == "a folder":
+        (runs / name).mkdir()
+        (runs / name / "config.json").write_text("{}")
+    elif shadow == "a file":
+        (runs / name).write_text("")
+    else:
+        run(runs, name, "checkpoint-900", "checkpoint-950", seed=5)
+    assert found() == expected
+
+
+def test_a_pattern_of_names_means_runs_too(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = printed(capsys, "study", "fir*", "sec*")
+    for name in ("firmware", "secrets"):
+        (runs / name).mkdir()
+    assert printed(capsys, "study", "fir*", "sec*") == expected
+
+
+def test_a_path_is_no_name_of_a_run(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(runs, "first", "checkpoint-900", seed=5)
+    assert "checkpoint-900" in printed(capsys, "report", "./first")
+    assert "checkpoint-900" in printed(capsys, "study", "./first", "second")

@@ -18,7 +18,7 @@ from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.plugin import new_run_id, new_token
 from pytest_touchstone.results import run_directory
-from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.run_directory import RunDirectory, find_run, places_of
 
 STARTS = 20
 
@@ -207,3 +207,29 @@ def test_a_file_that_somebody_was_killed_with_is_named(
     (tmp_path / ".file.lock").unlink()
     with disk.locked(tmp_path / "file"):
         pass
+
+
+# Names
+
+
+def test_a_name_is_a_runs_id_before_it_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Path("results", "tiny")
+    for folder in (run, Path("tiny")):
+        folder.mkdir(parents=True)
+        (folder / "summary.json").write_text("{}")
+    assert find_run("tiny", Path("results"), "summary.json") == run
+    assert find_run("./tiny", Path("results"), "summary.json") == Path("tiny")
+    assert find_run(Path("tiny"), Path("results"), "summary.json") == Path("tiny")
+    (run / "summary.json").unlink()
+    assert places_of("tiny", Path("results")) == (Path("tiny"), run), "it is no run any more"
+
+
+def test_last_is_the_newest_run_whatever_has_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (Path("results", "first"), Path("last")):
+        folder.mkdir(parents=True)
+        (folder / "summary.json").write_text("{}")
+    assert find_run("last", Path("results"), "summary.json") == Path("results", "first")

@@ -34,11 +34,11 @@ from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.settings import read_as
 from pytest_touchstone.core.text import LISTED, alike, listed
 from pytest_touchstone.results.layout import place_in
+from pytest_touchstone.results.run_directory import LAST, OF_RUNS, places_of
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.results.summary import SUMMARY
 
-OF_RUNS: Final = ("run.json", "collected.json")
 _OF_OTHERS: Final = (
     "results.json",
     *(f"{name}_results.json" for name in ("all", "train", "eval", "test", "predict")),
@@ -171,13 +171,13 @@ def result_files(folder: Path, *, deeper: bool = False) -> list[Path]:
 
 
 def place_of(argument: str, output: Path) -> ResultPlace | None:
-    """The file or folder of that name, in the current folder or among the runs; ``last`` is the newest run."""
+    """The run of that name, or the file or folder (``places_of``); ``last`` is the newest run."""
     last, sign, name = argument.partition("#")
-    if last == "last" and not Path(argument).exists() and (runs := _runs(output)):
+    if last == LAST and not (output / LAST).exists() and (runs := _runs(output)):
         return ResultPlace(runs[-1], name)
     for sign in ("", "#", ":"):
         path, _, name = argument.rpartition(sign) if sign else (argument, "", "")
-        for place in (Path(path), output / path):
+        for place in places_of(path, output):
             if path and place.exists():
                 return ResultPlace(place.parent if place.name == SUMMARY else place, name)
     return None

@@ -73,12 +73,33 @@ LAST: Final = "last"
 """The name that stands for the newest run."""
 
 
+OF_RUNS: Final = ("run.json", "collected.json")
+"""Files that the folder of a run has, ended or not."""
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether a folder is that of a run, ended or not."""
+    return any(place_in(folder, file).is_file() for file in (SUMMARY, *OF_RUNS))
+
+
+def places_of(target: str | Path, output: Path) -> tuple[Path, ...]:
+    """Return where a file or folder may lie that a person names, by a path or as a run of the results folder.
+
+    A name is a run's id first, whatever else has that name in the current folder; ``./NAME`` is no id.
+    """
+    run = output / target
+    if target == LAST:
+        return (run,)
+    is_id = isinstance(target, str) and os.sep not in target and is_run(run)
+    return (run, Path(target)) if is_id else (Path(target), run)
+
+
 def find_run(target: str | Path, output: Path, *files: str) -> Path:
     """Return the folder of a run by its path or id, or that of the newest one by ``last``; it has one of the ``files``.
 
     Raises ``HarnessError`` naming the nearest ids, or saying that the run has not ended.
     """
-    for folder in (Path(target), output / target):
+    for folder in places_of(target, output):
         if any(place_in(folder, file).is_file() for file in files):
             return folder
         if (folder / "run.json").is_file():
@@ -117,9 +138,12 @@ def unwritten(folder: Path, error: OSError | MemoryError) -> str:
 class RunDirectory:
     """The paths of a run, and the small files through which its processes exchange data."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, token: str = "") -> None:
+        """``token`` is what the processes of the run have in common that writes here; reading needs none."""
         self.path = path
+        self.token = token
         self.run_id = path.name
+        self._claim = path / DETAILS / CLAIM
         self.quarantine = place_in(path, "quarantine.txt")
         self.manifest = path / "run.json"
         self.collected = place_in(path, "collected.json")

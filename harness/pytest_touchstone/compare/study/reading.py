@@ -40,7 +40,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResul
 from pytest_touchstone.compare.formats import format_of
 from pytest_touchstone.compare.formats.base import BadRow, Contradiction, ResultTable
 from pytest_touchstone.compare.formats.korean_mlm import COLUMNS
-from pytest_touchstone.compare.load import OF_RUNS, check_sizes, place_of, read_file, result_files
+from pytest_touchstone.compare.load import check_sizes, place_of, read_file, result_files
 from pytest_touchstone.compare.load import select as select_candidates
 from pytest_touchstone.compare.metric import by_score, condition_text, conditions_apart
 from pytest_touchstone.compare.study.points import (
@@ -57,6 +57,7 @@ from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import project_table
 from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.results.run_directory import OF_RUNS, is_run
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import SUMMARY
 
@@ -264,8 +265,12 @@ def _places(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[
     if place is None:
         # pathlib refuses absolute patterns and odd ones ("a/**b"), the module glob does not; an absolute pattern
         # stays itself below the results folder.
-        found = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207
-        found = found or sorted(glob.glob(str(output / argument), recursive=True))  # noqa: PTH207
+        here, inside = (
+            sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+            for pattern in (argument, str(output / argument))
+        )
+        ids = [] if os.sep in argument else [one for one in inside if is_run(Path(one))]
+        found = ids or here or inside
         if not found:
             raise DataError(f"{argument}: no such run, file, folder or pattern of them, nor in {output}/")
         for one in found:
