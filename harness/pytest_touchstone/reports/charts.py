@@ -179,11 +179,11 @@ def _bars(study: Study, key: str, measures: Sequence[Measure]) -> BarChart | Non
     sections = sections if any(series.count(name) > 1 for _, name in sections) else ()
     # Below a series that stands above its group the checkpoint's own name will do, if it is the only one there.
     shorts = [(point.series if sections else "", point.short) for point in points]
-    told_apart = len(set(shorts)) == len(points)
+    unique = len(set(shorts)) == len(points)
     return BarChart(
         key=chart_key(key),
         title=key if few else f"{key}: first, best {measures[0].label} and last of each series",
-        groups=tuple(point.short if told_apart else point.name for point in points),
+        groups=tuple(point.short if unique else point.name for point in points),
         bars=rows,
         sections=sections,
     )

@@ -390,8 +390,8 @@ def _field(name: object) -> str:
 def _of_heading(text: str) -> dict[str, Any]:
     """Return the series and the sequence length that a heading or a name says: ``### MLM v2 @ 1536``."""
     pair = r"(\w+)\s*=\s*([\w.]+)"  # (steps_per_epoch = 131)
-    told = {_field(key): value for key, value in re.findall(pair, text)}
-    plain = f"{re.sub(pair, ' ', text)} {told.get('seq_len', '')}"
+    pairs = {_field(key): value for key, value in re.findall(pair, text)}
+    plain = f"{re.sub(pair, ' ', text)} {pairs.get('seq_len', '')}"
     plain = re.sub(
         r"[^\w\s./-]|seq[_ ]?len\w*|tokens?",
         " ",
@@ -466,13 +466,13 @@ def _repeats(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return len(shares) >= len(named) and all(_alike(name, row[name], other[name]) for name in same)
 
 
-def _alike(name: str, one: Any, other: Any) -> bool:
+def _alike(name: str, first: Any, second: Any) -> bool:
     """Return whether two cells have one text or number; one of two shares may be rounded, or cut off."""
     try:
-        numbers = [float(known) for value in (one, other) if (known := number(name, value)) is not None]
+        numbers = [share for value in (first, second) if (share := number(name, value)) is not None]
     except WrongValueError:
-        return str(one).casefold() == str(other).casefold()
-    halves = _rounding(one), _rounding(other)
+        return str(first).casefold() == str(second).casefold()
+    halves = _rounding(first), _rounding(second)
     exact = name in ("step", "global_step", "epoch", "seq_len") or halves[0] == halves[1]
     return abs(numbers[0] - numbers[-1]) <= (0.0 if exact else 2 * max(halves)) + 1e-9
 

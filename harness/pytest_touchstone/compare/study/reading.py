@@ -410,13 +410,13 @@ def _merged(candidates: Iterable[CheckpointResults]) -> tuple[list[_Draft], list
     """
     found: dict[Any, _Draft] = {}
     older: Counter[str] = Counter()
-    read = by_way(list(candidates))
+    scored = by_way(list(candidates))
     names: dict[Any, set[str]] = {}
-    for one, _ in read:
+    for one, _ in scored:
         for entry in one.entries.values():
             names.setdefault((entry.saved.run_id, _Draft(one).key), set()).add(one.name)
     twofold = {key for (_, key), same in names.items() if len(same) > 1}
-    for one, way in read:
+    for one, way in scored:
         draft = _Draft(replace(one, entries={}, composites={}), way)
         fresh = _Draft(one)
         key = (fresh.key, fresh.seq_len, way, one.name if fresh.key in twofold else "")
