@@ -219,6 +219,7 @@ def seems_traced(text: str) -> bool:
 
 
 _WRAPPER: Final = re.compile(r"\s*<(answer|response)>(?:[^\S\n]*\n)?", re.IGNORECASE)
+_MOST_WRAPPERS: Final = 8
 
 
 def unwrapped(text: str) -> str:
@@ -228,7 +229,10 @@ def unwrapped(text: str) -> str:
     The text begins with the tag; what follows the last closing one is dropped. Where none closes it, as at the limit of
     tokens, the answer is all the rest.
     """
-    while begun := _WRAPPER.match(text):
+    for _ in range(_MOST_WRAPPERS):
+        begun = _WRAPPER.match(text)
+        if begun is None:
+            break
         text = text[begun.end() :]
         closed = [*re.finditer(rf"</{begun[1]}>", text, re.IGNORECASE)]
         text = text[: closed[-1].start()] if closed else text
