@@ -7,10 +7,11 @@ What is written lasts once the file is synced, and, where it is new or renamed, 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
