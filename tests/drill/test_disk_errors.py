@@ -17,7 +17,7 @@ from pytest_touchstone.checkpoints.fingerprint import FingerprintCache
 from pytest_touchstone.cli import watch
 from pytest_touchstone.compare.baseline_source import read_named_baseline
 from pytest_touchstone.compare.noise import read_noise
-from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.results.journal import Journal, read_journal
 from pytest_touchstone.results.records import Record
@@ -118,6 +118,20 @@ def write_at_once(disk: SimulatedDisk) -> None:
 def test_two_that_write_a_journal_at_once_lose_nothing() -> None:
     with on_a_disk() as disk:
         write_at_once(disk)
+
+
+def claim_at_once(disk: SimulatedDisk) -> None:
+    """Two runs that have chosen the same folder, which neither has made yet."""
+    first, second = (RunDirectory(disk.root / "results" / "same", token) for token in ("token 1", "token 2"))
+    first.make()
+    with pytest.raises(JournalError, match="belongs to another run"):
+        second.make()
+    assert first.is_claimed()
+
+
+def test_a_folder_that_a_run_has_claimed_is_refused_to_another() -> None:
+    with on_a_disk() as disk:
+        claim_at_once(disk)
 
 
 def watch_at_once(folder: Path) -> None:

@@ -107,6 +107,7 @@ MUTANTS: Final = (
            "write_atomic(new, _lines(rows))", "[disk.unlink(old) for old in journal_files(target)]; "
            "write_atomic(new, _lines(rows))", crashes.cut_merges),
     Mutant("the error of a packed text", cache.TextFiles, "find", ", zlib.error", "", _flip("/texts/")),
+    Mutant("the claim of a folder", layer, "open_file", "os.O_EXCL if new", "os.O_TRUNC if new", errors.claim_at_once),
     Mutant("the lock", watch, "_taken", "except BlockingIOError:\n        return False",
            "except BlockingIOError:\n        return True", _lock),
 )  # fmt: skip

@@ -6,6 +6,7 @@ items/items-WHO.jsonl                     the journal, one file per process
 
 In details/ is the rest, beside what ``reports.files`` writes:
 
+claim               the token of the run whose folder it is, known to its processes alone
 collected.json      every collected item, the benchmarks' declarations, what was left out and why
 shard.json          with --eval-shard: which of all items these are
 courses.json        with --eval-gate-sequential: the order of the items, and the counts after which they are analysed
