@@ -444,8 +444,8 @@ class Generated:
     tokens: int
     reasoning: str | None = field(default=None, metadata=LATER)
     reasoning_tokens: int = field(default=0, metadata=LATER)
-    stops_sent: bool = field(default=False, metadata=LATER)
-    unopened: bool = field(default=False, metadata=LATER)
+    stops_sent: bool = field(default=False, compare=False, metadata=LATER)
+    unopened: bool = field(default=False, compare=False, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from pytest_touchstone.core import disk
 from pytest_touchstone.core.benchmark import Benchmark, generator_function
 from pytest_touchstone.core.errors import RequestError, ServerError
 from pytest_touchstone.core.eval_config import Asking
@@ -78,7 +77,6 @@ class ProcessWork:
     """
 
     items: Sequence[pytest.Item]
-    directory: RunDirectory
     size: int
     in_order: bool
     by_kind: bool
@@ -124,8 +122,6 @@ class Execution:
         self._kills = Kills(work.reuse) if work.reuse is not None and work.in_flight is not None else None
         self._clock = SharedClock()
         self._doubtful: dict[str, DoubtfulTexts] = {}
-        # The last process to end asks again what all of them have asked.
-        self._lock: int | None = disk.share_lock(work.journal.path.parent)
         batches = [
             [work.items[index] for index in indices]
             for indices in batches_of(work.items, work.size, by_kind=work.by_kind)
@@ -253,28 +249,22 @@ class Execution:
             engine.check()
         self._meter.count(engine, name, to_plain(engine.usage))
 
-    def asked_again(self) -> Iterator[list[pytest.Item]]:
-        """Yield the items that are to run once more, until there are none, in the process that is the last to end.
-
-        A trace was seen in their checkpoint's texts after they were asked. Until then their records say so.
-        """
-        items = {item.nodeid: item for item in self._work.items}
-        assert self._lock is not None
-        if not any(checkpoint_of(item).served for item in items.values()) or not disk.lock_alone(self._lock):
-            return
+    def asked_again(self, directory: RunDirectory) -> Iterator[list[pytest.Item]]:
+        """Yield the items of the run that are to run once more, until there are none: their checkpoint's texts have
+        shown a trace since they were asked. Until they have run, their records say so. Raises ``JournalError``."""
         self._journal.sync()
-        while doubtful := doubtful_texts(self._work.directory.path):
-            self._journal = Journal(self._work.directory.path, AGAIN)
+        while doubtful := doubtful_texts(directory.path):
+            self._journal = Journal(directory.path, AGAIN)
             self._doubtful |= doubtful
             names = {name for texts in doubtful.values() for name in texts.items}
-            again = [item for name, item in items.items() if name in names]
+            again = [item for item in self._work.items if item.nodeid in names]
             for item in again:
                 given = given_of(item)
                 assert given is not None
                 who = identity(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name)
                 self._journal.append(Record(**who, status="error", message=ASKED_AGAIN))
                 self._settled.discard(item.nodeid)
-            self._work.directory.log(f"{count(len(again), 'item')} asked again: {ASKED_AGAIN}")
+            directory.log(f"{count(len(again), 'item')} asked again: {ASKED_AGAIN}")
             yield again
             self._journal.sync()
 
@@ -302,9 +292,6 @@ class Execution:
         """Close generators that were started for a batch that never ran, and end the writing of progress."""
         self._lanes.close()
         self._batch_of.clear()
-        if self._lock is not None:
-            disk.close(self._lock)
-            self._lock = None
         if self._work.in_flight is not None:
             self._work.in_flight.close()
         if self._work.progress is not None:

@@ -26,6 +26,7 @@ from _pytest.skipping import (
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import CheckpointError, HarnessError, JournalError, ServerError
 from pytest_touchstone.core.files import keep_others_out
@@ -49,7 +50,7 @@ from pytest_touchstone.plugin.interrupts import interrupts_of
 from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import settings_of
 from pytest_touchstone.plugin.selection import settle
-from pytest_touchstone.results.layout import DETAILS
+from pytest_touchstone.results.layout import DETAILS, ITEMS
 from pytest_touchstone.results.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class EvalSession:
         self._share: ShardShare | None = None
         self._failed = FailedCheckpoints()
         self._lasting = Lasting(self._say)
+        self._lock: int | None = None
         self._interrupts = interrupts_of(config)
         if self.fault is None:
             try:
@@ -274,6 +276,8 @@ class EvalSession:
             self.fault = self.directory.unwritten(error) if isinstance(error, OSError) else str(error)
             self._refuse(items)
             return
+        if any(info.served for info in self.collection.checkpoints or ()):
+            self._lock = disk.share_lock(self.directory.path / ITEMS)
         self._execution = self._prepared(own, self._batch_size(len(items)))
         if not self.config.getoption("setupshow", False):
             from pytest_touchstone.plugin.batches import give_arguments
@@ -313,7 +317,6 @@ class EvalSession:
         return Execution(
             ProcessWork(
                 items=items,
-                directory=self.directory,
                 size=size,
                 in_order=not self.worker,
                 by_kind=self._by_kind,
@@ -441,17 +444,22 @@ class EvalSession:
         return self._controller is not None and self._controller.worker_crashed(item)
 
     def ask_again(self, session: pytest.Session) -> None:
-        """Run the items once more whose texts a reasoning makes doubtful, unless the run was stopped; of their reports
-        pytest gets those that say something else."""
-        if self._execution is None or session.shouldstop or session.shouldfail:
+        """Run the items once more whose texts a reasoning makes doubtful, in the process of the run that is the last to
+        end, unless it was stopped; pytest gets the reports of those that fail. Raises ``pytest.UsageError`` where the
+        journal cannot be read or written."""
+        execution, stopped = self._execution, session.shouldstop or session.shouldfail
+        if execution is None or stopped or self._lock is None or not disk.lock_alone(self._lock):
             return
-        for items in self._execution.asked_again():
-            for item, following in zip(items, [*items[1:], None], strict=True):
-                for report in runtestprotocol(item, log=False, nextitem=following):
-                    if report.failed:
-                        item.ihook.pytest_runtest_logreport(report=report)
-                if isinstance(item, BenchmarkItem):
-                    item.rest(ran=True)
+        try:
+            for items in execution.asked_again(self.directory):
+                for item, following in zip(items, [*items[1:], None], strict=True):
+                    for report in runtestprotocol(item, log=False, nextitem=following):
+                        if report.failed:
+                            item.ihook.pytest_runtest_logreport(report=report)
+                    if isinstance(item, BenchmarkItem):
+                        item.rest(ran=True)
+        except JournalError as error:
+            raise pytest.UsageError(str(error)) from None
 
     def check(self) -> None:
         """Let the engine check, after the last item, that it answers as at the beginning."""
@@ -568,6 +576,8 @@ class EvalSession:
         if self._lasting.logs is not None and not self.directory.is_claimed():
             self._lasting.logs = None
         self._lasting.close()
+        if self._lock is not None:
+            disk.close(self._lock)
         os.umask(self._umask)
         if self._collector:
             gc.enable()

@@ -411,8 +411,8 @@ class HttpEngine(Engine):
         notes = [f"{self.info.name}: {note}" for note in self.info.served["notes"]]
         if self._planner.traces.withheld:
             notes.append(
-                f"{self.info.name}: its texts show a reasoning, so it is sent no stop sequences, and what had been "
-                "asked with some was asked again; --eval-think-end TOKEN sends none from the beginning"
+                f"{self.info.name}: its texts show a reasoning, so it is sent no stop sequences; --eval-think-end "
+                "TOKEN sends none from the beginning"
             )
         if len(self._fingerprints) > 1:
             notes.append(
