@@ -15,8 +15,10 @@ from pytest_touchstone.compare.pair import PairComparison, by_group, compare_pai
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports import comparison
 from pytest_touchstone.reports.comparison import pair_facts
+from pytest_touchstone.statistics.verdicts import P_DECIDES
 from tests.support.compared import Scores, printed, ran
 from tests.support.entries import right
+from tests.support.known import known
 
 MIRROR = {"better": "worse", "worse": "better"}
 
@@ -43,6 +45,33 @@ def test_only_common_items_with_the_same_row_are_compared_and_the_note_says_so()
     pair = compare_pair(a, b)
     assert pair.lines[0].comparison.n == 8
     assert "b: 8 of 10 items of A and 9 of B are the same: compared on these" in comparison.notes(pair)
+
+
+def test_scores_too_large_for_a_mean_leave_one_benchmark_without_a_verdict_and_no_other() -> None:
+    """A metric that is undefined is not judged by another one in its place."""
+    huge, fine = [1e155, 1e308, 1.0], right(30, 100)
+    before, after = (
+        ran(name, {"h": {"seconds": huge, "other": right(count, 3)}, "b": fine})
+        for name, count in (("a", 1), ("b", 3))
+    )
+    for side in (before, after):
+        one = side.entries["h"]
+        undefined = replace(one.saved.metrics["seconds"], value=None, why="too large for a mean")
+        metrics = {**one.saved.metrics, "seconds": undefined}
+        side.entries["h"] = replace(one, saved=replace(one.saved, metrics=metrics))  # type: ignore[index]
+    pair = compare_pair(before, after)
+    assert kinds(pair)["h"] == "inconclusive"
+    assert "seconds is undefined, too large" in known(pair.judged["h"].verdict).why
+    assert pair.judged["b"].comparison.p == 1.0
+
+
+def test_a_line_says_that_p_decides_where_the_interval_disagrees() -> None:
+    errors = [float(place < 16) for place in range(40)], [float(place < 12) for place in range(40)]
+    told = [
+        compare_pair(ran("a", {"b": one}), ran("b", {"b": other}))
+        for one, other in (errors, (errors[0], errors[0]))
+    ]
+    assert [P_DECIDES in comparison.notes(pair) for pair in told] == [True, False]
 
 
 def test_results_on_other_items_are_compared_by_their_totals() -> None:
@@ -213,7 +242,7 @@ def test_the_composite_is_compared_from_items_where_both_have_them_and_else_from
     )
     (score,) = compare_pair(study("a", 20), bare).composites
     assert not score.paired
-    assert score.comparison.method == "delta method on totals"
+    assert score.comparison.method == "MOVER from the parts' limits"
     assert score.comparison.difference == pytest.approx(1 / 3)
 
 
@@ -230,9 +259,7 @@ def test_the_mean_improvement_weighs_all_benchmarks_alike() -> None:
         printed("q", {"x": (0.6, None, 0), "y": (0.1, 0.01, 9)}),
     ).mean
     assert unknown is not None
-    assert comparison.mean(unknown).startswith(
-        "+5.00 points (no interval: a part has no standard error), +10.0 %"
-    )
+    assert comparison.mean(unknown).startswith("+5.00 points (no interval: a part has no interval), +10.0 %")
     assert compare_pair(ran("a", {"x": [1.0]}), ran("b", {"x": [1.0]})).mean is None
 
 

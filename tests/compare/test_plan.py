@@ -30,6 +30,7 @@ from pytest_touchstone.statistics.power import (
     smallest_drop,
 )
 from tests.support.entries import entry, source
+from tests.support.known import known
 
 PLAIN = GateConfig(mode="plain")
 
@@ -211,6 +212,33 @@ def test_a_composite_that_the_gate_compares_is_a_row_and_one_more_test() -> None
     assert pooled.rows[0].finds == power_of_drop(first.design, 0.02, family=4)
     alone = [one for one in targets_of(source(*found), source(*found), {}, config) if one.benchmark == "b"]
     assert plan(source(*found), alone, config).unknown == {"sum": "it needs a, which is not asked"}
+
+
+def test_all_items_are_those_that_the_pooled_verdict_takes_in() -> None:
+    lower = {"errors": {"by": "mean", "of": "acc", "higher_is_better": False}}
+    found = [*series("a"), *series("b", n=300)]
+    turned = [
+        replace(
+            one,
+            saved=replace(
+                one.saved,
+                primary="errors",
+                aggregate=lower,
+                metrics={**one.saved.metrics, "errors": one.saved.metrics["acc"]},
+            ),
+        )
+        for one in series("c", n=500)
+    ]
+    for config in (PLAIN, replace(PLAIN, pooled=True)):
+        alone, beside = (plan(source(*some), config=config) for some in (found, [*found, *turned]))
+        assert known(beside.together).items == known(alone.together).items == 700
+
+
+def test_a_benchmark_whose_scores_are_too_large_is_named_and_the_others_are_planned() -> None:
+    huge = [entry([1e155, 1.0, 2.0], checkpoint=name, benchmark="huge", run_id=name) for name in "ab"]
+    found = plan(source(*series("b"), *huge))
+    assert [row.benchmark for row in found.rows] == ["b"]
+    assert "too large" in found.unknown["huge"]
 
 
 def test_a_best_of_several_counts_those_that_may_be_the_best() -> None:

@@ -144,6 +144,14 @@ def test_giving_up_is_said_and_a_strict_gate_never_does() -> None:
     assert decide_at(strict, 1, better) is None
 
 
+def test_what_is_given_up_goes_by_the_difference_as_measured() -> None:
+    made = plan()
+    level = made.levels[3]
+    shrunk, measured = (compare_flips(700, 50, lost, 0, level=level) for lost in (52, 75))
+    assert decide_at(made, 3, shrunk) is not None
+    assert decide_at(made, 3, shrunk, measured) is None
+
+
 def test_a_difference_within_the_margin_is_never_worse() -> None:
     made = plan(margin=0.05)
     found = compare_flips(1840, 40, 120, 0, level=made.levels[4])

@@ -205,7 +205,7 @@ def _measured(sides: Sequence[Side], place: Path, documents: Sequence[str]) -> F
     found = divergences(documents, *sides)
     units, clusters = ("document", found.documents) if len(documents) > 1 else ("window", found.windows)
     change = [new - old for old, new in zip(found.reference, found.candidate, strict=True)]
-    mean = mean_estimate(found.kl, clusters, bounded=False)
+    mean = mean_estimate(found.kl, clusters, bounded=False) if any(found.kl) else _exactly(0.0)
     return Fidelity(
         reference=sides[0].info.source,
         candidate=sides[1].info.source,
@@ -229,6 +229,11 @@ def _measured(sides: Sequence[Side], place: Path, documents: Sequence[str]) -> F
         top_agreement=mean_estimate(found.same_top, clusters),
         reference_perplexity=perplexity_estimate(found.reference, clusters),
         candidate_perplexity=perplexity_estimate(found.candidate, clusters),
-        perplexity_ratio=perplexity_estimate(change, clusters),
-        logprob_difference=mean_estimate(change, clusters, bounded=False),
+        perplexity_ratio=perplexity_estimate(change, clusters) if any(change) else _exactly(1.0),
+        logprob_difference=mean_estimate(change, clusters, bounded=False) if any(change) else _exactly(0.0),
     )
+
+
+def _exactly(value: float) -> Estimate:
+    """The estimate where no token differs: two models that compute alike do so on any text."""
+    return Estimate(value, value, value, 0.0, "no token differs")

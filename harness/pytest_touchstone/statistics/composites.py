@@ -3,7 +3,8 @@
 - **From items**: a composite is linear in the items, so its delta method (Cramer 1946, "Mathematical Methods of
   Statistics", section 28.4) is exact. Each item's weighted difference over all metrics of its benchmark is one value,
   which holds what metrics of the same items have in common. Benchmarks are independent. Test and interval are
-  Gaffke's (``gaffke``) over the units of all benchmarks, each weighted by what it adds to the composite.
+  Gaffke's (``gaffke``) over the units of all benchmarks, each weighted by what it adds to the composite. Of right and
+  wrong answers alone the test flips the signs of these (``paired``), which is McNemar's where all weigh the same.
 - **From comparisons of the parts**: the distances of the limits from the differences are added up over metrics of the
   same items, the most that they can come to however they are correlated; over different benchmarks they add in squares
   (MOVER: Zou and Donner 2008, Statistics in Medicine 27). So a part whose few items all agree is as uncertain as its
@@ -19,8 +20,8 @@ from statistics import NormalDist
 
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, check_level, undefined, z_quantile
 from pytest_touchstone.statistics.gaffke import BoundedMean
-from pytest_touchstone.statistics.intervals import Clusters, Moments, are_shares, moments_of
-from pytest_touchstone.statistics.paired import check_items, compare_spaced
+from pytest_touchstone.statistics.intervals import Clusters, Moments, are_shares, is_binary, moments_of
+from pytest_touchstone.statistics.paired import check_items, compare_spaced, sign_flip_test
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,15 @@ def compare_composites(
         return replace(known, why="all items of a benchmark are one unit: no test of a difference")
     bounds = [_bound(one, run) for one in benchmarks if one.parts]
     reach = [one for one in bounds if one is not None]
-    return compare_spaced(
+    spaced = compare_spaced(
         replace(known, stderr=math.sqrt(math.fsum(variances))),
         list(map(BoundedMean, found, bounds)),
         largest=math.fsum(reach) if len(reach) == len(bounds) else None,
     )
+    if not all(is_binary((*part.runs[run], *part.new)) for part in parts):
+        return spaced
+    test = sign_flip_test([total / one.n for one in found for total in one.totals])
+    return replace(spaced, p=test.p, method=f"permutation ({test.how}); Gaffke's interval")
 
 
 def compare_composite_totals(

@@ -61,7 +61,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pytest_touchstone.statistics.comparison import LEVEL, TOO_LARGE, are_too_large, check_level, z_quantile
 
@@ -336,7 +336,8 @@ def perplexity_estimate(logprobs: Sequence[float], clusters: Clusters | None = N
     """exp(-mean of the log-probabilities), one value per item in nats, with its interval from the log scale.
 
     Undefined: everything for no items, or where the perplexity is larger than a float can be; standard error
-    and interval for one item or a single cluster; single limits that a float cannot hold.
+    and interval for one item or a single cluster; the interval where all values are one; single limits that a float
+    cannot hold.
     """
     check_clusters(logprobs, clusters)
     if lacking := _lacking(logprobs):
@@ -348,6 +349,8 @@ def perplexity_estimate(logprobs: Sequence[float], clusters: Clusters | None = N
     if found.variance is None:
         return _value_only(value, f"{found.one_unit}: no standard error")
     error = math.sqrt(found.variance)
+    if not error:
+        return Estimate(value, None, None, 0.0, "none", _ONE_VALUE)
     margin = t_quantile(len(found.totals) - 1, LEVEL) * error
     low, high = _exp(-found.mean - margin), _exp(-found.mean + margin)
     method = "t on the log scale" + (f", {len(found.totals)} clusters" if found.clustered else "")
@@ -432,10 +435,12 @@ def are_shares(values: Sequence[float]) -> bool:
 
 def _student(value: float, stderr: float, freedom: float, suffix: str) -> Estimate:
     if not stderr:
-        why = "all items have one value, and how far others can lie is not known: no interval"
-        return Estimate(value, None, None, 0.0, "none", why)
+        return Estimate(value, None, None, 0.0, "none", _ONE_VALUE)
     margin = t_quantile(freedom, LEVEL) * stderr
     return Estimate(value, value - margin, value + margin, stderr, f"t{suffix}")
+
+
+_ONE_VALUE: Final = "all items have one value, and how far others can lie is not known: no interval"
 
 
 def _value_only(value: float | None, why: str | None) -> Estimate:

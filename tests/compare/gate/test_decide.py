@@ -18,6 +18,7 @@ from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_f
 from pytest_touchstone.compare.judge import compare, judge
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.reports.gate import baseline_text, decision_text, difference_text, heading
+from pytest_touchstone.statistics.verdicts import P_DECIDES
 from tests.support.entries import entry, right, source
 
 N = 400
@@ -51,6 +52,26 @@ def old(count: int, benchmark: str = "b", checkpoint: str = "old", **more: Any) 
 
 def kinds(found: GateResult) -> list[str]:
     return [line.kind for line in found.lines]
+
+
+@pytest.mark.parametrize("places", [(0,), (0, 1), (2,)])
+def test_scores_too_large_for_a_mean_are_inconclusive_and_the_others_are_judged(
+    places: tuple[int, ...],
+) -> None:
+    """In one of several baselines, in all, or in the new result."""
+    columns = [[1.0, 0.0, 1e155] if place in places else [1.0, 0.0, 1.0] for place in range(3)]
+    *before, after = (
+        entry(column, checkpoint=f"c{place}", benchmark="h", run_id=f"r{place}", began=10.0 * place)
+        for place, column in enumerate(columns)
+    )
+    found = gate(after, new(200), old=(*before, old(260)))
+    lines = {line.benchmark: line for line in found.lines}
+    assert (lines["h"].kind, lines["b"].kind) == ("inconclusive", "worse")
+
+
+def test_a_note_says_that_p_decides_where_an_interval_disagrees_with_it() -> None:
+    assert P_DECIDES in gate(new(12, of=40), old=(entry(right(16, 40)),)).notes
+    assert P_DECIDES not in gate(new(200), old=(old(260),)).notes
 
 
 def test_worse_is_8_and_the_reverse_0() -> None:

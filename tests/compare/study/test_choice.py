@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from pytest_touchstone.compare.standings import ALL
+from pytest_touchstone.compare.study.advice import choose
 from pytest_touchstone.compare.study.choice import ChoiceCost, costs_of
 from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.compare.study.pool import pools_of
 from tests.support.compared import ran
+from tests.support.entries import right
 from tests.support.known import known
 from tests.support.studies import answers, of_items, of_totals, placed, study_of_candidates
 
@@ -78,3 +83,39 @@ def test_neighbours_are_those_of_the_same_training() -> None:
     named = next(one for line, _ in found if (one := cost(line)).neighbours)
     assert named.by_neighbours != named.standing.checkpoint
     assert known(named.neighbours).higher > known(named.neighbours).lower
+
+
+def test_an_error_rate_is_expected_within_an_interval_that_holds_it() -> None:
+    how = {"error_rate": {"by": "mean", "of": "error_rate", "higher_is_better": False}}
+    for errors in ((16, 12), (12, 0)):
+        study = of_items({"a": [{"b": {"error_rate": right(count, 40)}} for count in errors]}, aggregate=how)
+        one = cost(study)
+        assert one.measured == pytest.approx(min(errors) / 40)
+        assert 0 <= one.low <= one.measured <= one.expected <= one.high <= 1
+        assert math.copysign(1, one.measured) == math.copysign(1, one.low) == 1
+
+
+def test_a_benchmark_of_three_items_hardly_widens_all_items() -> None:
+    runs = answers([0.6, 0.68], 800, 3)
+    alone = cost(of_items({"s": [{**one, "c": right(90, 200)} for one in runs]}), ALL)
+    beside = cost(
+        of_items({"s": [{**one, "c": right(90, 200), "few": [1.0, 1.0, 1.0]} for one in runs]}), ALL
+    )
+    assert beside.high - beside.low < 1.1 * (alone.high - alone.low)
+
+
+def test_best_and_study_expect_the_same_of_a_composite() -> None:
+    parts = (("b", "acc", 0.5), ("c", "acc", 0.5))
+    runs = [
+        {**one, "c": other["b"]}
+        for one, other in zip(answers([0.9, 0.95], 60, 1), answers([0.97, 0.99], 40, 2), strict=True)
+    ]
+    composites = [{"name": "mine", "parts": [[weight, name, metric] for name, metric, weight in parts]}]
+    study = of_items({"s": runs}, composites=composites)
+    mine = cost(study, "mine")
+    pools = study.once(pools_of)
+    chosen = known(choose(study, pools, mine.measure))
+    expected = known(chosen.expected)
+    assert (expected.value, expected.low, expected.high) == pytest.approx(
+        (mine.expected, mine.low, mine.high)
+    )

@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.load import select
 from pytest_touchstone.compare.study.between import Between, Duel, Lengths, between, by_length, gain
 from pytest_touchstone.compare.study.forgetting import Forgetting, forgetting
-from pytest_touchstone.compare.study.points import Measure, Point, Study, on_further_items
+from pytest_touchstone.compare.study.points import Measure, Point, Study, interval_of, on_further_items
 from pytest_touchstone.compare.study.pool import MeasureNoise, Pool, noise, pools_of
 from pytest_touchstone.core.lm_eval_names import translated
 from pytest_touchstone.core.tasks import shipped_names
@@ -163,15 +163,12 @@ def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen 
 
 def _expected(study: Study, pool: Pool, place: int, choice: BestChoice) -> Contrast | None:
     """The value on further items with its interval, both after allowing for the choice."""
-    value, sign = study.value(pool.points[place], pool.measure), 1 if pool.measure.higher_is_better else -1
-    if value is not None and abs(value.value - sign * pool.means[place]) < ROUNDING:
-        return on_further_items(value, choice, pool.measure)
-    one = pool.contrast([Weighted(place, 1.0)], level=study.level)  # a perplexity, by its log-probabilities
-    if one.low is None or one.high is None:
-        return None
-    luck = choice.measured - choice.shrunk
-    found = replace(one, value=one.value - luck, low=one.low - choice.depth, p=None)
-    return found if pool.measure.higher_is_better else found.opposite
+    own = interval_of(study.value(pool.points[place], pool.measure), pool.measure)
+    if (
+        own is None or abs(own.value - pool.means[place]) > ROUNDING
+    ):  # a perplexity goes by its log-probabilities
+        own = pool.contrast([Weighted(place, 1.0)], level=study.level)
+    return on_further_items(own, choice, pool.measure)
 
 
 def _vetoed(

@@ -19,9 +19,17 @@ from pytest_touchstone.compare.study.differences import (
     noise_of_strata,
     strata,
 )
-from pytest_touchstone.compare.study.points import Measure, Point, Study, on_further_items, value_of
+from pytest_touchstone.compare.study.points import (
+    Measure,
+    Point,
+    Study,
+    interval_of,
+    on_further_items,
+    value_of,
+)
 from pytest_touchstone.core.composite import Composite, Part
 from pytest_touchstone.statistics.best_of_many import best_of
+from pytest_touchstone.statistics.contrasts import Weighted, contrast
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
 from pytest_touchstone.statistics.neighbours import NeighbourChoice, Stratum, choose_with_neighbours
 
@@ -131,7 +139,10 @@ def _cost(study: Study, standing: Standing, measure: Measure, parts: Sequence[Pa
     if best.name != standing.checkpoint and not standing.tied:  # a benchmark of its own was pooled otherwise
         return None
     value = value_of(best.candidate, measure) if measure.benchmark == ALL else study.value(best, measure)
-    expected = value and on_further_items(value, choice, measure)
+    own = interval_of(value, measure) or contrast(
+        means, noise.covariance, [Weighted(choice.place, 1.0)], units=noise.units, level=study.level
+    )
+    expected = on_further_items(own, choice, measure)
     if expected is None or expected.low is None or expected.high is None:  # nothing varies
         return None
     neighbours = _neighbours(study, points, items)

@@ -294,18 +294,27 @@ _POSITIVE: Final = ("perplexity", "bits_per_byte")
 """Parts of the names of metrics that are not below 0."""
 
 
-def on_further_items(value: Value, choice: BestChoice, measure: Measure) -> Contrast | None:
-    """The value of a checkpoint on further items of the kind, with its interval, both after allowing for the choice
-    of the best of several; None where the value has no interval."""
-    if value.low is None or value.high is None:
+def interval_of(value: Value | None, measure: Measure) -> Contrast | None:
+    """The value with its own interval, turned so that larger is better; None without one."""
+    if value is None or value.low is None or value.high is None:
         return None
-    sign = 1 if measure.higher_is_better else -1
-    low, high = sorted((sign * value.low, sign * value.high))
-    expected = sign * value.value - (choice.measured - choice.shrunk)
-    limits = sorted(sign * one for one in (min(low - choice.depth, expected), max(high, expected)))
-    if measure.share:
-        limits = [min(max(0.0, one), 1.0) for one in limits]
-    return Contrast(value=sign * expected, stderr=value.stderr, low=limits[0], high=limits[1], p=None)
+    own = Contrast(value=value.value, stderr=value.stderr, low=value.low, high=value.high, p=None)
+    return own if measure.higher_is_better else own.opposite
+
+
+def on_further_items(own: Contrast, choice: BestChoice, measure: Measure) -> Contrast | None:
+    """The value of a checkpoint on further items of the kind, with its interval, both after allowing for the choice
+    of the best of several; ``own`` is turned so that larger is better, the result as the measure is. None without an
+    interval."""
+    if own.low is None or own.high is None:
+        return None
+    expected = own.value - (choice.measured - choice.shrunk)
+    low, high = min(own.low - choice.depth, expected), max(own.high, expected)
+    found = replace(own, value=expected, low=low, high=high, p=None)
+    found = found if measure.higher_is_better else found.opposite
+    if not measure.share or found.low is None or found.high is None:
+        return found
+    return replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
 
 
 def value_of(candidate: CheckpointResults, measure: Measure) -> Value | None:
