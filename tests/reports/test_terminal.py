@@ -265,6 +265,18 @@ def test_notes_of_one_kind_are_one_line():
         assert line in lines
 
 
+def test_programs_that_import_what_the_sandbox_lacks_are_added_up_over_many_checkpoints():
+    for checkpoints, note in (
+        (1, "winogrande: 3 programs import what the sandbox lacks: numpy, scipy"),
+        (2, "checkpoint-100, winogrande: 3 programs import what the sandbox lacks: numpy, scipy"),
+        (4, "4 checkpoints, winogrande: 12 programs import what the sandbox lacks: numpy, scipy"),
+    ):
+        summary = sample(checkpoints, benchmarks=["winogrande"])
+        results = [replace(one, missing_modules={"numpy": 2, "scipy": 1}) for one in summary.results]
+        for details in (False, True):
+            assert note in words(render(replace(summary, results=results), 160, False, details=details))
+
+
 def test_an_undefined_metric_is_a_dash_with_its_reason():
     summary = sample(1, benchmarks=["winogrande"])
     [result] = summary.results

@@ -64,6 +64,7 @@ def test_the_summary_is_the_same_when_written_again_and_can_be_shown() -> None:
     assert [one.pop("hub") for one in again["declarations"]] == [{}] * 4
     assert {(one.pop("unanswered"), one.pop("answered")) for one in again["results"]} == {(0, None)}
     assert {one.pop(name) for one in again["results"] for name in RARE} == {0}
+    assert [one.pop("missing_modules") for one in again["results"]] == [{}] * len(again["results"])
     assert {one.pop("xfailed") for one in (*again["results"], again["totals"])} == {0}
     assert {**again, "directory": ""} == {
         name: value for name, value in {**written, "directory": ""}.items() if name != "best"

@@ -41,6 +41,7 @@ from pytest_touchstone.engines.sandbox import open_sandbox
 from pytest_touchstone.engines.sandbox.soundness import UNSOUND, CheckedSandbox
 from pytest_touchstone.metrics.samples import pass_at
 from pytest_touchstone.reports.formatting import number
+from pytest_touchstone.reports.notes import missing_modules_text
 
 SHOWN: Final = 5
 """The number of task names that are listed before "and N more"."""
@@ -111,6 +112,7 @@ def report(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
         "not_judged": graded.not_judged(),
         "unsound": graded.unsound(),
         "weak_tests": graded.weak_tests(),
+        "missing_modules": graded.missing_modules(),
         "seconds": round(graded.seconds, 3),
         "unsandboxed": any(answer.unsandboxed for answer in graded.answers),
     }
@@ -151,6 +153,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     for task in found["unsound"]:
         names = [name for name in found["weak_tests"][task] if name in UNSOUND]
         yield f"{task}: not judged, its tests are unsound: they accept {' and '.join(names)}"
+    if found["missing_modules"]:
+        yield missing_modules_text(found["missing_modules"])
     if found["unsandboxed"]:
         yield "unsandboxed: these programs ran without isolation"
     yield f"verdicts: {found['results_file']}"
@@ -279,6 +283,10 @@ class GradedFile:
         """The wrong programs that the tests of a task accept, by task."""
         both = zip(self.samples, self.answers, strict=True)
         return {sample.task: list(answer.weak_tests) for sample, answer in both if answer.weak_tests}
+
+    def missing_modules(self) -> dict[str, int]:
+        """The number of samples by the module that they import and the sandbox does not have, the most first."""
+        return dict(Counter(filter(None, (one.missing_module for one in self.answers))).most_common())
 
     def unsound(self) -> list[str]:
         """Tasks whose tests cannot fail, so that they judge nothing."""

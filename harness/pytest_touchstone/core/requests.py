@@ -500,6 +500,11 @@ program is not to blame.
 """
 
 
+_MISSING_MODULE: Final = re.compile(
+    r"(?:test \d+: )?ModuleNotFoundError(?: \(line \d+\))?: No module named '(\w{1,60})'"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RunProgramAnswer:
     """The outcome of a program. ``detail`` says why it did not pass: the failed test, or the exception's type,
@@ -516,6 +521,12 @@ class RunProgramAnswer:
     reference_outcome: ProgramOutcome | None = None
     unsandboxed: bool = False
     weak_tests: tuple[str, ...] = ()
+
+    @property
+    def missing_module(self) -> str | None:
+        """The module that the program imports and the sandbox does not have, None where it fails for another reason."""
+        match = _MISSING_MODULE.fullmatch(self.detail)
+        return match[1] if match else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -187,6 +188,7 @@ class _Running:
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    missing_modules: Counter[str] = field(default_factory=Counter)
     failure: BaseException | None = None
     outcome: ItemOutcome | None = None
     past: RequestCounts = NOTHING
@@ -582,6 +584,7 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
         elif isinstance(answer, RunProgramAnswer):
             state.programs[answer.outcome] = state.programs.get(answer.outcome, 0) + 1
             state.unsandboxed += answer.unsandboxed
+            state.missing_modules.update(filter(None, [answer.missing_module]))
             if answer.weak_tests and isinstance(request, RunProgram):
                 state.weak_tests[plain_text(request.task)] = list(answer.weak_tests)
         said = {"error": sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
@@ -677,6 +680,7 @@ def _settle(
         programs=dict(state.programs),
         unsandboxed=state.unsandboxed,
         weak_tests=dict(state.weak_tests),
+        missing_modules=dict(state.missing_modules),
         exchanges=state.exchanges if state.job.asking.samples else [],
     )
     journal.append(record)

@@ -56,6 +56,23 @@ def unsandboxed(summary: Summary) -> list[str]:
     ]
 
 
+def missing_modules(summary: Summary) -> list[str]:
+    """Return the results with programs that import what the sandbox does not have, with the modules."""
+    several = len(checkpoints(summary)) > 1
+    return [
+        f"{_name(one, several)}: {missing_modules_text(one.missing_modules)}"
+        for one in _together(wholes(summary))
+        if one.missing_modules
+    ]
+
+
+def missing_modules_text(programs: Mapping[str, int]) -> str:
+    """Return the number of programs that import a module which the sandbox lacks, and the names of the modules."""
+    number = sum(programs.values())
+    text = "program imports" if number == 1 else "programs import"
+    return f"{number:,} {text} what the sandbox lacks: {listed(programs, 4)}"
+
+
 def weak_tests(summary: Summary) -> list[str]:
     """Return the tasks of each benchmark whose tests accept programs that are wrong; the same for all checkpoints."""
     lines = []
@@ -137,7 +154,7 @@ def other_prompts(summary: Summary) -> list[str]:
 def warnings(summary: Summary) -> list[str]:
     """Return the facts that a reader must know before believing the numbers."""
     found = [*invalid(summary), *unanswered(summary), *traces(summary), *unsandboxed(summary)]
-    found += [*weak_tests(summary), *other_prompts(summary), *unsampled(summary)]
+    found += [*weak_tests(summary), *missing_modules(summary), *other_prompts(summary), *unsampled(summary)]
     found += [text] if (text := cut(summary)) else []
     return [*found, *journal(summary), *engines(summary), *slow_ways(summary)]
 
@@ -378,10 +395,13 @@ def _together(results: Sequence[Result]) -> list[Result]:
         same = [one for one in results if one.benchmark == benchmark]
         sums = {name: sum(getattr(one, name) for one in same) for name in GENERATED}
         outcomes: Counter[str] = Counter()
+        modules: Counter[str] = Counter()
         for one in same:
             outcomes.update(one.programs)
+            modules.update(one.missing_modules)
         who = count(len(same), "checkpoint")
-        found.append(replace(same[0], checkpoint=who, programs=dict(outcomes.most_common()), **sums))
+        programs = {"programs": dict(outcomes.most_common()), "missing_modules": dict(modules.most_common())}
+        found.append(replace(same[0], checkpoint=who, **programs, **sums))
     return found
 
 

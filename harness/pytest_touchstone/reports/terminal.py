@@ -344,6 +344,7 @@ def brief_lines(summary: Summary) -> list[FactLine]:
         "no answer": "; ".join(notes.unanswered(summary)),
         "reasoning": "; ".join(notes.traces(summary)),
         "weak tests": _weak_tests(summary),
+        "modules": "; ".join(notes.missing_modules(summary)),
         "slow": _slow_ways(summary),
         "prompts": "; ".join(notes.other_prompts(summary)),
         "samples": "; ".join(notes.unsampled(summary)),

@@ -214,6 +214,7 @@ def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result
         programs=dict(counted.programs.most_common()),  # the most frequent outcome first
         unsandboxed=counted.unsandboxed,
         weak_tests=counted.weak_tests,
+        missing_modules=dict(counted.missing_modules.most_common()),
         answered=_answered(declaration, records) if counts["unanswered"] else None,
         invalid="; ".join(filter(None, (_invalid(counts, declaration.most_unusable), bucket.drift))) or None,
         reused=sum(counted.reused.values()),
@@ -232,6 +233,7 @@ class _Counted:
     statuses: Counter[str] = field(default_factory=Counter)
     texts: Counter[str] = field(default_factory=Counter)
     programs: Counter[str] = field(default_factory=Counter)
+    missing_modules: Counter[str] = field(default_factory=Counter)
     reused: Counter[str] = field(default_factory=Counter)
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
@@ -249,6 +251,7 @@ def _counted(records: Iterable[Record]) -> _Counted:
         found.unsandboxed += record.unsandboxed
         if record.programs:
             found.programs.update(record.programs)
+            found.missing_modules.update(record.missing_modules)
         if record.reused_from is not None:
             found.reused[record.reused_from] += 1
         if record.status == "scored":

@@ -21,7 +21,7 @@ RARE: Final = (
     *("trace_only", "reasoned", "reasoning_tokens", "traces_seen"),
     *("judged", "no_verdict", "verdicts_at_limit"),
 )
-"""The fields that a journal leaves out where they are 0."""
+"""The counts that a journal leaves out where they are 0."""
 
 GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered", *RARE)
 """The fields of a record that count its generated texts, and verdicts on them; results have their sums."""
@@ -46,7 +46,8 @@ class Record:
     text of the judge was cut at its limit of tokens.
 
     ``programs`` counts what became of its programs, by outcome, ``unsandboxed`` those that ran without isolation.
-    ``weak_tests`` has, by task, the wrong programs that its tests accept.
+    ``weak_tests`` has, by task, the wrong programs that its tests accept, ``missing_modules`` the number of programs by
+    the module that they import and the sandbox does not have.
 
     ``told`` is what the benchmark told of it beside its scores (``core.grade.told_by``), and ``length``, the characters
     of its first question; None where it was not scored, and in records of former versions.
@@ -83,6 +84,7 @@ class Record:
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    missing_modules: dict[str, int] = field(default_factory=dict)
     told: dict[str, Any] | None = None
     reused_from: str | None = None
     exchanges: list[dict[str, Any]] = field(default_factory=list)
@@ -114,7 +116,7 @@ _KNOWN: Final = frozenset(FIELDS)
 def to_json(record: Record) -> dict[str, Any]:
     """Return the record as a JSON object with its schema version; it shares the record's lists and dicts."""
     made = {"schema": SCHEMA, "kind": "item", **dict(zip(FIELDS, _VALUES(record), strict=True))}
-    for name in RARE:
+    for name in (*RARE, "missing_modules"):
         if not made[name]:
             del made[name]
     return made

@@ -103,7 +103,8 @@ class Result:
     one first.
 
     ``truncated`` counts requests whose context was cut; ``outputs`` to ``unsandboxed`` count texts and programs as a
-    ``Record`` does. ``weak_tests`` has the wrong programs that the tests of a scored task accept, by task.
+    ``Record`` does, and so does ``missing_modules``. ``weak_tests`` has the wrong programs that the tests of a scored
+    task accept, by task.
     ``template`` is the way in which texts were asked for: "chat", "plain", "mixed", or None where none were.
 
     ``skipped`` counts the items that are not to count, also those that are ``xfailed``, as pytest calls them.
@@ -150,6 +151,7 @@ class Result:
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    missing_modules: dict[str, int] = field(default_factory=dict)
     invalid: str | None = None
     reused: int = 0
     reused_from: list[str] = field(default_factory=list)
