@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -24,6 +25,9 @@ from tests.support.every_eval_ever_schema import problems
 from tests.support.places import ROOT
 
 RUN = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
+
+
+FIRST = ("--benchmark", "gsm8k", "-n", "1")
 
 
 @pytest.fixture
@@ -63,6 +67,42 @@ def test_a_generated_text_is_shown_with_what_was_read_out_of_it_and_the_gold_ans
     assert "--full shows them" not in shown("--benchmark", "gsm8k", "--full")
 
 
+def test_full_has_the_whole_of_a_question_of_which_the_run_has_kept_the_end(
+    shown: Callable[..., str], tmp_path: Path
+) -> None:
+    (part,), (whole,) = (json.loads(shown(*FIRST, "--json", *more)) for more in ((), ("--full",)))
+    kept = next(one for one in read_journal(RUN) if one.example == "gsm8k/0").exchanges[0]["request"]
+    (asked,) = whole["asked"]
+    assert hashlib.sha256(asked["text"].encode()).hexdigest() == kept["prompt_sha256"]
+    assert asked["text"].endswith(kept["prompt"].removeprefix("…"))
+    assert (len(part["notes"]), whole["notes"]) == (1, [])
+    text = shown(*FIRST, "--full")
+    assert " ".join(asked["text"].split()) in " ".join(text.split())
+    other = changed(tmp_path, "gsm8k/0", row="another")
+    assert "note: the whole question is not known: its row is not in the data" in shown(
+        *FIRST, "--full", run=other
+    )
+
+
+def test_full_has_all_words_for_a_mask_and_all_that_became_of_a_program(
+    shown: Callable[..., str], tmp_path: Path
+) -> None:
+    options = ("--checkpoint", "fake-masked", "-n", "1", "--json")
+    (part,), (whole,) = (json.loads(shown(*options, *more)) for more in ((), ("--full",)))
+    few, all_ = (one["asked"][0]["choices"] for one in (part, whole))
+    assert len(few) < len(all_)
+    assert few[:5] == all_[:5]
+    (record,) = (one for one in read_journal(RUN) if one.example == "humaneval/0")
+    detail = "wrong: " + " ".join(f"word{number}" for number in range(300))
+    exchanges = [
+        {**one, "answer": {**one["answer"], "detail": detail}} if one["kind"] == "RunProgram" else one
+        for one in record.exchanges
+    ]
+    run = changed(tmp_path, "humaneval/0", exchanges=exchanges)
+    assert detail in " ".join(shown("--benchmark", "humaneval", "-n", "1", "--full", run=run).split())
+    assert detail not in " ".join(shown("--benchmark", "humaneval", "-n", "1", run=run).split())
+
+
 def test_a_program_is_shown_with_its_verdict_and_the_row_with_its_tests(shown: Callable[..., str]) -> None:
     text = shown("--benchmark", "humaneval", "-n", "1")
     assert "  verdict: error: IndentationError" in text
@@ -84,11 +124,11 @@ def test_the_data_has_the_same(shown: Callable[..., str]) -> None:
     assert [one["right"] for one in asked["choices"]] == [True, False, False, False]
 
 
-def changed(tmp_path: Path, **fields: Any) -> Path:
+def changed(tmp_path: Path, example: str = "arc_easy/2", **fields: Any) -> Path:
     run = Path(shutil.copytree(RUN, tmp_path / "run"))
     with Journal(run, "zz") as journal:
         for record in read_journal(RUN):
-            if record.example == "arc_easy/2":
+            if record.example == example:
                 journal.append(
                     type(record)(**{**{n: getattr(record, n) for n in record.__slots__}, **fields})
                 )

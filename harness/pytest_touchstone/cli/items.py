@@ -22,6 +22,7 @@ from pytest_touchstone.plugin.api.items import Item, Items
 from pytest_touchstone.plugin.api.view import view_of
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.items import rendered
+from pytest_touchstone.results.item_view import is_cut
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import (
     SUMMARY,
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> Output:
     items = Items(folder, list(declarations.values()), replay)
     found = [item for item in items if _wanted(item, options)]
     most = int(options.n or (len(found) if options.items else 5))
-    views = [view_of(item) for item in found[:most]]
+    views = [view_of(item, full=options.full) for item in found[:most]]
 
     def text() -> str:
         width, _ = terminal()
@@ -225,11 +226,12 @@ def _write(path: Path, content: Any) -> None:
 
 
 def _sample(item: Item) -> ExportedSample:
-    kept = [one["request"] for one in item.record.exchanges if one["kind"] not in VERDICT_KINDS]
+    exchanges = item.record.exchanges
     try:
         row = item.row
-        cut = any(name.endswith("_sha256") for request in kept for name in request)
-        requests = item.again().requests if cut else kept
+        if is_cut(exchanges):
+            exchanges = item.again().exchanges
     except HarnessError:
-        row, requests = {}, kept
+        row = {}
+    requests = [one["request"] for one in exchanges if one["kind"] not in VERDICT_KINDS]
     return ExportedSample(item.record, requests, row, view_of(item))

@@ -50,12 +50,12 @@ from pytest_touchstone.results.summary import Declaration
 
 class Replayed(NamedTuple):
     """An item that was started again: its record by today's code, its row, what the benchmark returned, and its
-    requests to the checkpoint in full."""
+    exchanges with their requests in full, as far as it asked them again."""
 
     record: Record
     row: Mapping[str, Any]
     returned: object
-    requests: list[dict[str, Any]]
+    exchanges: list[dict[str, Any]]
 
 
 class Replay:
@@ -96,21 +96,23 @@ class Replay:
             return found
 
         info = _info(self._rows, record.checkpoint)
-        engine = _StoredAnswers(info, record.exchanges if exchanges is None else exchanges)
+        stored = record.exchanges if exchanges is None else exchanges
+        engine = _StoredAnswers(info, stored)
         batch = RunningBatch([replace(job, start=start)], engine, engine.judge)
         unseen = io.StringIO()  # what a benchmark prints would stand among what a command says
         with redirect_stdout(unseen), redirect_stderr(unseen):
             outcome = run_batch(batch, engine, _Nowhere(), engine.programs)[job.item]
-        return Replayed(outcome.record, job.example.row, returned[0] if returned else None, engine.requests)
+        whole = [{**one, "request": engine.requests.get(id(one), one["request"])} for one in stored]
+        return Replayed(outcome.record, job.example.row, returned[0] if returned else None, whole)
 
 
 class _StoredAnswers(Engine):
-    """An engine that gives the stored answers, in order, to the same questions; ``programs`` is the sandbox, and
-    ``judge`` the judge."""
+    """An engine that gives the stored answers, in order, to the same questions; ``programs`` is the sandbox, ``judge``
+    the judge, and ``requests`` has the requests in full by the identity of the exchange."""
 
     def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
         self.info = info
-        self.requests: list[dict[str, Any]] = []
+        self.requests: dict[int, dict[str, Any]] = {}
         self._kept = bool(exchanges)
         # Programs are asked for as soon as a generator yields them, verdicts last, everything else when the engine is
         # waited for.
@@ -122,7 +124,6 @@ class _StoredAnswers(Engine):
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         del done  # all answers are there at once
-        self.requests += [to_plain(request) for request in requests]
         return [self.stored(request, self._others) for request in requests]
 
     def stored(self, request: Request, left: Iterator[Mapping[str, Any]]) -> Answer | Refusal:
@@ -132,10 +133,12 @@ class _StoredAnswers(Engine):
             return Refusal("the run has kept no answers of it (log_samples is false)")
         if stored is None:
             return Refusal("it asks more than it did when the run was made")
-        if stored["kind"] != type(request).__name__ or stored["request"] != journalled(to_plain(request)):
+        plain = to_plain(request)
+        if stored["kind"] != type(request).__name__ or stored["request"] != journalled(plain):
             return Refusal(
                 "it asks something other than when the run was made; only the model could answer that"
             )
+        self.requests[id(stored)] = plain
         return answer_from_plain(stored["kind"], stored["answer"])
 
 

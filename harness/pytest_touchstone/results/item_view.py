@@ -122,11 +122,18 @@ def prompt_hash(exchange: Exchange) -> str:
 
 
 def asked_of(
-    record: Record, primary: str | None, right: bool | None, rights: Rights, notes: list[str]
+    record: Record,
+    primary: str | None,
+    right: bool | None,
+    rights: Rights,
+    notes: list[str],
+    *,
+    words: int | None = CANDIDATES,
 ) -> tuple[Question, ...]:
     """Return the questions of an item with their answers; what cannot be known is added to ``notes``.
 
     ``primary`` is the score by which the item is ``right``; ``rights`` is called for choices that are the whole item.
+    Of the words for a mask there are so many at most, or all.
     """
     found: list[Question] = []
     exchanges = record.exchanges
@@ -137,10 +144,16 @@ def asked_of(
             known = rights(len(several), notes) if whole else None
             found.append(_choices(several, primary, right, known, notes))
         else:
-            found += map(_one, several)
-    if any(f"{name}_sha256" in one["request"] for one in exchanges for name in ("context", "prompt", "text")):
+            found += (_one(exchange, words) for exchange in several)
+    if is_cut(exchanges):
         notes.append(CUT)
     return tuple(found)
+
+
+def is_cut(exchanges: Sequence[Exchange]) -> bool:
+    """Return whether the run has kept a part only of what was asked of the checkpoint, or of a judge."""
+    kept = [one["request"] for one in exchanges if one["kind"] != "RunProgram"]
+    return any(name.endswith("_sha256") for request in kept for name in request)
 
 
 def rest_of_row(asked: Sequence[Question], row: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,7 +183,7 @@ def _is_choice(exchange: Exchange) -> bool:
     return bool(exchange["kind"] == "Loglikelihood" and _refused(exchange["answer"]) is None)
 
 
-def _one(exchange: Exchange) -> Question:  # noqa: PLR0911 -- one per kind
+def _one(exchange: Exchange, words: int | None) -> Question:  # noqa: PLR0911 -- one per kind
     """Return a question that has its own answer."""
     kind, request, answer = exchange["kind"], exchange["request"], exchange["answer"]
     if (reason := _refused(answer)) is not None:
@@ -193,7 +206,9 @@ def _one(exchange: Exchange) -> Question:  # noqa: PLR0911 -- one per kind
             remark = f"log-probability {float(answer['logprob']):.2f} over {answer['tokens']} tokens"
             return Question(kind, request["text"], answers=(Said("", remark),))
         case "FillMask":
-            return Question(kind, request["text"], choices=tuple(_candidates(answer, request.get("target"))))
+            return Question(
+                kind, request["text"], choices=tuple(_candidates(answer, request.get("target"), words))
+            )
         case "RunProgram":
             remark = f"{answer['outcome']}{f': {detail}' if (detail := answer.get('detail')) else ''}"
             return Question(kind, request["program"], answers=(Said("", remark),))
@@ -220,10 +235,10 @@ def _end(sample: Mapping[str, Any]) -> str:
     )
 
 
-def _candidates(answer: Mapping[str, Any], target: str | None) -> Iterator[AnswerChoice]:
+def _candidates(answer: Mapping[str, Any], target: str | None, words: int | None) -> Iterator[AnswerChoice]:
     """Yield the likeliest words, and the target where it is none of them."""
     known = None if target is None else False
-    first = answer["candidates"][:CANDIDATES]
+    first = answer["candidates"][:words]
     for place, one in enumerate(first):
         right = known if one["text"] != target else True
         yield AnswerChoice(one["text"], float(one["logprob"]), chosen=place == 0, right=right)

@@ -189,6 +189,23 @@ def test_what_the_tests_import_is_the_programs_for_both_graders(
     assert (answer.outcome, answer.reference_outcome) == (outcome, outcome)
 
 
+def test_what_the_program_does_to_a_module_is_not_what_the_tests_import(sandbox: Sandbox) -> None:
+    forged = "import math, sys\nmath.isclose = lambda *_, **__: True\ndef add(a, b): return 0.0\n"
+    for program in (forged, f"{forged}class math: isclose = math.isclose\nsys.modules['math'] = math\n"):
+        for imports, name in (("import math", "math.isclose"), ("from math import isclose", "isclose")):
+            tests = CallTests(f"{imports}\nassert {name}(add(1, 2), 3)\n", names=("add",))
+            assert sandbox.run(RunProgram(program, tests, task=name, seconds=1.0)).outcome == "wrong"
+
+
+def test_a_detail_is_whole_up_to_a_length_and_says_that_it_is_cut(sandbox: Sandbox) -> None:
+    for words, end in ((200, "word199'"), (3000, " ...")):
+        printing = f"print(*(f'word{{n}}' for n in range({words})))"
+        printed = RunProgram(printing, InputOutputTests((("", "ok"),)), task="long", seconds=1.0)
+        assert sandbox.run(printed).detail.rstrip("'").endswith(end.rstrip("'"))
+        raised = adding(f"raise ValueError(' '.join(f'word{{n}}' for n in range({words})))")
+        assert sandbox.run(raised).detail.endswith(end.rstrip("'"))
+
+
 FULL = "    x = []\n    while True:\n        x.append([len(x) + 300])\n"
 
 

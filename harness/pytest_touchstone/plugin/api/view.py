@@ -9,6 +9,7 @@ right one is the one for which it gives its primary score.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.grade import told_by
 from pytest_touchstone.plugin.api.items import Item
 from pytest_touchstone.plugin.replay import Replay
-from pytest_touchstone.results.item_view import ItemView, Question, asked_of, rest_of_row
+from pytest_touchstone.results.item_view import CANDIDATES, ItemView, Question, asked_of, is_cut, rest_of_row
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Declaration, base_name
 
@@ -26,10 +27,11 @@ UNLIKELY: Final = -1e6
 """The log-probability of the choices that a probe does not prefer."""
 
 
-def view_of(item: Item) -> ItemView:
-    """Return the item as a person reads it."""
+def view_of(item: Item, *, full: bool = False) -> ItemView:
+    """Return the item as a person reads it; ``full`` has the whole of long questions, and all words for a mask."""
     notes: list[str] = []
-    asked = asked_of(item.record, item.primary, item.right, partial(_rights, item), notes)
+    record, words = (_whole(item, notes), None) if full else (item.record, CANDIDATES)
+    asked = asked_of(record, item.primary, item.right, partial(_rights, item), notes, words=words)
     extracted, gold, row = _told(item, asked, notes)
     return ItemView(
         example=item.example,
@@ -46,6 +48,16 @@ def view_of(item: Item) -> ItemView:
         row=row,
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _whole(item: Item, notes: list[str]) -> Record:
+    """Return the record with its requests in full, which the benchmark asks again; as it is where that cannot be."""
+    try:
+        if is_cut(item.record.exchanges):
+            return replace(item.record, exchanges=item.again().exchanges)
+    except HarnessError as error:
+        notes.append(f"the whole question is not known: {error}")
+    return item.record
 
 
 def told_again(item: Item) -> dict[str, Any]:

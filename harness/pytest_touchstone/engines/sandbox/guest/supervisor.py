@@ -26,7 +26,7 @@ from typing import Any, Final
 from . import framing, jail, judge, launcher, test_runner
 from .launcher import ForkServer, fork_for_each, import_common
 from .program_clock import give_names
-from .wording import described
+from .wording import described, shortened
 
 PRECISION: Final = 1e-5
 """The absolute difference from which on two numbers are not the same."""
@@ -241,7 +241,7 @@ class Supervisor:
             found, printed = self._run_script(job, slot, given)
             seconds += found["seconds"]
             if found["outcome"] == "passed" and not same_printed(expected, printed):
-                shown = " ".join(printed.split())[:80]
+                shown = shortened(" ".join(printed.split()))
                 found |= {"outcome": "wrong", "detail": f"printed {shown!r}"}
             if found["outcome"] != "passed":
                 where = f"test {number + 1}: {found['detail']}"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 from typing import Any, Final
 
+LONGEST: Final = 2000
+"""Characters of a detail that are kept."""
+
 _FORBIDDEN: Final = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
 """The errors that forbidden system calls raise."""
 
@@ -23,7 +26,12 @@ def described(program: dict[str, Any]) -> dict[str, Any]:
     detail = types_[0]
     if isinstance(line, int):
         detail += f" (line {line})"
-    return {"outcome": outcome, "detail": f"{detail}: {text}"[:400] if text else detail}
+    return {"outcome": outcome, "detail": shortened(f"{detail}: {text}") if text else detail}
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a long text, with three full stops where it is cut."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def types_of(program: dict[str, Any]) -> list[str]:
@@ -41,6 +49,6 @@ def sentence(error: BaseException) -> str:
 def text_of(error: BaseException) -> str:
     """Return the text of an exception, empty where it cannot be written."""
     try:
-        return str(error)[:300]
+        return shortened(str(error))
     except BaseException:  # an object of the program's in it, whose text cannot be had
         return ""
