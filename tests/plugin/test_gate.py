@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -369,6 +370,13 @@ def test_reports_for_ci_are_written(skilled: Project, monkeypatch: pytest.Monkey
     xml = (skilled.path / "junit.xml").read_text()
     assert '<property name="touchstone.gate.decision" value="failed"' in xml
     assert '.skills.acc" value="0.5"' in xml
+    suite = ElementTree.fromstring(xml)[0]
+    assert suite.attrib["failures"] == "1"
+    assert int(suite.attrib["tests"]) == len(suite.findall("testcase"))
+    (case,) = [case for case in suite.findall("testcase") if case.find("failure") is not None]
+    assert case.attrib["classname"].startswith("touchstone.gate.")
+    assert case.attrib["name"] == "skills acc"
+    assert (case.findtext("failure") or "").startswith("worse: -25.00 [")
     report = json.loads((skilled.path / ".report.json").read_text())
     assert (report["exitcode"], report["eval"]["gate"]["exit_code"]) == (8, 8)
 

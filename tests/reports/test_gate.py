@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import cases_of, decide
-from pytest_touchstone.compare.gate.result import gate_json
+from pytest_touchstone.compare.gate.result import gate_json, shown_lines
 from pytest_touchstone.core.text import harmless
 from pytest_touchstone.reports import formatting, github, markdown
 from pytest_touchstone.reports.gate import decision_text
@@ -158,6 +158,30 @@ def test_junit_gets_every_metric_and_every_verdict() -> None:
     assert found["touchstone.gate.exit_code"] == "8"
     assert found["touchstone.gate.new.winogrande"] == "worse"
     assert all("\x00" not in name for name, _ in github.properties(summary("a\x00b")))
+
+
+def test_junit_has_a_test_case_for_each_line_of_the_gate_and_those_that_fail_have_failed() -> None:
+    cases = github.gate_cases(summary("a\x00b"))
+    gate = summary("a\x00b").gate
+    assert gate is not None
+    assert len(cases) == len(shown_lines(gate))
+    assert [case.failed for case in cases] == [bool(line.fails or line.invalid) for line in shown_lines(gate)]
+    worse = cases[0]
+    assert (worse.failed, worse.name.split()[0]) == (True, "winogrande")
+    assert worse.text.startswith("worse: -")
+    assert len({(case.classname, case.name) for case in cases}) == len(cases)
+    assert not any("\x00" in text for case in cases for text in case[:3])
+
+
+def test_junit_fails_for_a_gate_that_could_not_be_judged_and_for_none_that_only_shows() -> None:
+    gate = verdicts(2)
+    shown = {**gate, "mode": None, "decision": "shown", "exit_code": 0}
+    assert not any(case.failed for case in github.gate_cases(replace(sample(), gate=shown)))
+    for decision in ("mistake", "not valid"):
+        broken = {**gate, "lines": [], "pooled": [], "decision": decision, "text": "gate not judged: x"}
+        (case,) = github.gate_cases(replace(sample(), gate=broken))
+        assert (case.failed, case.text) == (True, "gate not judged: x")
+    assert github.gate_cases(replace(sample(), gate=None)) == []
 
 
 def verdicts(count: int, *, new: int = 0) -> dict[str, Any]:

@@ -108,8 +108,8 @@ class BesideCheckpoints:
             self._note(error, 1)
 
 
-class JUnitProperties:
-    """Properties in the file of ``--junitxml``, which pytest writes afterwards."""
+class JUnit:
+    """Properties and the gate's test cases in the file of ``--junitxml``, which pytest writes afterwards."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -118,8 +118,18 @@ class JUnitProperties:
         from _pytest.junitxml import xml_key
 
         if (xml := self._config.stash.get(xml_key, None)) is not None:
-            for name, value in github.properties(reached(summary)):
+            summary = reached(summary)
+            for name, value in github.properties(summary):
                 xml.add_global_property(name, value)
+            for index, case in enumerate(github.gate_cases(summary)):
+                reporter = xml.node_reporter(f"touchstone-gate-{index}")  # as pytest's for an internal error
+                classname = ".".join(filter(None, (xml.prefix, case.classname)))
+                reporter.attrs.update(classname=classname, name=case.name)
+                if case.failed:
+                    reporter._add_simple("failure", case.text, case.text)
+                else:
+                    reporter._add_simple("system-out", case.text)
+                    reporter.append_pass(None)
 
 
 class GitHub:
@@ -273,7 +283,7 @@ class Calls:
         self.notices: list[Notice] = []
         self._total = 0
         add_specifications(self._manager)
-        ours: list[object] = [ResultsTable(config), Files(scored), JUnitProperties(config)]
+        ours: list[object] = [ResultsTable(config), Files(scored), JUnit(config)]
         ours += [MarkdownFile(target)] if target is not None else []
         ours += [BesideCheckpoints(self.note)] if beside else []
         ours += [GitHub()] if self._on_github else []

@@ -1,4 +1,4 @@
-"""Reports for jobs of continuous integration: properties for JUnit's XML, annotations and a summary for GitHub.
+"""Reports for jobs of continuous integration: JUnit's test cases and properties, annotations and a summary for GitHub.
 
 The forms of GitHub's workflow commands are those of its page "Workflow commands for GitHub Actions". The escaping is
 that of ``@actions/core`` (``command.ts``): in a message %, CR and LF are escaped, in a property also : and ,.
@@ -10,9 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.gate.result import lines_from_json, ordered, shown_lines
+from pytest_touchstone.compare.gate.result import GateLine, shown_lines
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core import marks
 from pytest_touchstone.core.composite import COMPOSITE
@@ -27,6 +27,9 @@ ANNOTATIONS: Final = 10
 
 ANNOTATED: Final = {"passed": "notice", "shown": "notice", "first": "notice", "unsure": "warning"}
 """The kinds of annotation for decisions; others are errors."""
+
+PASSING: Final = ("passed", "shown")
+"""The decisions with which a gate does not fail."""
 
 _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -73,25 +76,58 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
     return [(_NOT_XML.sub("?", name), _NOT_XML.sub("?", value)) for name, value in found]
 
 
+class GateCase(NamedTuple):
+    """A line of the gate as a test case of JUnit's XML; ``failed`` where the gate does not pass for it."""
+
+    classname: str
+    name: str
+    text: str
+    failed: bool
+
+
+def gate_cases(summary: Summary) -> list[GateCase]:
+    """Return a test case for each line of the gate.
+
+    A gate that does not pass for another reason than its lines, such as a baseline that cannot be read, has one of its
+    own. Where the gate was not asked to decide, none has failed.
+    """
+    gate = summary.gate
+    if gate is None:
+        return []
+    decides = gate["mode"] is not None
+    found = [
+        GateCase(
+            _shown(f"touchstone.gate.{line.checkpoint}"),
+            _shown(f"{line.benchmark} {line.metric}"),
+            _shown(f"{line.kind}: {_line_text(line)}"),
+            decides and bool(line.fails or line.invalid),
+        )
+        for line in shown_lines(gate)
+    ]
+    if gate["decision"] not in PASSING and not any(case.failed for case in found):
+        found.append(GateCase("touchstone.gate", "decision", _shown(str(gate["text"])), failed=True))
+    return found
+
+
 def commands(summary: Summary) -> list[str]:
     """Return workflow commands: an error for each line of the gate that fails or says nothing, and the decision, as a
     warning where nobody knows whether anything got worse."""
     gate = summary.gate
     if gate is None:
         return []
-    bad = [line for line in ordered(tuple(lines_from_json(gate))) if line.fails or line.invalid]
+    bad = [line for line in shown_lines(gate) if line.fails or line.invalid]
     found = []
     for line in bad[:ANNOTATIONS] if gate["mode"] is not None else []:
-        moved = difference_text(line)
-        parts = [
-            moved,
-            line.about,
-            *reason_texts(line, "against "),
-        ]
         title = f"{line.checkpoint}: {line.benchmark} {line.label} {line.kind}"
-        found.append(command("error", _shown(title), _shown("; ".join(part for part in parts if part))))
+        found.append(command("error", _shown(title), _shown(_line_text(line))))
     kind = ANNOTATED.get(standing(gate), "error")
     return [*found, command(kind, "touchstone gate", _shown(str(gate["text"])))]
+
+
+def _line_text(line: GateLine) -> str:
+    """Return a line's difference, mark, baseline and reasons."""
+    parts = (difference_text(line), line.about, *reason_texts(line, "against "))
+    return "; ".join(part for part in parts if part)
 
 
 def failure(code: int, message: str) -> str:
@@ -100,7 +136,7 @@ def failure(code: int, message: str) -> str:
 
 
 def _shown(text: str) -> str:
-    return visible(without_home(masked(text)))
+    return _NOT_XML.sub("?", visible(without_home(masked(text))))
 
 
 def command(kind: str, title: str, message: str) -> str:
