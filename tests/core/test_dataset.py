@@ -254,7 +254,7 @@ def test_a_folder_of_files_makes_groups_by_field_or_by_file(tmp_path: Path) -> N
     dataset = load_dataset(spec(group="file", row=None), data)
     assert [example.id for example in dataset.examples] == ["x/easy/0", "x/easy/1", "x/hard/0"]
     assert [example.row["file"] for example in dataset.examples] == ["easy", "easy", "hard"]
-    with pytest.raises(DataError, match="field 'subject' is None"):
+    with pytest.raises(DataError, match="field 'subject' is missing"):
         load_dataset(spec(group="subject"), data)
 
 
@@ -388,6 +388,28 @@ def test_examples_for_all_groups_leave_the_rows_in_one_folder_of_ids(tmp_path: P
     assert [example.id for example in dataset.examples] == ["x/a-0", "x/b-0", "x/a-1"]
     drawn = draw_shots(grouped, 2, 0, dataset, source)
     assert {drawn.few_shot(grouped, example).text for example in dataset.examples} == {"7+1=8\n\n8+1=9\n\n"}
+
+
+def test_few_shot_rows_without_a_group_serve_all_groups_beside_those_of_one(tmp_path: Path) -> None:
+    grouped = spec(row=None, group="kind", data=SHOTS, shots=Shots(shot=rendered, pick="first"))
+    write(
+        tmp_path,
+        "sums/test",
+        *(json.dumps({"question": "1", "answer": n, "kind": k}) for n, k in enumerate("aba")),
+    )
+    own = json.dumps({"question": "9", "answer": 9, "kind": "b"})
+    folder = write(tmp_path, "sums/shots", own, row(7), row(8))
+    dataset, source = load_dataset(grouped, folder), load_shots(grouped, folder)
+    drawn = draw_shots(grouped, 2, 0, dataset, source)
+    texts = {example.id: drawn.few_shot(grouped, example).text for example in dataset.examples}
+    assert texts["x/a/0"] == texts["x/a/1"] == "7+1=8\n\n8+1=9\n\n"
+    assert texts["x/b/0"] == "9=9\n\n7+1=8\n\n"
+    write(tmp_path, "sums/shots", json.dumps({"question": "9", "answer": 9, "kind": None}))
+    with pytest.raises(DataError, match="field 'kind' is None"):
+        load_shots(grouped, folder)
+    write(tmp_path, "sums/test", row(1))
+    with pytest.raises(DataError, match="field 'kind' is missing"):
+        load_dataset(grouped, folder)
 
 
 def test_examples_in_two_parts_are_text_and_turns(tmp_path: Path) -> None:

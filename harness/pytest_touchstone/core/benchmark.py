@@ -135,7 +135,8 @@ are for, and a generator of random numbers that is the row's own. It returns tha
 class Shots:
     """The few-shot examples of a benchmark: how many there are, and what ``shot`` makes of a row, a text or a ``Shot``.
 
-    They come from ``data.fewshot`` (same group as the example, or any with ``for_all``) or, without it, from the
+    They come from ``data.fewshot`` (same group as the example, or any with ``for_all``; a row without
+    a group serves all) or, without it, from the
     evaluation rows themselves, never the example itself. ``pick`` is "first" (file order), "sample" (seeded, one draw
     for all examples) or a function of one's own. With ``fixed`` they are the prompt itself (a paper's), and come with
     the benchmark whatever the data. ``lm_eval`` says how another harness draws them.

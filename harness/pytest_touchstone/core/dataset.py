@@ -219,18 +219,18 @@ def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -
     """The rows of one place, None where it has none."""
     packs = scored and source.rows is None  # few-shot rows are looked at again and again
     if (own := own_lines(spec, source)) is not None:
-        return _checked(spec, Path(source.name).name or spec.name, OWN, *own, pack=packs)
+        return _checked(spec, Path(source.name).name or spec.name, OWN, *own, pack=packs, scored=scored)
     if data == HUB:
         if source.path is None:
             return None
-        return _checked(spec, source.name, HUB, source.path, _hub_lines(source), pack=packs)
+        return _checked(spec, source.name, HUB, source.path, _hub_lines(source), pack=packs, scored=scored)
     origin, folder = (SHIPPED, shipped("data")) if data is None else ("--eval-data", Path(data))
     files = data_files(folder, source.name, scored=scored)
     if not files:
         return None
     lines = [line for file in files for line in read_lines(file)]
     place = files[0] if len(files) == 1 else files[0].parent
-    return _checked(spec, source.name, origin, str(place), lines, pack=packs)
+    return _checked(spec, source.name, origin, str(place), lines, pack=packs, scored=scored)
 
 
 def _lacking(benchmark: str, name: str, folder: Path, why: str, *, scored: bool) -> str:
@@ -266,9 +266,12 @@ def _of_config(datasets: Any, hub: Dataset, config: str | None) -> Iterator[RawR
 
 
 def _checked(
-    spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow], *, pack: bool
+    spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow], *, pack: bool, scored: bool
 ) -> DatasetRows:
-    """The benchmark's rows among these lines, each checked; with ``pack`` nobody else has the lines."""
+    """The benchmark's rows among these lines, each checked; with ``pack`` nobody else has the lines.
+
+    A few-shot row, which is not ``scored``, need not have a group: it then serves all of them.
+    """
     check = row_checker(spec)
     examples: list[Example] = []
     kept: list[RawRow] = []
@@ -285,7 +288,7 @@ def _checked(
         if spec.subsets is not None:
             kept.append(line)
         row = check(line)
-        group = _group(spec, line, row)
+        group = _group(spec, line, row) if scored or spec.group in row or spec.group == FILE else None
         number = counts.get(group, 0)
         counts[group] = number + 1
         digest = hashlib.sha256(canonical).digest()[:DIGEST]
@@ -330,8 +333,9 @@ def _group(spec: Benchmark, line: RawRow, row: Mapping[str, Any]) -> str | None:
         return None
     group = line.stem if spec.group == FILE else row.get(spec.group)
     if not isinstance(group, str) or not group:
+        what = "is missing" if spec.group not in row else f"is {group!r}"
         raise DataError(
-            f"{line.path}, row {line.number}: field {spec.group!r} is {group!r}; it names the row's group, as text"
+            f"{line.path}, row {line.number}: field {spec.group!r} {what}; it names the row's group, as text"
         )
     return _plain(group)
 

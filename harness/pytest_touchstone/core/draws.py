@@ -64,13 +64,13 @@ class Wanted:
         return None if self.spec.shots.for_all or self.spec.subsets is not None else group
 
     def pools(self, needed: int) -> dict[str | None, list[Example]]:
-        """Return the rows that each part's examples are drawn from.
+        """Return the rows that each part's examples are drawn from; a row without a group is in all of them.
 
         Raises ``ShotsError`` where there are fewer than needed.
         """
         found: dict[str | None, list[Example]] = {self.part(one.group): [] for one in self.dataset.examples}
         for one in self.chosen.examples:
-            if (part := self.part(one.group)) in found:
+            for part in found if one.group is None else {self.part(one.group)} & found.keys():
                 found[part].append(one)
         for part, rows in found.items():
             if len(rows) < needed:
