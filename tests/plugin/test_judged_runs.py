@@ -59,8 +59,30 @@ def newest(project: Project) -> Path:
 def test_a_benchmark_that_asks_a_judge_does_not_begin_without_one(judged: Project) -> None:
     done = judged.run()
     assert done.ret == 4
-    done.stderr.fnmatch_lines(["ERROR: judged asks a judge; give --eval-judge PATH|URL*"])
+    done.stderr.fnmatch_lines(["ERROR: judged: asks a judge; give --eval-judge PATH|URL*"])
     assert not judged.runs
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=str)
+def test_without_a_judge_what_asks_one_is_left_out_with_the_reason_and_the_others_run(
+    judged: Project, workers: list[str]
+) -> None:
+    (judged.path / "test_plain.py").write_text(
+        """
+from pytest_touchstone import Loglikelihood, benchmark
+
+
+@benchmark("plain", version=1, rows=[{"q": "1"}], asks=Loglikelihood, primary="score")
+def test_plain(example):
+    answer = yield Loglikelihood(example["q"], " 1")
+    return {"score": 1}
+""",
+        encoding="utf-8",
+    )
+    done = judged.run(*workers)
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(["*judged: asks a judge; give --eval-judge PATH|URL*"])
+    assert [result["benchmark"] for result in summary(newest(judged))["results"]] == ["plain"]
 
 
 @pytest.mark.parametrize(

@@ -329,10 +329,6 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
             metafunc, wanted, [(one, Unasked(spec)) for one in stand_in_ids(spec, metafunc.config)]
         )
     try:
-        if Judge in spec.asks and collection.settings.judge is None:
-            raise CheckpointError(
-                f"{spec.name} asks a judge; give --eval-judge PATH|URL, a checkpoint or a server that judges"
-            )
         suited = _suited(spec, collection)
         if suited and not may_select(metafunc, spec, suited, collection.groups_of(spec)):
             collection.unread.add(id(spec))
@@ -379,11 +375,16 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     There are none where the demonstration leaves the benchmark out.
     """
 
-    def leave_out(line: str) -> None:
-        collection.remarks.append(Remark(spec, f"{spec.name}: {line}"))
+    def leave_out(line: str, *, mistake: bool = False) -> None:
+        collection.remarks.append(Remark(spec, f"{spec.name}: {line}", mistake=mistake))
 
     if absent := [package for package in spec.needs if find_spec(package) is None]:
         leave_out(f"needs the package {absent[0]}; {spec.needs[absent[0]]}")
+        return []
+    if Judge in spec.asks and collection.settings.judge is None:
+        leave_out(
+            "asks a judge; give --eval-judge PATH|URL, a checkpoint or a server that judges", mistake=True
+        )
         return []
     if reason := collection.asking(spec).left_out:
         leave_out(f"{LEFT_OUT}{reason}; {INCLUDED_WITH}")
