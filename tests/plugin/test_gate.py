@@ -139,18 +139,13 @@ def test_an_item_that_is_left_out_leaves_nothing_to_compare_and_the_decision_say
     assert again.ret == 0
     again.stdout.fnmatch_lines(["gate passed: *only a part was asked of skills acc (99 of 100 items)"])
     named = score(skilled, 150, "named", "--gate", "--baseline", "first", *left_out)
-    assert named.ret == 9
-    named.stdout.fnmatch_lines(
-        ["not judged *", "*1 item missing here: skills/7;*", "gate not valid *: skills acc: *other items:*"]
-    )
+    refused(named, "--baseline first, skills: ", "other items: 1 item missing here: skills/7;")
 
 
-def test_a_removed_row_of_data_makes_the_run_not_valid_until_items_may_differ(skilled: Project) -> None:
+def test_a_removed_row_of_data_is_refused_until_items_may_differ(skilled: Project) -> None:
     score(skilled, 150, "first")
     skilled.rows(99)
-    result = score(skilled, 150, "less", "--gate")
-    assert result.ret == 9
-    assert "its rows are others" in gate_of(skilled.path, "less")["text"]
+    refused(score(skilled, 150, "less", "--gate"), "its rows are others")
     allowed = score(
         skilled, 150, "allowed", "--gate", "--baseline", "first", "--eval-baseline-allow", "data,items"
     )
@@ -190,15 +185,22 @@ def test_without_gate_a_baseline_only_shows_verdicts(skilled: Project) -> None:
     result.stdout.fnmatch_lines(["worse *", "verdicts: 1 worse; --gate makes the exit code depend on them"])
 
 
-def test_other_conditions_are_named_and_may_be_allowed(skilled: Project) -> None:
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=str)
+def test_other_conditions_are_named_before_anything_is_asked_and_may_be_allowed(
+    skilled: Project, workers: list[str]
+) -> None:
     score(skilled, 150, "first")
-    result = score(skilled, 150, "seed", "--gate", "--eval-seed", "7")
-    assert result.ret == 9
-    assert "seed is 7 here and 1234 there" in gate_of(skilled.path, "seed")["text"]
+    for baseline in ([], ["--baseline", "first"]):
+        result = score(skilled, 150, "seed", "--gate", "--eval-seed", "7", *baseline, *workers)
+        refused(result, "skills: fake-causal in first is not comparable: seed is 7 here and 1234 there")
+        assert not (skilled.path / "results" / "seed").exists()
+    shown = score(skilled, 150, "shown", "--baseline", "best", "--eval-seed", "7", *workers)
+    assert shown.ret == 0  # only a gate is refused
     assert score(skilled, 150, "fine", "--gate", "--eval-seed", "7", "--eval-baseline-allow", "seed").ret == 0
+    part = score(skilled, 150, "part", "--gate", "--eval-seed", "9", "--eval-limit", "5")
+    assert part.ret == 0  # nothing saved is on these items
     write(skilled, version=2)
-    assert score(skilled, 150, "new", "--gate").ret == 9
-    assert "version is 2 here and 1 there" in gate_of(skilled.path, "new")["text"]
+    refused(score(skilled, 150, "new", "--gate", *workers), "version is 2 here and 1 there")
 
 
 def test_a_session_without_a_benchmark_passes_no_gate(skilled: Project) -> None:
@@ -349,10 +351,18 @@ def test_an_unknown_benchmark_is_one_line_with_workers_too(skilled: Project) -> 
     refused(result, "unknown benchmark 'skils'; did you mean 'skills'?")
 
 
-def test_a_broken_saved_result_is_named_before_anything_runs(skilled: Project) -> None:
+def test_a_broken_saved_result_is_left_out_as_is_said_and_the_others_are_compared(skilled: Project) -> None:
     score(skilled, 10, "first")
-    next((skilled.path / "results" / "saved").glob("*/skills@first.json")).write_text("{")
-    refused(score(skilled, 10, "second", "--gate"), "skills@first.json: cannot be read")
+    score(skilled, 150, "second")
+    (saved,) = (skilled.path / "results" / "saved").glob("*/skills@first.json")
+    for text in (saved.read_text()[:300], ""):
+        saved.write_text(text)
+        assert score(skilled, 100, f"worse{len(text)}", "--gate").ret == 8
+        (line,) = gate_of(skilled.path, f"worse{len(text)}")["lines"]
+        assert line["against"]["run_id"] == "second"
+        (note,) = gate_of(skilled.path, f"worse{len(text)}")["notes"]
+        assert "skills@first.json: cannot be read" in note
+        assert "left out" in note
 
 
 def test_reports_for_ci_are_written(skilled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,10 +448,12 @@ def test_a_named_baseline_is_set_shown_and_removed(
 
 def test_a_refused_baseline_is_explained_once_and_the_decision_is_the_last_line(skilled: Project) -> None:
     score(skilled, 150, "first")
-    result = score(skilled, 150, "other", "--gate", "--baseline", "first", "--eval-limit", "50")
+    path = skilled.path / "test_skills.py"
+    path.write_text(path.read_text().replace('example["q"]', 'example["q"] + "?"'))
+    result = score(skilled, 150, "other", "--gate", "--baseline", "first")
     assert result.ret == 9
     text = " ".join("\n".join(result.outlines).split())
-    assert text.count("--eval-baseline-allow items") == 1  # the remedy
+    assert text.count("--eval-baseline-allow prompts") == 1  # the remedy
     assert text.count("gate not valid (exit code 9): skills acc: ") == 1
     assert " passed in " in text.partition("gate not valid")[0]
 

@@ -24,7 +24,7 @@ from typing import Final
 from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.core import disk
-from pytest_touchstone.core.errors import DataError, GateError, HarnessError
+from pytest_touchstone.core.errors import GateError, HarnessError
 from pytest_touchstone.core.files import (
     SCHEMA,
     DamagedError,
@@ -183,11 +183,9 @@ def _of_results_file(text: str, path: Path) -> BaselineSource:
 
 
 def _of_store(text: str, store: ResultStore) -> BaselineSource:
-    """The best of all saved results; a damaged one may have been the best, so that nothing is judged without it."""
-    saved = store.find()
-    if store.left_out:
-        raise DataError(store.left_out[0])
-    return BaselineSource(name=text, kind="best", saved=saved, items=store.items)
+    return BaselineSource(
+        name=text, kind="best", saved=store.find(), items=store.items, damaged=store.left_out
+    )
 
 
 def _of_folder(text: str, path: Path) -> BaselineSource:
@@ -209,7 +207,7 @@ def _of_name(text: str, output: Path) -> BaselineSource | None:
     pin = read_named_baseline(output, text)
     mine = pinned(pin, saved) if pin is not None else [one for one in saved if one.run_id == text]
     if mine:
-        return BaselineSource(name=text, kind="run", saved=mine, items=store.items)
+        return BaselineSource(name=text, kind="run", saved=mine, items=store.items, damaged=store.left_out)
     if pin is not None:
         raise GateError(
             f"{text} names {pin.checkpoint} of run {pin.run_id}, whose saved results are gone; set it again"
@@ -232,7 +230,7 @@ def _of_run(text: str, folder: Path) -> BaselineSource:
     store = ResultStore(folder.parent)
     mine = [one for one in store.find() if one.run_id == summary.run_id]
     if mine:
-        return BaselineSource(name=text, kind="run", saved=mine, items=store.items)
+        return BaselineSource(name=text, kind="run", saved=mine, items=store.items, damaged=store.left_out)
     records = latest(read_journal(folder, exchanges=False)).values()
     built = saved_of(summary, records)
     if not any(items.examples for _, items in built):

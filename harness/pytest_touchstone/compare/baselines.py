@@ -23,12 +23,12 @@ is judged: a second try after the data were changed is not compared with the fir
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.judge import ItemDifferences, item_differences, score_name
+from pytest_touchstone.compare.judge import ItemDifferences, item_differences, rows_of, score_name
 from pytest_touchstone.compare.prompts import OTHERS, PROMPTS, changed_text
 from pytest_touchstone.core.conditions import asked_otherwise
 from pytest_touchstone.core.text import listed
@@ -47,12 +47,16 @@ State = Literal["chosen", "first", "apart", "absent", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineSource:
-    """A source of baselines: its name in messages, its kind, its results, and a way to load their items."""
+    """A source of baselines: its name in messages, its kind, its results, and a way to load their items.
+
+    ``damaged`` has a line for each saved result that cannot be read, and is left out.
+    """
 
     name: str
     kind: Literal["best", "run", "none"]
     saved: Sequence[StoredResult] = ()
     items: Callable[[StoredResult], ItemScores] | None = None
+    damaged: Sequence[str] = ()
 
     def load(self, saved: StoredResult) -> BenchmarkScores:
         """The result with its items; raises ``DataError`` where they are gone or cannot be read."""
@@ -106,20 +110,9 @@ def _held(
     allowed: set[str],
 ) -> BaselineChoice:
     """Those of the whole results that the new one can be compared with."""
-    if all(saved.published for saved in whole):
-        told = f"{origin(whole[-1])} was published: a gate compares items that were run here"
-        return BaselineChoice(state="refused", reason=f"{told}; `touchstone compare` compares totals")
-    comparable = [saved for saved in whole if not _differing(new.saved, saved, allowed)]
-    others = [saved for saved in whole if saved.checkpoint_key != new.saved.checkpoint_key]
-    alone = source.kind == "best" and not any(one in others for one in comparable)
-    if not comparable or (alone and others):
-        return BaselineChoice(state="refused", reason=_conditions_reason(new.saved, others or whole, allowed))
-    unlike = {id(one): why for one in comparable if (why := other_measure(one, new.saved, metric))}
-    if len(unlike) == len(comparable):
-        last = comparable[-1]
-        again = f"`touchstone rescore {last.run_id} -o FOLDER` makes it of the stored answers, for --baseline FOLDER"
-        return BaselineChoice(state="refused", reason=f"{origin(last)} {unlike[id(last)]}: {again}")
-    comparable = [one for one in comparable if id(one) not in unlike]
+    comparable, reason = _asked_alike(new.saved, whole, source, metric, allowed)
+    if reason:
+        return BaselineChoice(state="refused", reason=reason)
     # One of each checkpoint on each set of items: a result on fewer items hides no other.
     entries = [
         source.load(saved) for same in _by_items(comparable).values() for saved in one_each(same, metric)
@@ -135,6 +128,68 @@ def _held(
     left_out = [origin(one.saved) for one in entries if changed.get(id(one))]
     found = _same_items(new, alike, metric, allowed)
     return replace(found, notes=(*found.notes, f"{OTHERS}: {listed(left_out)}")) if left_out else found
+
+
+def _asked_alike(
+    new: StoredResult,
+    whole: Sequence[StoredResult],
+    source: BaselineSource,
+    metric: str,
+    allowed: set[str],
+) -> tuple[list[StoredResult], str]:
+    """Those of the whole results that were asked as the new one is; else the reason why nothing can be judged."""
+    if all(saved.published for saved in whole):
+        told = f"{origin(whole[-1])} was published: a gate compares items that were run here"
+        return [], f"{told}; `touchstone compare` compares totals"
+    comparable = [saved for saved in whole if not _differing(new, saved, allowed)]
+    others = [saved for saved in whole if saved.checkpoint_key != new.checkpoint_key]
+    alone = source.kind == "best" and not any(one in others for one in comparable)
+    if not comparable or (alone and others):
+        return [], _conditions_reason(new, others or whole, allowed)
+    unlike = {id(one): why for one in comparable if (why := other_measure(one, new, metric))}
+    if len(unlike) == len(comparable):
+        last = comparable[-1]
+        again = f"`touchstone rescore {last.run_id} -o FOLDER` makes it of the stored answers, for --baseline FOLDER"
+        return [], f"{origin(last)} {unlike[id(last)]}: {again}"
+    return [one for one in comparable if id(one) not in unlike], ""
+
+
+def refused_before(
+    new: StoredResult, examples: Collection[str], source: BaselineSource, allow: Iterable[str]
+) -> str:
+    """Return why a result that will be asked so, of examples with these ids, cannot be judged against the source.
+
+    Empty where it may be: its prompts, its chat template and items that are skipped are known only when it was asked.
+    """
+    allowed, metric = set(allow), new.primary
+    whole = [saved for saved in _earlier(new, source) if saved.complete and not saved.published]
+    on_these_rows = [saved for saved in whole if saved.known["data"] == new.known["data"]]
+    if not whole or not (on_these_rows or "data" not in allowed):
+        return ""
+    # The rows of the new result are those of an earlier one on the same data.
+    largest = source.load(max(on_these_rows or whole, key=lambda saved: saved.scored))
+    if metric not in largest.saved.metrics:
+        return ""
+    score, template = score_name(largest.saved, metric), largest.saved.known["template"]
+    rows = {name: row for name, row in rows_of(largest.items, score).items() if name in examples}
+    if source.kind == "best" and on_these_rows and len(rows) < len(examples):
+        return ""
+    nothing: list[str | None] = [None] * len(rows)
+    items = ItemScores(
+        examples=[*rows],
+        rows=[*rows.values()],
+        groups=nothing,
+        clusters=nothing,
+        scores={score: [0.0] * len(rows)},
+    )
+    new = replace(new, metrics=largest.saved.metrics, conditions={**new.conditions, "template": template})
+    expected = BenchmarkScores(new, items)
+    if source.kind == "best" and ITEMS not in allowed:
+        whole, _ = _on_the_same_items(expected, whole, allowed)
+    comparable, reason = _asked_alike(new, whole, source, metric, allowed) if whole else ([], "")
+    if reason or source.kind == "best" or ITEMS in allowed:
+        return reason
+    return _same_items(expected, [source.load(saved) for saved in comparable], metric, allowed).reason
 
 
 def _by_items(results: Iterable[StoredResult]) -> dict[str, list[StoredResult]]:

@@ -195,6 +195,7 @@ class Controller:
             told["demonstration"] = True
         if (judge := self._collection.judge) is not None:
             told["judge"] = {"name": judge.info.name, "fingerprint": judge.fingerprint}
+        self.gate.check_baselines(results.items, results.declarations, told, used)
         manifest = results.write_manifest(told, self._config, used, self._collection.failed)
         self._hooks.tell_beginning(manifest, len(results.items))
         if not self._settings.no_cache:

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pytest
 
+from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.compare.baseline_source import open_source
-from pytest_touchstone.compare.baselines import ITEMS, BaselineSource
+from pytest_touchstone.compare.baselines import ITEMS, BaselineSource, refused_before
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import (
     GateConfig,
@@ -41,13 +43,15 @@ from pytest_touchstone.core.conditions import condition_names
 from pytest_touchstone.core.errors import ExitCode, GateError, HarnessError
 from pytest_touchstone.core.files import SCHEMA, read_checked, shown_path, typed, write_checked
 from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.core.text import count
+from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_of, result_of
 from pytest_touchstone.plugin.options import Settings
 from pytest_touchstone.reports.gate import decision_text
 from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.run_directory import RunDirectory
-from pytest_touchstone.results.store_entry import ItemScores, StoredResult
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult, stored_result
 from pytest_touchstone.results.summary import Collected, Declaration, Summary, wholes
 
 if TYPE_CHECKING:
@@ -211,6 +215,47 @@ class GateSession:
             check_plan(self.plan, declared, saved, files)
         except HarnessError as error:
             raise pytest.UsageError(str(error)) from None
+
+    def check_baselines(
+        self,
+        items: Iterable[Collected],
+        declared: Mapping[str, Declaration],
+        manifest: Mapping[str, Any],
+        infos: Sequence[CheckpointInfo],
+    ) -> None:
+        """Raise ``pytest.UsageError`` where a gate could not judge what is going to be asked, as far as is known now.
+
+        ``manifest`` has the run's beginning and settings, ``infos`` are the checkpoints that items ask.
+        """
+        if self.plan is None or self.plan.mode is None:
+            return
+        rows = {info.name: info.plain() for info in infos}
+        for info in infos:
+            with suppress(HarnessError):  # the manifest says what is wrong with it
+                rows[info.name]["fingerprint"] = identity(info)
+        source = self.source()
+        examples: dict[Series, list[str]] = {}
+        for item in items:
+            examples.setdefault((item.checkpoint, item.benchmark), []).append(item.example)
+        refused: dict[str, str] = {}
+        for (checkpoint, benchmark), names in examples.items():
+            expected = stored_result(
+                declared[benchmark],
+                manifest,
+                rows[checkpoint],
+                run_id="",
+                directory="",
+                checkpoint=checkpoint,
+                chat=False,
+                metrics={},
+                collected=len(names),
+            )
+            if reason := refused_before(expected, frozenset(names), source, self.plan.allow):
+                refused.setdefault(benchmark, reason)
+        if refused:
+            benchmark, reason = next(iter(refused.items()))
+            more = f"; and {count(len(refused) - 1, 'other benchmark')} likewise" if len(refused) > 1 else ""
+            raise pytest.UsageError(f"--baseline {source.name}, {benchmark}: {reason}{more}")
 
     def make_plan(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> None:
         """Find what the gate could decide about these items, to be shown at the end; raise ``pytest.UsageError``."""

@@ -522,3 +522,18 @@ def test_results_without_a_soft_score_or_at_another_temperature_are_no_baseline_
     (line,) = gate(mine, old=(soft("old", 0.2, "p_right"), known), metrics=("p_right",)).lines
     assert line.against is not None
     assert line.against.checkpoint == "first"
+
+
+def test_the_pooled_verdict_names_what_it_lacks_and_says_where_there_is_none() -> None:
+    plan = GateConfig(mode="plain", pooled=True)
+    mine = [new(300, name) for name in ("b1", "b2", "b3")]
+    both = decide(cases_of(mine, []), source(old(300, "b1"), old(300, "b2")), plan)
+    (pooled,) = both.pooled
+    assert pooled in both.lines
+    assert "without b3, not compared by shares" in pooled.notes
+    assert not [note for note in both.notes if "pooled" in note]
+    apart = source(old(300, "b1", "one"), old(300, "b2", "other"))
+    for decides in (True, False):
+        found = decide(cases_of(mine, []), apart, GateConfig(mode="plain", pooled=decides))
+        assert found.pooled == ()
+        assert any("nothing is pooled" in note for note in found.notes) is decides

@@ -114,8 +114,10 @@ def decide(
         lines=tuple(lines),
         pooled=pooled,
         notes=(
+            *source.damaged,
             *_left_out(cases, source, lines),
             *_notes_of_lines(lines),
+            *([NOT_POOLED] if plan.pooled and any(_lacks_pooled(*one) for one in judged) else []),
             *(
                 [P_DECIDES]
                 if any(is_at_odds(one.low, one.high, one.p_adjusted, plan.alpha) for one in shown)
@@ -227,6 +229,8 @@ def _pooled_line(
     line = composite_line(line, BaselineChoice(state="chosen", baselines=pooled.baselines), mine, plan)
     if wrong := [name for name, entry in case.entries.items() if entry.saved.invalid]:
         line = replace(line, notes=(*line.notes, f"without {listed(wrong)}, NOT VALID"))
+    if others := [name for name in case.entries if name not in (*pooled.benchmarks, *wrong)]:
+        line = replace(line, notes=(*line.notes, f"without {listed(others)}, not compared by shares"))
     return line if plan.pooled else replace(line, fails=(), notes=(*line.notes, SHOWN))
 
 
@@ -392,6 +396,14 @@ def _left_out(cases: Sequence[Case], source: BaselineSource, lines: Sequence[Gat
     return (
         [f"the baseline has results of {missing}, which this run did not ask: not judged"] if missing else []
     )
+
+
+NOT_POOLED: Final = "nothing is pooled: that takes two benchmarks with scores in [0, 1], and a saved checkpoint that has all of these"
+
+
+def _lacks_pooled(lines: Sequence[GateLine], pooled: GateLine | None) -> bool:
+    """Return whether several benchmarks of a checkpoint are compared, and not all together."""
+    return pooled is None and len({line.benchmark for line in lines if line.difference is not None}) > 1
 
 
 SHOWN: Final = "shown only: with `pooled = true` it can fail the gate"
