@@ -12,15 +12,17 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
 
 from tests.support.places import ROOT, SOURCE
+from tests.support.runner import evaluate, truth
 
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action" / "action.yml").read_text(encoding="utf-8"))
 STEPS: dict[str, Any] = {one["name"]: one for one in ACTION["runs"]["steps"]}
-SCRIPTS = ("install", "score and judge", "link the run")
+SCRIPTS = ("install", "name the gate", "score and judge", "link the run")
 GITHUB, SELF_HOSTED, GITLAB, GITLAB_ON_RUNNER = (
     yaml.safe_load((ROOT / "docs" / "action" / f"{name}.yml").read_text(encoding="utf-8"))
     for name in ("github", "github-self-hosted", "gitlab", "gitlab-self-hosted")
@@ -125,14 +127,102 @@ def test_workflows_use_the_action_with_inputs_it_has_and_artifacts_that_are_ther
     assert GITHUB["jobs"]["gate"]["needs"] == "train"
 
 
-def test_the_job_for_gitlab_reads_the_cache_that_the_main_branch_writes() -> None:
+def test_no_job_of_gitlab_shares_a_cache_and_both_keep_what_the_action_keeps() -> None:
     job = GITLAB["touchstone"]
-    policies = {one["variables"]["CACHE"] for one in job["rules"]}
-    assert policies == {"pull", "pull-push"}
-    assert job["cache"]["policy"] == "$CACHE"
+    assert not [one for one in (GITLAB, GITLAB_ON_RUNNER) if "cache" in str(one)]
     paths = STEPS["keep saved results"]["with"]["path"].replace("${{ inputs.results }}", "results")
-    assert job["cache"]["paths"] == paths.split()
+    assert job["artifacts"]["paths"] == ["touchstone.md", *paths.split()]
     assert {job["stage"], GITLAB["train"]["stage"]} == set(GITLAB["stages"])
+
+
+def test_whatever_is_installed_is_pinned() -> None:
+    from importlib.metadata import version
+
+    texts = [json.dumps(one) for one in (GITHUB, SELF_HOSTED, GITLAB, GITLAB_ON_RUNNER)]
+    texts += [(ROOT / "action" / name).read_text() for name in ("README.md", "action.yml")]
+    for used in re.findall(r"uses: ?\"?([\w./-]+@[\w.]+)", "\n".join(texts).replace('"uses": ', "uses: ")):
+        own = used.startswith("OWNER/pytest-touchstone/")
+        assert re.fullmatch(r".*@v[\d.]+" if own else r".*@[0-9a-f]{40}", used), used
+    (bound,) = re.findall(r"^torch<=(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    commands = [text for text in texts if "pip install torch" in text]
+    assert len(commands) == 2
+    for text in commands:
+        assert f"pip install torch=={bound} --index-url " in text
+        assert "EXTRA_INDEX" not in text
+    assert f"--branch v{version('pytest-touchstone')} " in texts[2]
+
+
+@pytest.mark.parametrize("workflow", [GITHUB, SELF_HOSTED])
+def test_the_token_of_a_workflow_may_read_and_no_more_unless_a_job_says_so(workflow: dict[str, Any]) -> None:
+    assert workflow["permissions"] == {"contents": "read"}
+    allowed = {name: job["permissions"] for name, job in workflow["jobs"].items() if "permissions" in job}
+    assert allowed in ({}, {"gate": {"contents": "read", "pull-requests": "write"}})
+
+
+def event(name: str = "pull_request", *, head: str | None = "me/it", actor: str = "ann") -> dict[str, Any]:
+    """The context of a workflow of ``me/it``, for a pull request from this repository; None for one that is gone."""
+    repo = None if head is None else {"full_name": head}
+    github = {"event_name": name, "repository": "me/it", "actor": actor}
+    return {"github": {**github, "event": {"pull_request": {"head": {"repo": repo}}}}}
+
+
+def test_a_fork_and_dependabot_get_no_comment_and_run_nothing_on_a_machine_of_ones_own() -> None:
+    comment = GITHUB["jobs"]["gate"]["steps"][-1]["if"]
+    job = SELF_HOSTED["jobs"]["gate"]["if"]
+    (rule,) = GITLAB_ON_RUNNER["touchstone"]["rules"]
+    assert rule["if"].endswith("$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_PROJECT_ID")
+    for head, commented in (("me/it", True), ("stranger/it", False), (None, False)):
+        assert truth(evaluate(comment, event(head=head))) is commented
+        assert truth(evaluate(job, event(head=head))) is commented
+    assert not truth(evaluate(comment, event(actor="dependabot[bot]")))
+    assert not truth(evaluate(comment, event("push")))
+
+
+GH = """#!{python}
+import json, os, sys
+from pathlib import Path
+state = Path({state!r})
+comments = json.loads(state.read_text())
+words = sys.argv[1:]
+if "--jq" in words:
+    jq = words[words.index("--jq") + 1]
+    start = "<!-- " + os.environ["NAME"] + " -->"
+    assert 'select(.user.login == "github-actions[bot]" and (.body | startswith(' in jq
+    for one in comments:
+        if one["user"] == "github-actions[bot]" and one["body"].startswith(start):
+            print(one["id"])
+else:
+    body = Path(words[words.index("--field") + 1].removeprefix("body=@")).read_text()
+    if "PATCH" in words:
+        (path,) = [word for word in words if word.startswith("repos/")]
+        (found,) = [one for one in comments if str(one["id"]) == path.rpartition("/")[2]]
+        found["body"] = body
+    else:
+        comments.append({{"id": len(comments), "user": "github-actions[bot]", "body": body}})
+    state.write_text(json.dumps(comments))
+"""
+
+
+def test_a_gate_writes_its_own_comment_and_no_other(tmp_path: Path) -> None:
+    comment = GITHUB["jobs"]["gate"]["steps"][-1]
+    state = tmp_path / "comments.json"
+    foreign = [
+        {"id": 0, "user": "github-actions[bot]", "body": "coverage 80 %"},
+        {"id": 1, "user": "stranger", "body": "<!-- touchstone-1 -->\nmine"},
+    ]
+    state.write_text(json.dumps(foreign))
+    stubs = stub(tmp_path, "gh")
+    (stubs / "gh").write_text(GH.format(python=sys.executable, state=str(state)))
+    for name, text in (("1", "red"), ("2", "other"), ("1", "green")):
+        (tmp_path / "touchstone.md").write_text(text)
+        variables = {"NUMBER": "7", "GITHUB_REPOSITORY": "me/it", "NAME": f"touchstone-{name}"}
+        assert execute(comment["run"], tmp_path, stubs, variables) == 0
+    written = json.loads(state.read_text())
+    assert written[:2] == foreign
+    assert [one["body"] for one in written[2:]] == [
+        "<!-- touchstone-1 -->\ngreen",
+        "<!-- touchstone-2 -->\nother",
+    ]
 
 
 def test_a_runner_of_gitlab_asks_the_same_of_a_path_on_it() -> None:
@@ -140,7 +230,7 @@ def test_a_runner_of_gitlab_asks_the_same_of_a_path_on_it() -> None:
     own, usual = GITLAB_ON_RUNNER[name], GITLAB[name]
     assert own["tags"]
     assert "needs" not in own
-    assert own["artifacts"] == usual["artifacts"]
+    assert own["artifacts"] == {**usual["artifacts"], "paths": ["touchstone.md"]}
     assert Path(own["variables"]["CHECKPOINT"]).is_absolute()
     mine, theirs = (" ".join(one["script"]) for one in (own, usual))
     added = " --eval-data /data/sets --baseline /data/results/main/summary.json"
@@ -167,33 +257,65 @@ def test_github_scores_the_main_branch_and_then_a_pull_request_of_another_reposi
         assert "arc_easy" in (folder / "touchstone.md").read_text()
         assert "touchstone.gate.decision" in (folder / "touchstone.xml").read_text()
     assert decisions == [None, "not worse"]  # the first is compared with nothing
-    comment = GITHUB["jobs"]["gate"]["steps"][-1]
-    folder = tmp_path / "request"
-    assert execute(comment["run"], folder, stub(folder, "gh"), {"NUMBER": "7"}) == 0
-    body = given(folder, "gh")[-1]
-    assert (folder / body).is_file()
+
+
+CURL = """#!{python}
+import sys
+from pathlib import Path
+kept, words = Path({kept!r}), sys.argv[1:]
+if kept.is_file():
+    Path(words[words.index("--output") + 1]).write_bytes(kept.read_bytes())
+print({status} if kept.is_file() or {status} != 200 else 404, end="")
+"""
+
+
+def gitlab_job(
+    tmp_path: Path, place: str, checkpoint: str, *, branch: str = "", status: int = 200
+) -> tuple[int, Path]:
+    """Run the script for GitLab as a job of a merge request, or of a branch; its exit code, and its folder."""
+    job = GITLAB["touchstone"]
+    folder = tmp_path / place
+    folder.mkdir()
+    stubs = stub(tmp_path, "pip")
+    stub(tmp_path, "git")
+    kept = str(tmp_path / "kept.zip")
+    (stubs / "curl").write_text(CURL.format(python=sys.executable, kept=kept, status=status))
+    (stubs / "curl").chmod(0o755)
+    names = {
+        "CI_DEFAULT_BRANCH": "main",
+        "CI_JOB_NAME": "touchstone",
+        "CI_PROJECT_ID": "1",
+        "CI_JOB_TOKEN": "t",
+    }
+    names |= {"CI_API_V4_URL": "https://HOST/api/v4", "CI_BUILDS_DIR": "/builds", "CI_COMMIT_BRANCH": branch}
+    for line in (*job["before_script"], *job["script"]):
+        script = line.replace("--checkpoint checkpoint", f"--checkpoint {checkpoint}")
+        script = re.sub(r"--tasks \S+", "--tasks real_coref --eval-limit 100", script)
+        if code := execute(script, folder, stubs, names):
+            return code, folder
+    return 0, folder
+
+
+def test_a_merge_request_without_results_of_the_main_branch_is_not_judged(tmp_path: Path) -> None:
+    assert gitlab_job(tmp_path, "request", "fake:masked")[0] == 4
+    assert gitlab_job(tmp_path, "refused", "fake:masked", branch="main", status=500)[0] == 4
+    code, first = gitlab_job(tmp_path, "main", "fake:masked", branch="main")
+    assert code == 0
+    assert (first / "results" / "saved").is_dir()
 
 
 @pytest.mark.slow
 def test_a_worse_checkpoint_is_red_with_the_script_for_gitlab(tmp_path: Path) -> None:
-    job = GITLAB["touchstone"]
-    stubs = stub(tmp_path, "pip")
-    for place, checkpoint, code in (
-        ("main", "nouns/checkpoint-1200", 0),
-        ("request", "mlm/checkpoint-25", 8),
-    ):
-        folder = kept(tmp_path / "main" / "results", tmp_path / place)
-        for line in (*job["before_script"], *job["script"]):
-            script = line.replace("--checkpoint checkpoint", f"--checkpoint builtin:ko-mlm-tiny/{checkpoint}")
-            script = re.sub(r"--tasks \S+", "--tasks real_coref --eval-limit 100", script)
-            expected = code if script.startswith("touchstone") else 0
-            assert execute(script, folder, stubs, {}) == expected
-        assert (folder / job["artifacts"]["reports"]["junit"]).is_file()
-        assert [name for name in job["artifacts"]["paths"] if (folder / name).is_file()]
-    assert given(tmp_path, "pip") == [
-        "install",
-        "pytest-touchstone[all] @ git+https://HOST/OWNER/pytest-touchstone",
-    ]
+    paths = GITLAB["touchstone"]["artifacts"]["paths"]
+    code, main = gitlab_job(tmp_path, "main", "builtin:ko-mlm-tiny/nouns/checkpoint-1200", branch="main")
+    assert code == 0
+    shutil.make_archive(str(tmp_path / "kept"), "zip", main, "results")
+    code, request = gitlab_job(tmp_path, "request", "builtin:ko-mlm-tiny/mlm/checkpoint-25")
+    assert code == 8
+    assert (request / paths[0]).is_file()
+    suite = ElementTree.parse(request / "touchstone.xml").getroot()[0]
+    assert suite.attrib["failures"] == "1"
+    assert given(tmp_path, "pip")[:2] == ["install", "-c"]
 
 
 def test_the_commands_of_the_documentation_have_options_and_benchmarks_that_there_are() -> None:

@@ -40,11 +40,12 @@ class Repository:
         (self.main / "test_skills.py").write_text(BENCHMARK)
         (self.main / "pyproject.toml").write_text("[tool.touchstone.gate.benchmarks.skills]\nmargin = 0.02\n")
 
-    def job(self, event: str, skill: int, **inputs: str) -> Job:
-        """A job in a fresh checkout."""
-        self.jobs += 1
-        self.checkout = self.place / f"job-{self.jobs}"
-        shutil.copytree(self.main, self.checkout)
+    def job(self, event: str, skill: int, **inputs: Any) -> Job:
+        """A job in a fresh checkout, or what follows in one that there is."""
+        if "after" not in inputs:
+            self.jobs += 1
+            self.checkout = self.place / f"job-{self.jobs}"
+            shutil.copytree(self.main, self.checkout)
         (self.checkout / "skill").write_text(str(skill))
         given: dict[str, Any] = {
             "checkpoint": "fake:causal",
@@ -144,6 +145,93 @@ def test_a_job_that_cannot_begin_has_a_summary_a_comment_and_an_annotation(
     assert said in repository.comment()
     assert "\n::error title=touchstone" in f"\n{job.log}"
     assert "upload the run" not in job.ran
+
+
+@pytest.mark.parametrize(
+    "args",
+    ["--eval-limit 50 --baseline 'main", '--eval-system "a', "--eval-system 'one\ntwo'", "-k 'a\rb'", "a\\"],
+    ids=repr,
+)
+def test_arguments_that_are_not_whole_stop_the_job(repository: Repository, args: str) -> None:
+    job = repository.job("pull_request", 100, args=args)
+    assert job.code == 4
+    assert not list(repository.checkout.glob("results/*/run.json"))
+    for place in (job.summary, repository.comment(), job.log):
+        assert "args: " in place
+    assert "\n::error title=touchstone::exit code 4, and no results; args: " in f"\n{job.log}"
+
+
+def baselines(job: Job) -> str:
+    """What a job says of what it was compared with."""
+    assert job.code in (0, 8), job.log
+    return "first" if "this run is the first" in job.summary else "compared"
+
+
+def test_gates_of_a_repository_have_their_own_baselines(repository: Repository) -> None:
+    def pushed(**where: Any) -> str:
+        return baselines(repository.job("push", 150, **where))
+
+    first, second = {"n": "1"}, {"n": "2"}
+    assert pushed() == "first"
+    gates: list[dict[str, Any]] = [
+        {"cache_key": "touchstone-gpu"},
+        {"job_id": "other"},
+        {"workflow": "other.yml"},
+        {"matrix": first},
+    ]
+    assert [pushed(**gate) for gate in gates] == ["first"] * 4
+    assert pushed(matrix=second, same_run=True) == "first"
+    assert [pushed(**gate) for gate in (*gates, {"matrix": second}, {})] == ["compared"] * 6
+
+
+def test_two_uses_of_the_action_in_a_job_keep_two_caches(repository: Repository) -> None:
+    for found in ("first", "compared"):
+        one = repository.job("push", 150, results="one")
+        other = repository.job("push", 150, results="other", same_run=True, after=one)
+        assert (baselines(one), baselines(other)) == (found, found)
+        assert one.outputs["name"] != other.outputs["name"]
+
+
+def test_a_matrix_whose_values_change_keeps_its_baseline_by_a_name_of_its_own(repository: Repository) -> None:
+    for found in ("first", "compared"):
+        job = repository.job("push", 150, matrix={"checkpoint": found}, named={"matrix": "small"})
+        assert baselines(job) == found
+
+
+@pytest.mark.parametrize(
+    ("event", "keep", "kept"),
+    [
+        ("push", "auto", True),
+        ("push", "false", False),
+        ("pull_request", "auto", False),
+        ("pull_request_target", "auto", False),
+        ("pull_request_target", "true", False),
+        ("merge_group", "auto", False),
+        ("issue_comment", "auto", False),
+        ("workflow_run", "auto", False),
+        ("schedule", "auto", False),
+        ("schedule", "true", True),
+    ],
+)
+def test_only_what_was_pushed_becomes_a_baseline_unless_one_says_so(
+    repository: Repository, event: str, keep: str, kept: bool
+) -> None:
+    job = repository.job(event, 150, checkpoint="/nowhere", keep=keep)
+    assert ("keep saved results" in job.ran) is kept
+
+
+@pytest.mark.parametrize(
+    "where",
+    [{"event": "push", "ref": "refs/tags/v1"}, {"event": "pull_request", "keep": "true"}],
+    ids=["tag", "fork"],
+)
+def test_a_tag_and_a_fork_are_compared_with_the_main_branch_and_are_no_baseline_of_it(
+    repository: Repository, where: dict[str, Any]
+) -> None:
+    assert baselines(repository.job("push", 100)) == "first"
+    assert baselines(repository.job(skill=150, **where)) == "compared"
+    after = repository.job("push", 100)  # worse than that
+    assert (baselines(after), after.code) == ("compared", 0)
 
 
 def test_the_project_decides_unless_an_input_does_and_what_nobody_knows_is_a_warning(

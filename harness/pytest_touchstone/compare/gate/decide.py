@@ -398,7 +398,9 @@ def _left_out(cases: Sequence[Case], source: BaselineSource, lines: Sequence[Gat
     )
 
 
-NOT_POOLED: Final = "nothing is pooled: that takes two benchmarks with scores in [0, 1], and a saved checkpoint that has all of these"
+NOT_POOLED: Final = (
+    "nothing is pooled: no saved checkpoint has all of two or more benchmarks with scores in [0, 1]"
+)
 
 
 def _lacks_pooled(lines: Sequence[GateLine], pooled: GateLine | None) -> bool:
