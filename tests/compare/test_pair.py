@@ -58,7 +58,7 @@ def test_scores_too_large_for_a_mean_leave_one_benchmark_without_a_verdict_and_n
         one = side.entries["h"]
         undefined = replace(one.saved.metrics["seconds"], value=None, why="too large for a mean")
         metrics = {**one.saved.metrics, "seconds": undefined}
-        side.entries["h"] = replace(one, saved=replace(one.saved, metrics=metrics))  # type: ignore[index]
+        side.entries["h"] = replace(one, saved=replace(one.saved, metrics=metrics))
     pair = compare_pair(before, after)
     assert kinds(pair)["h"] == "inconclusive"
     assert "seconds is undefined, too large" in known(pair.judged["h"].verdict).why

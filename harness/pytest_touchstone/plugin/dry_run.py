@@ -25,7 +25,6 @@ from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, DryRunTime, Set
 from pytest_touchstone.reports.time_left import time_left
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.live import Workload, rough_tokens
-from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.usage import peak_bytes
 
 if TYPE_CHECKING:
@@ -56,7 +55,6 @@ def dry_run(
     with tempfile.TemporaryDirectory(prefix="touchstone-") as folder:
         work = ProcessWork(
             items=items,
-            directory=RunDirectory(Path(folder)),
             size=size,
             in_order=False,
             by_kind=settings.batch_items is None,

@@ -400,8 +400,8 @@ def _together(results: Sequence[Result]) -> list[Result]:
             outcomes.update(one.programs)
             modules.update(one.missing_modules)
         who = count(len(same), "checkpoint")
-        programs = {"programs": dict(outcomes.most_common()), "missing_modules": dict(modules.most_common())}
-        found.append(replace(same[0], checkpoint=who, **programs, **sums))
+        programs, missing = dict(outcomes.most_common()), dict(modules.most_common())
+        found.append(replace(same[0], checkpoint=who, programs=programs, missing_modules=missing, **sums))
     return found
 
 
