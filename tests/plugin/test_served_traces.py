@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.model_server import JsonHandler
 from tests.support.project import Project
 
@@ -57,8 +58,8 @@ def chats(
             question = body["messages"][-1]["content"]
             if question in texts:
                 bodies.append(body)
-            if question in texts and refuses and "stop" not in body:
-                return 400, {"error": {"message": "stop is needed"}}
+            if texts.get(question) == "refused" or (question in texts and refuses and "stop" not in body):
+                return 400, {"error": {"message": "not so"}}
             text, bar, _ = texts.get(question, "hello").partition("|")
             text = text.partition(body.get("stop", ["\0"])[0])[0]
             message: dict[str, Any] = {"role": "assistant", "content": text}
@@ -175,6 +176,17 @@ def test_where_no_trace_is_looked_for_stops_are_sent_and_texts_are_scored_whole(
         run(fives, [*TRACES], address, "--eval-think-end=off")
     assert stops_of(bodies) == {name: [True] for name in TRACES}
     assert answers(fives)["asks first"] == "<think>"
+
+
+def test_answers_of_a_run_that_was_gone_on_with_are_asked_again_too(fives: Project) -> None:
+    texts = {"no beginning": TRACES["no beginning"], "other": "refused"}
+    with chats(texts) as (address, bodies):
+        run(fives, [*texts], address, "--eval-run-id=first")
+        texts["other"] = "<think>6</think>#### 5"
+        run(fives, [*texts], address, "--eval-run-id=second")
+    assert stops_of(bodies)["no beginning"] == [True, False]
+    scores = {one.example: one.scores for one in latest(read_journal(fives.runs[1])).values()}
+    assert {one["acc"] for one in scores.values()} == {1.0}
 
 
 def test_what_cannot_be_asked_again_is_an_error(fives: Project) -> None:

@@ -53,6 +53,12 @@ def test_most_of_the_texts_must_differ() -> None:
     assert "3 of 4 known prompts" in found
 
 
+def test_a_text_that_is_taken_for_a_reasoning_by_the_end_has_not_changed() -> None:
+    reasoned = GenerateAnswer((Generated("", "length", 8, "a b"),), 4)
+    assert drift([text(" a b")], [reasoned]) is None
+    assert drift([text("a c")], [reasoned]) is not None
+
+
 def test_a_question_without_an_answer_says_nothing() -> None:
     assert drift([score(-1.0)], [Refusal("gone")]) is None
 
