@@ -219,6 +219,10 @@ FULL = "    x = []\n    while True:\n        x.append([len(x) + 300])\n"
         ("x = bytes(10**12)", "memory"),
         (f"try:\n{FULL}finally:\n    y = [[n] for n in range(10**5)]", "memory"),
         (f"try:\n{FULL}except MemoryError:\n    x = None\n    print('ok')", "passed"),
+        (
+            "x = []\ntry:\n    while True:\n        x.append(len(x) + 300)\nexcept MemoryError:\n    print('ok')",
+            "passed",
+        ),
         ("try:\n    bytes(10**12)\nexcept MemoryError:\n    print('ok')", "passed"),
         ("import sys\nsys.setrecursionlimit(10**9)\ndef deep(n): return deep(n + 1) + 1\ndeep(0)", "memory"),
         (

@@ -126,8 +126,9 @@ class _ProgramHost:
         random.seed(0)  # forked processes inherit the same state; a verdict must not depend on luck
         try:
             exec(compile(program, PROGRAM, "exec", dont_inherit=True), self._module)
-            with suppress(ImportError):  # the tests, which import the same, say what there is not
-                exec(imports, self._module)
+            if imports:  # even an empty text takes memory to compile, and the program may have left none
+                with suppress(ImportError):  # the tests, which import the same, say what there is not
+                    exec(imports, self._module)
         except BaseException as error:  # SystemExit too: it ends the program's module
             return {"error": self.described(error)}
         return {"ready": True}
