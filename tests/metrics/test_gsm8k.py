@@ -119,6 +119,7 @@ def test_a_text_without_a_number_has_no_value(text: str) -> None:
         (r"\boxed{x_1 = 7 \text{ m}^2 \text{ in 4 hours}}", "7"),
         (r"#### 1. So many:\boxed{7}", "7"),
         (r"\boxed{} is 7", "7"),
+        (r"I use \boxed here. 3 and 4 give $\boxed {7}$ in 4 hours", "7"),
         (r"\boxed{7", "7"),
         ("#### $7 in 4 hours", "7"),
         ("#### **7** in 4 hours", "7"),

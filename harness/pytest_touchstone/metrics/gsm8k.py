@@ -43,7 +43,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.benchmark import FinalAnswer, Solution
 from pytest_touchstone.core.reasoning import unwrapped
-from pytest_touchstone.metrics.math.text import boxed_answer
+from pytest_touchstone.metrics.math.text import BARE, boxed_answer
 from pytest_touchstone.metrics.solutions import final_number
 
 RULES: Final = ("strict", "flexible", "number")
@@ -152,7 +152,7 @@ def answered_number(output: str) -> Number | None:
     """The number that ``exact_match_number`` compares: that of the last box that is closed, else the first after
     ``####``, else the last in the text."""
     text = unwrapped(output)
-    box = boxed_answer(text) or ""
+    box = boxed_answer(text.replace(BARE, BARE.rstrip())) or ""
     plain = as_written(text)
     marked = (plain[mark.end() :] for mark in MARKED.finditer(plain))
     numbers = [
