@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any, Final
 
-LONGEST: Final = 2000
+LONGEST: Final = 1500
 """Characters of a detail that are kept."""
 
 _FORBIDDEN: Final = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
