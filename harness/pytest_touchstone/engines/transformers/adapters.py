@@ -217,6 +217,9 @@ def _wanted(where: Path, config: AdapterConfig, modules: dict[str, Any]) -> set[
 _NAME: Final = "default"
 """PEFT's name for the only adapter of a model."""
 
+_WRAPPED: Final = re.compile(r"\.(?:base_layer|token_adapter|original_module|modules_to_save)(?=\.)")
+"""What PEFT puts into the names of a base's tensors that an adapter stores."""
+
 _CLOSE: Final = 1e-3
 """The difference between two loads that counts as rounding, relative to the largest logit."""
 
@@ -230,7 +233,9 @@ def check_peft(info: CheckpointInfo) -> None:
 
 
 def with_adapter(info: CheckpointInfo, base: LoadedModel) -> LoadedModel:
-    """Return the model that ``PeftModel.from_pretrained`` makes of a base and an adapter; the base stays as it is.
+    """Return the model that PEFT's ``AutoPeftModelForCausalLM`` makes of a base and an adapter; the base stays as it is.
+
+    ``base`` has the tokenizer of the adapter, if that has one: its added tokens get embeddings.
 
     Raises ``CheckpointError`` where the adapter does not fit, or where loading it twice gives two models.
     """
@@ -239,10 +244,11 @@ def with_adapter(info: CheckpointInfo, base: LoadedModel) -> LoadedModel:
     with quiet(), one_line_errors(f"{info.path}: PEFT {version('peft')} cannot apply it", again):
         config = _config(info.path)
         own = _changes_base(config)
-        model = _applied(info.path, config, base.model, own=own, seed=1)
+        rows = _rows(info, base)
+        model = _applied(info.path, config, base.model, own=own, rows=rows, seed=1)
         if not own:
             first = _logits(model)
-            model = _applied(info.path, config, base.model, own=own, seed=2)
+            model = _applied(info.path, config, base.model, own=own, rows=rows, seed=2)
             if not bool(((_logits(model) - first).abs() <= _CLOSE * first.abs().max()).all()):
                 raise CheckpointError(
                     f"{info.path}: PEFT draws random numbers when it loads this adapter, so that the trained model "
@@ -273,14 +279,29 @@ def _changes_base(config: Any) -> bool:
     return initial in ("pissa", "olora") or getattr(config, "kasa_config", None) is not None
 
 
-def _applied(folder: Path, config: Any, base: Any, *, own: bool, seed: int) -> Any:
+def _rows(info: CheckpointInfo, base: LoadedModel) -> int:
+    """Return the embeddings of the model that was trained: those that the adapter stores, else as many as its tokenizer
+    has tokens, if the base has fewer."""
+    table = base.model.get_input_embeddings()
+    name = next(name for name, module in base.model.named_modules() if module is table)
+    for stored, tensor in adapter_tensors(info.path).items():
+        if _WRAPPED.sub("", stored) == f"base_model.model.{name}.weight":
+            return tensor.shape[0]
+    rows = int(table.weight.shape[0])
+    return max(rows, len(base.tokenizer)) if info.tokenizer == info.path else rows
+
+
+def _applied(folder: Path, config: Any, base: Any, *, own: bool, rows: int, seed: int) -> Any:
     """Return modules with the adapter, which share the base's weights but for those that it changes; ``own``: which
-    these are is not known before."""
+    these are is not known before.
+
+    The model gets ``rows`` embeddings; what is drawn for those that neither base nor adapter has is the seed's.
+    """
     import torch
     from peft import PeftModel, get_peft_model_state_dict
 
     tensors = adapter_tensors(folder)
-    stored = {name.removeprefix("base_model.model.").replace(".base_layer.", ".") for name in tensors}
+    stored = {_WRAPPED.sub("", name.removeprefix("base_model.model.")) for name in tensors}
     weights = dict(base.named_parameters())
     shared = [one for name, one in weights.items() if not own and name not in stored]
     memo: dict[int, Any] = {id(one): one for one in (*shared, *base.buffers())}
@@ -289,6 +310,8 @@ def _applied(folder: Path, config: Any, base: Any, *, own: bool, seed: int) -> A
     where: dict[str, Any] = {"torch_device": str(device)}
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
+        if rows != int(tree.get_input_embeddings().weight.shape[0]):
+            tree.resize_token_embeddings(rows)
         try:
             model = PeftModel.from_pretrained(tree, str(folder), _NAME, config=copy.deepcopy(config), **where)
         except KeyError as error:  # of a whole module that the config names
@@ -303,12 +326,22 @@ def _applied(folder: Path, config: Any, base: Any, *, own: bool, seed: int) -> A
     if config.peft_type != "LORA":  # whose tensors alone PEFT misses reliably
         missing = get_peft_model_state_dict(model, save_embedding_layers=False).keys() - tensors.keys()
     _check_all(folder, missing, "missing from the adapter's weights")
-    _check_all(folder, report.unexpected_keys, "in the adapter's weights without a place in the model")
+    _check_all(folder, _placeless(folder, report), "in the adapter's weights without a place in the model")
     for one in weights.values():
         copied = memo[id(one)]
         if copied is not one and copied.dtype == one.dtype and torch.equal(copied, one):
             copied.data = one.data
     return model.get_base_model().eval()
+
+
+def _placeless(folder: Path, report: Any) -> list[str]:
+    """Return the tensors that PEFT leaves out, but for copies of those that it takes: it saves some under two names."""
+    import torch
+
+    unexpected = set(report.unexpected_keys)
+    tensors = _tensors(folder) if unexpected else {}
+    taken = [tensor for name, tensor in tensors.items() if name not in unexpected]
+    return [name for name in unexpected if not any(torch.equal(tensors[name], tensor) for tensor in taken)]
 
 
 def _check_all(folder: Path, names: Iterable[str], what: str) -> None:
@@ -324,7 +357,8 @@ def _logits(model: Any) -> torch.Tensor:
     import torch
 
     rows = int(model.get_input_embeddings().weight.shape[0])
-    tokens = torch.tensor([[(7 * number + 3) % rows for number in range(8)]], device=model.device)
+    ids = [*((7 * number + 3) % rows for number in range(8)), *range(max(0, rows - 8), rows)]  # added tokens are last
+    tokens = torch.tensor([ids], device=model.device)
     with torch.inference_mode():
         found: torch.Tensor = model(input_ids=tokens).logits.float()
     return found

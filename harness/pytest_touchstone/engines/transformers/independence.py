@@ -48,6 +48,17 @@ _LEAK: Final = 0.1
 """The share of the bound that later tokens may move a logit: both passes have the same shape, and so do their
 roundings."""
 
+_ROUNDINGS: Final = 256
+"""The tokens in which a quantization that rounds activations shows that it enlarges other roundings: in a small model,
+few tokens have an activation near enough to the middle between two numbers."""
+
+_NUDGE: Final = 1e-6
+"""The relative difference between two ways of computing hidden states in float32."""
+
+_ROUNDED: Final = 250
+"""The share up to which a quantization that rounds by all tokens of a pass may move them: a quarter of the logits'
+standard deviation. LLM.int8() moves them by 0.03 to 0.05 of it; a text read in both directions by about all of it."""
+
 Tokens: TypeAlias = "tuple[int, ...]"
 Inputs: TypeAlias = "Callable[[Sequence[Tokens]], dict[str, Any]]"
 """Makes the model's arguments for rows of tokens, filled up with padding."""
@@ -125,6 +136,10 @@ class IndependenceProbe:
     ) -> None:
         self._model, self._inputs, self._path, self._ways = model, inputs, path, ways
         self._vocabulary, self._seq_len = vocabulary, seq_len
+        quantized = getattr(model, "hf_quantizer", None) is not None
+        self._quantization = (
+            f"its quantization ({model.config.quantization_config.quant_method})" if quantized else None
+        )
         self._short, self._long = self._row(_SHORT), self._row(max(_LONG, self._named_length()), first=3)
         # Engines of a base and its adapters have one model; only the first one meets it as it was loaded.
         if (state := getattr(model, "_state_as_loaded", None)) is None:
@@ -142,12 +157,17 @@ class IndependenceProbe:
         boundary, by_length = length_boundary(self._model)
         if stays_changed or (by_length and boundary is not None and self._seq_len > boundary):
             self._restore_before_each_pass()
+        mixed = None
         if causal:
-            self._check_causal(self._long)
+            mixed = self._check_causal(self._long)
             if stays_changed:
                 self._check_causal(self._row(_FAR))
+        if mixed is not None:
+            return Company("one", reason=mixed)
         if stays_changed:
             return Company("equal", reason="a pass over a short text changes how it computes a longer one")
+        if self._quantization is not None and (why := self._enlarged()) is not None:
+            return Company("one", reason=f"{self._quantization} rounds activations, by which rounding grows ({why})")
         found = Company() if self._mixes("any") is None else self._apart()
         if boundary is None or self._seq_len <= boundary:
             return found
@@ -160,12 +180,14 @@ class IndependenceProbe:
         )
 
     def _named_length(self) -> int:
-        """Return a length beyond the longest window, chunk or block that the config names and that is cheap to pass;
-        else 0."""
+        """Return a length beyond the longest window, chunk or block that the config names and that is cheap to pass, and
+        one at which a quantization's roundings show; else 0."""
         config = getattr(self._model.config.get_text_config(), "__dict__", {})
         named = [value for name, value in config.items() if any(word in name for word in _PARTS_OF_TEXTS)]
         flat = [one for value in named for one in (value if isinstance(value, list) else [value])]
         parameters = getattr(self._model, "num_parameters", lambda: 0)()
+        if self._quantization is not None:
+            flat.append(_ROUNDINGS)
         lengths = [1 + one for one in flat if type(one) is int and 0 < one < self._seq_len]
         return max((length for length in lengths if length * parameters <= _CHEAP), default=0)
 
@@ -191,23 +213,30 @@ class IndependenceProbe:
             "save the model again"
         )
 
-    def _check_causal(self, row: Tokens) -> None:
-        """Raise ``CheckpointError`` where the second half of a row changes the logits of the first."""
+    def _check_causal(self, row: Tokens) -> str | None:
+        """Return what to say of a quantization that rounds by all tokens of a pass; None where the second half of a row
+        does not change the logits of the first.
+
+        Raises ``CheckpointError`` where it does for another reason.
+        """
         half = len(row) // 2
         if not half:
-            return
+            return None
         later = tuple((token + 7) % min(self._vocabulary, 997) for token in row[half:])
-        different = self._ways.tried(
-            f"without the future of {len(row)} tokens",
-            lambda: self._difference(
+
+        def leaked(share: float) -> str | None:
+            return self._difference(
                 lambda: self._logits([row], [0])[:half],
                 lambda: self._logits([row[:half] + later], [0])[:half],
-                share=_LEAK,
-            ),
-        )
+                share=share,
+            )
+
+        different = self._ways.tried(f"without the future of {len(row)} tokens", lambda: leaked(_LEAK))
         if different is None:
-            return
+            return None
         self._check_repeatable()
+        if self._quantization is not None and leaked(_ROUNDED) is None:
+            return f"{self._quantization} rounds by all tokens of a pass ({different} when only later ones change)"
         raise CheckpointError(
             f"{self._path}: its tokens see later ones ({different} when only later tokens of a text change), so it is "
             f"no causal model, and neither likelihoods nor texts can be had of it: {bidirectional_by(self._model)}"
@@ -227,6 +256,30 @@ class IndependenceProbe:
             return self._difference(alone, lambda: self._logits(pair, [order.index(0), order.index(1)]))
 
         return self._ways.tried(f"beside {rows} rows", lambda: beside((0, 1)) or beside((1, 0)))
+
+    def _enlarged(self) -> str | None:
+        """Return how far logits move where the embeddings differ as float32's roundings do, None where it is as little.
+
+        A layer that rounds its inputs to 8 bits makes a step of the least difference between two ways of computing.
+        Half precision has no such small differences: what it rounds is held to its own bound.
+        """
+        import torch
+
+        def rounded(_module: Any, _given: Any, hidden: torch.Tensor) -> torch.Tensor:
+            numbers = torch.Generator().manual_seed(1)
+            signs = torch.randint(-1, 2, hidden.shape, generator=numbers).to(hidden.device, hidden.dtype)
+            return torch.addcmul(hidden, hidden, signs, value=_NUDGE)
+
+        def otherwise() -> torch.Tensor:
+            hook = self._model.get_input_embeddings().register_forward_hook(rounded)
+            try:
+                return self._logits([self._long], [0])
+            finally:
+                hook.remove()
+
+        return self._ways.tried(
+            "roundings", lambda: self._difference(lambda: self._logits([self._long], [0]), otherwise)
+        )
 
     def _apart(self) -> Company:
         """Return the company of a model whose rows may not be filled up with padding."""

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +49,7 @@ from pytest_touchstone.engines.transformers.gguf import (
     gguf_config,
     gguf_tokenizer,
 )
+from pytest_touchstone.engines.transformers.in_float32 import HALF
 from pytest_touchstone.engines.transformers.library_warnings import heard
 from pytest_touchstone.engines.transformers.stored_tensors import stored
 from pytest_touchstone.engines.transformers.tokenizer_files import character_tokenizer, tokenizer_of
@@ -72,6 +74,8 @@ _LEFT_OVER: Final = re.compile(
 )
 
 MAKE_ROOM: Final = "free memory there, or choose another --eval-device or a smaller --eval-dtype"
+
+_UNQUANTIZED: Final = "give the checkpoint from before its quantization, or a machine that has what it takes"
 
 _MOST_LARGER: Final = 2
 _SMALL: Final = 1 << 27
@@ -129,17 +133,21 @@ def _loaded(
     dtype: torch.dtype | str,
     device: torch.device,
     *,
-    device_map: str | None = None,
+    device_map: str | dict[str, str] | None = None,
     unpacked: bool = False,
 ) -> LoadedModel:
     """Return a loaded checkpoint; ``unpacked``: its config was written for a model that had been loaded."""
+    from transformers.quantizers import AutoHfQuantizer
+
     with quiet(), _parsed_once(info):
         config = _config(info)
         tokenizer, notes = read_tokenizer(info)  # first, since it is the smaller part that may be broken
         again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
-        quantized = getattr(config, "quantization_config", None) is not None
-        if quantized:
-            again = "give the checkpoint from before its quantization, or a machine that has what it takes"
+        quantization = getattr(config, "quantization_config", None)
+        if quantization is not None:
+            again = _UNQUANTIZED
+            if device_map is None and find_spec("accelerate") is not None:
+                device_map = {"": str(device)}  # kernels of most kinds prepare the weights on their device
         with (
             one_line_errors(f"{info.path}: cannot be loaded", again),
             known_rope(info, config),
@@ -153,12 +161,32 @@ def _loaded(
         check_report(info, report)
         if unpacked or _is_gguf(info):
             divide_frequencies(info.path, model)
-        if quantized and getattr(model, "hf_quantizer", None) is None:
-            # Transformers passes over kinds that it does not know.
-            check_types(info.path, weights_of(info.path))
+        if quantization is not None and not AutoHfQuantizer.supports_quant_method(quantization):
+            check_types(info.path, weights_of(info.path))  # Transformers passes over a kind that it does not know
         check_vocabulary(info, model, tokenizer)
-        model = place(info, model, device) if device_map is None else model
-        return LoadedModel(model.eval(), tokenizer, (*notes, *_notes(info)))
+        model = (place(info, model, device) if device_map is None else model).eval()
+        if quantization is not None:
+            _finish_quantized(info, model, quantization, dtype)
+        return LoadedModel(model, tokenizer, (*notes, *_notes(info)))
+
+
+def _finish_quantized(info: CheckpointInfo, model: Any, quantization: dict[str, Any], dtype: Any) -> None:
+    """Make a quantized model what it is after its first pass, which may decompress weights by a hook of the whole model.
+
+    A model that Transformers dequantizes on load may have weights of several types, which it cannot multiply: where
+    float32 is asked for, all become that, which changes no number. Raises ``CheckpointError`` where the pass fails.
+    """
+    import torch
+
+    if dtype == torch.float32 and getattr(model, "hf_quantizer", None) is None:
+        for tensor in (*model.parameters(), *model.buffers()):
+            if str(tensor.dtype) in HALF:
+                tensor.data = tensor.data.float()
+    kind = quantization.get("quant_method", "bitsandbytes")
+    what = f"{info.path}: Transformers cannot compute its quantization ({kind}) in {model.dtype} on {model.device}"
+    remedy = f"choose another --eval-dtype or --eval-device, or {_UNQUANTIZED}"
+    with one_line_errors(what, remedy), torch.no_grad():
+        model(input_ids=torch.zeros((1, 1), dtype=torch.long, device=model.device))
 
 
 def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
@@ -316,7 +344,7 @@ def _config(info: CheckpointInfo) -> Any:
 
 
 def _model(
-    info: CheckpointInfo, config: Any, dtype: Any, device_map: str | None
+    info: CheckpointInfo, config: Any, dtype: Any, device_map: Any
 ) -> tuple[Any, dict[str, Any]]:
     if (bare := _bare(info)) is not None:
         return _filled(info, config, dtype, device_map, bare)
@@ -339,7 +367,7 @@ def _model(
 
 
 def _filled(
-    info: CheckpointInfo, config: Any, dtype: Any, device_map: str | None, form: BareFormat
+    info: CheckpointInfo, config: Any, dtype: Any, device_map: Any, form: BareFormat
 ) -> tuple[Any, dict[str, Any]]:
     """Return a model made by its config, with the tensors of a checkpoint that has nothing else."""
     import torch

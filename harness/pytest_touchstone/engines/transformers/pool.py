@@ -61,10 +61,13 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
 def load_quick(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     """Load the same; the model's layers and steps are fused for speed, and on a CPU its weights packed.
 
-    Weights that there is no memory to pack stay as they are, and a note says so.
+    Weights that there is no memory to pack stay as they are, and a note says so. A quantized model is left alone: its
+    layers may have tensors or functions of another library, or round activations, by which other roundings grow.
     """
     cpu.keep_few_kernels()
     loaded = load_weights(info, settings)
+    if getattr(loaded.model, "hf_quantizer", None) is not None:
+        return loaded
     if cpu.has_room_to_pack(loaded.model, processes=settings.processes):
         packer = cpu.Packer(loaded.model)
         fuse(loaded.model, then=packer.pack)
@@ -112,10 +115,11 @@ class SharedModel:
                 if self._plain is None:
                     check_peft(info)
                     self._plain = load_weights(base, self._settings)
+                loaded = _with_own_tokenizer(info, self._plain)
                 with heard() as warnings:
-                    loaded = with_adapter(info, self._plain)
+                    loaded = with_adapter(info, loaded)
                 loaded = replace(loaded, notes=(*loaded.notes, *warnings.notes(info.path)))
-                loaded = _with_own_tokenizer(info, loaded)
+                check_vocabulary(info, loaded.model, loaded.tokenizer)
                 engine = engine_of(info, loaded, self._settings, remembers=False)
                 engine.adapter = OwnAdapter(None, None)
                 return engine
@@ -131,6 +135,7 @@ class SharedModel:
         if info.base is not None:
             name = adapters.add(info)
             loaded = _with_own_tokenizer(info, loaded)
+            check_vocabulary(info, loaded.model, loaded.tokenizer)
         adapters.put_on(name)
         try:
             engine = engine_of(info, loaded, self._settings)
@@ -148,5 +153,4 @@ def _with_own_tokenizer(info: CheckpointInfo, loaded: LoadedModel) -> LoadedMode
         return loaded
     with heard() as warnings:
         tokenizer, notes = read_tokenizer(info)
-    check_vocabulary(info, loaded.model, tokenizer)
     return replace(loaded, tokenizer=tokenizer, notes=(*loaded.notes, *notes, *warnings.notes(info.path)))
