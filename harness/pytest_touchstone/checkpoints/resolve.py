@@ -460,10 +460,10 @@ def find_checkpoints(
 
 
 def none_usable(messages: Sequence[str]) -> str:
-    """The line for a run without a checkpoint that can be used."""
+    """What is said of a run without a checkpoint that can be used: the reason of each, on a line of its own."""
     if len(messages) == 1:
         return messages[0]
-    return f"none of the {len(messages)} checkpoints can be used; the first: {messages[0]}"
+    return "\n  ".join([f"none of the {len(messages)} checkpoints can be used:", *messages])
 
 
 def _select(checkpoints: FoundCheckpoints, steps: StepFilter) -> None:

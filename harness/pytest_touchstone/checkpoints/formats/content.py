@@ -128,7 +128,7 @@ def main_dtype(tensors: Mapping[str, Tensor]) -> str | None:
 
 TOKENIZER: Final = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
-    *("spiece.model", "spm.model", "sentencepiece.bpe.model", "chat_template.*"),
+    *("spiece.model", "spm.model", "sentencepiece.bpe.model", "tekken.json", "chat_template.*"),
 )
 """Files that decide how texts are cut into tokens."""
 

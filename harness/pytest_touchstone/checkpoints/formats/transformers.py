@@ -19,6 +19,7 @@ from pytest_touchstone.checkpoints.config_files import (
     ModelConfig,
     TokenizerConfig,
     check_inside,
+    check_table,
     progress_of,
     read_json,
 )
@@ -70,7 +71,7 @@ HIDDEN_ROWS: Final = dict.fromkeys(
 """Model types whose table has more rows than the config's length says, with the number of extra rows: all that
 transformers has. The first rows were for padding once, and are not used."""
 
-_HIDDEN_WORDS: Final = {"moshi": 1}
+_HIDDEN_WORDS: Final = {"mllama": 8, "moshi": 1}
 """Model types whose word table has more rows than the config says, with the number of extra rows."""
 
 _DEFAULT: Final = {"masked": 512, "causal": 2048}
@@ -255,7 +256,7 @@ def _number(config: ModelConfig, name: str) -> int | None:
 
 TOKENIZER_FILES: Final = (
     *("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json"),
-    *("spiece.model", "spm.model", "sentencepiece.bpe.model"),
+    *("spiece.model", "spm.model", "sentencepiece.bpe.model", "tekken.json"),
 )
 
 PATTERNS: Final = ("config.json", "generation_config.json", *TOKENIZER)
@@ -319,6 +320,9 @@ def described(
         check_no_code(home / "config.json", config)
     kind, architecture = kind_of(home / "config.json", config)
     by = sees_later_tokens(config)
+    if (length := TEXT_LENGTHS.get(config.model_type)) is not None:
+        inner = {"max_position_embeddings": length, **(config.model_extra or {}).get("text_config", {})}
+        config = check_table(home / "config.json", {**inner, **config.model_dump(exclude_none=True)}, ModelConfig)
     tensors = read()
     shapes = shapes_of(tensors)
     check_tokenizer(home)
@@ -328,7 +332,7 @@ def described(
     check_vocabulary(path, config, shapes)
     check_sizes(home / "config.json", config, shapes)
     tokens = _tokenizer_length(home, config, asked.trust_remote_code)
-    length = length_of(path, kind, config, shapes, tokens)
+    context = length_of(path, kind, config, shapes, tokens)
     if (home / "generation_config.json").is_file():
         read_json(home / "generation_config.json", GenerationConfig)
     return CheckpointInfo(
@@ -339,9 +343,9 @@ def described(
         format=Transformers.name,
         model_type=config.model_type,
         architecture=architecture,
-        seq_len=asked.limited(path, length.seq_len),
+        seq_len=asked.limited(path, context.seq_len),
         serves=SERVES[kind],
-        overrides=length.overrides,
+        overrides=context.overrides,
         parameters=count_parameters(tensors),
         dtype=main_dtype(tensors),
         trust_remote_code=asked.trust_remote_code,
@@ -437,6 +441,14 @@ _CAUSAL: Final = (
 CAUSAL_TYPES: Final = frozenset(_CAUSAL.split())
 """Model types that are causal language models when ``architectures`` does not say otherwise."""
 
+TEXT_LENGTHS: Final = {
+    **{"dots3_note": 524288, "emu3": 9216, "gemma3": 131072, "gemma3n": 32768, "gemma4": 131072},
+    **{"gemma4_unified": 262144, "got_ocr2": 32768, "llama4": 131072, "mllama": 131072},
+    **{"qwen3_5": 32768, "qwen3_5_moe": 32768},
+}
+"""Multimodal types of which Transformers' ``AutoModelForCausalLM`` takes the language model, with the length in tokens
+that it has where ``text_config`` says none."""
+
 _MASKED_ENDINGS: Final = ("ForMaskedLM", "BertForPreTraining")
 _CAUSAL_ENDINGS: Final = ("ForCausalLM", "LMHeadModel", "ModelWithLMHead", "BertGenerationDecoder")
 
@@ -451,10 +463,17 @@ def kind_of(path: Path, config: ModelConfig) -> tuple[Kind, str]:
     Raises ``CheckpointError`` for encoder-decoders, models without a language-model head, and unknown types.
     """
     architecture = (config.architectures or [""])[0]
-    if config.is_encoder_decoder or architecture.endswith("ForConditionalGeneration"):
+    if config.model_type in TEXT_LENGTHS:
+        return "causal", architecture or f"{config.model_type} (causal)"
+    if config.is_encoder_decoder:
         raise CheckpointError(
-            f"{path}: {architecture or config.model_type} is an encoder-decoder or multimodal model; "
-            "only masked and causal language models can be scored"
+            f"{path}: {architecture or config.model_type} is an encoder-decoder model; only masked and causal language "
+            "models can be scored"
+        )
+    if architecture.endswith("ForConditionalGeneration"):
+        raise CheckpointError(
+            f"{path}: {architecture} is a multimodal model that Transformers does not load as a language model; score "
+            "its texts at a server that is started for it: --checkpoint vllm:PATH"
         )
     if architecture.endswith(_MASKED_ENDINGS) or sees_later_tokens(config) is not None:
         return "masked", architecture

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -263,18 +264,36 @@ def check_gathered(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def _stored(folder: Path) -> Tensors:
     """The tensors by the names in the files."""
-    if (folder / WEIGHTS).is_file():
-        return read_tensors(folder / WEIGHTS)
-    if (folder / INDEX).is_file():
-        return _read_sharded(folder / INDEX, read_tensors)
-    if (folder / PICKLED).is_file():
-        return pickled_tensors(folder / PICKLED)
-    if (folder / PICKLED_INDEX).is_file():
-        return _read_sharded(folder / PICKLED_INDEX, pickled_tensors)
+    for name, read in _READERS.items():
+        if (folder / name).is_file():
+            return read(folder / name)
     raise CheckpointError(
         f"{folder}: config.json is there but no weights ({WEIGHTS}, {INDEX} or {PICKLED}); "
         + (foreign(folder) or "copy the checkpoint again")
     )
+
+
+def differing_weights(folder: Path) -> tuple[str, list[str]]:
+    """The file of the weights that are read, and those of other weights in the folder that are not, and differ.
+
+    Of each tensor that both have, type, shape and first ``_SAMPLE`` bytes are compared.
+    """
+    read, *others = (name for name in _READERS if (folder / name).is_file())
+    return read, [name for name in others if not _alike(folder, read, name)]
+
+
+def _alike(folder: Path, read: str, other: str) -> bool:
+    try:
+        mine, its = (_READERS[name](folder / name) for name in (read, other))
+    except CheckpointError:  # such as a shard that is missing
+        return False
+    return all(_sample(mine[name]) == _sample(its[name]) for name in mine.keys() & its.keys())
+
+
+def _sample(tensor: Tensor) -> tuple[str, tuple[int, ...], bytes]:
+    with readable(tensor.file), open_regular(tensor.file) as file:
+        file.seek(tensor.begin)
+        return tensor.dtype, tensor.shape, file.read(min(_SAMPLE, tensor.end - tensor.begin))
 
 
 def _read_sharded(index: Path, read: Callable[[Path], Tensors]) -> Tensors:
@@ -326,3 +345,15 @@ def state_dict(path: Path, content: object) -> Tensors:
                 f"{path}: holds {shown!r}, which is no tensor; save the model's state_dict() alone"
             )
     return dict(content)
+
+
+_SAMPLE: Final = 4096
+"""Training changes all numbers of a tensor, and so its first ones."""
+
+_READERS: Final[dict[str, Callable[[Path], Tensors]]] = {
+    WEIGHTS: read_tensors,
+    INDEX: partial(_read_sharded, read=read_tensors),
+    PICKLED: pickled_tensors,
+    PICKLED_INDEX: partial(_read_sharded, read=pickled_tensors),
+}
+"""What may hold a folder's weights, in the order in which Transformers looks for it."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, RollingLoglikelihood, Turn
+from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.base import Done, EngineProgress, Receiver
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import cpu
@@ -48,7 +49,7 @@ from pytest_touchstone.engines.transformers.token_work import (
     prepare,
     texts_of,
 )
-from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer, frame
 from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 if TYPE_CHECKING:
@@ -80,6 +81,9 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         self._tokenizer = TextTokenizer(loaded.tokenizer).with_reasoning(
             settings.think_end, settings.thinking
         )
+        if end := frame(loaded.tokenizer)[1]:
+            what = listed([repr(loaded.tokenizer.decode([token])) for token in end], 3)
+            self._note(f"its tokenizer puts {what} after a text, which is left out: a text that is asked about goes on")
         self._speculative = settings.speculative
         self._numbers: list[int] = []
         self._generation: BatchGenerator | SequentialGenerator | None = None

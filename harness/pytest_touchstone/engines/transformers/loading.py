@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints import BareFormat, CheckpointInfo, format_of
 from pytest_touchstone.checkpoints.formats.nanogpt import CHARACTERS, NanoGpt, characters_of
-from pytest_touchstone.checkpoints.formats.transformers import has_tokenizer
+from pytest_touchstone.checkpoints.formats.transformers import TEXT_LENGTHS, has_tokenizer
 from pytest_touchstone.checkpoints.formats.weights import (
     PICKLED,
     PICKLED_INDEX,
     check_types,
+    differing_weights,
     weights_of,
     wrappers_of,
 )
@@ -74,6 +75,9 @@ _LEFT_OVER: Final = re.compile(
 )
 
 MAKE_ROOM: Final = "free memory there, or choose another --eval-device or a smaller --eval-dtype"
+
+_NOT_OF_TEXTS: Final = re.compile(r"(^|\.)\w*(vision|visual|image|audio|multi_modal|vq)\w*\.")
+"""Tensors of a multimodal model beside its language model."""
 
 _UNQUANTIZED: Final = "give the checkpoint from before its quantization, or a machine that has what it takes"
 
@@ -281,7 +285,9 @@ def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
             f"{info.path}: {count(len(missing), 'tensor')} of {info.architecture} missing from the weights: "
             f"{listed(missing, 5)}; save the whole model, with its language-model head"
         )
-    if unexpected := sorted(key for key in report["unexpected_keys"] if not _LEFT_OVER.search(key)):
+    left_over = [_LEFT_OVER, _NOT_OF_TEXTS] if info.model_type in TEXT_LENGTHS else [_LEFT_OVER]
+    names = (name for name in report["unexpected_keys"] if not any(one.search(name) for one in left_over))
+    if unexpected := sorted(names):
         raise CheckpointError(
             f"{info.path}: {count(len(unexpected), 'tensor')} in the weights without a place in {info.architecture}: "
             f"{listed(unexpected, 5)}; save the checkpoint again with its own config"
@@ -330,7 +336,8 @@ def _config(info: CheckpointInfo) -> Any:
 
     Sizes that the weights contradict are corrected in it, so that no mismatch needs to be ignored.
     """
-    from transformers import AutoConfig
+    import transformers
+    from transformers import CONFIG_MAPPING, AutoConfig
 
     if _is_gguf(info):
         with one_line_errors(f"{info.path}: no config of {info.architecture}", "convert it again"):
@@ -340,6 +347,11 @@ def _config(info: CheckpointInfo) -> Any:
     with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
         if info.params:
             return AutoConfig.for_model(**info.params)
+        if info.model_type not in CONFIG_MAPPING and not info.trust_remote_code:
+            raise CheckpointError(
+                f"{where}: Transformers {transformers.__version__} does not know the model type {info.model_type!r}; "
+                "update transformers: pip install -U transformers"
+            )
         return AutoConfig.from_pretrained(folder, **how, **info.overrides, return_dict=True)
 
 
@@ -394,11 +406,15 @@ def _filled(
 
 def _notes(info: CheckpointInfo) -> tuple[str, ...]:
     """Return what of the checkpoint is not taken as it stands."""
-    if _is_gguf(info) or _bare(info) is not None or not wrappers_of(info.path):
+    if _is_gguf(info) or _bare(info) is not None:
         return ()
-    return (
-        f"{info.path}: what a wrapper (torch.compile, FSDP ...) put into the names of tensors is left out",
-    )
+    notes = []
+    if wrappers_of(info.path):
+        notes.append("what a wrapper (torch.compile, FSDP ...) put into the names of tensors is left out")
+    read, others = differing_weights(info.path)
+    if others:
+        notes.append(f"weights are those of {read}; {listed(others, 3)} holds others, and is not read")
+    return tuple(f"{info.path}: {note}" for note in notes)
 
 
 def _auto_class(info: CheckpointInfo) -> Any:

@@ -27,6 +27,7 @@ from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.transformers.compat import is_panic
 
 FILE: Final = "tokenizer.json"
+TEKKEN: Final = "tekken.json"
 
 _SAMPLE: Final = 400
 """The tokens of the vocabulary that the probe holds."""
@@ -81,15 +82,40 @@ def tokenizer_of(place: Path | str, how: Mapping[str, Any]) -> tuple[Any, tuple[
         if path is None or how.get("trust_remote_code"):
             raise
         return _of_file_alone(place, how, error)
+    begins = False
+    if type(loaded).__name__ == "MistralCommonBackend":  # which has not the interface of the others
+        begins, loaded = True, _plain(place, how)
     if not type(loaded).__module__.startswith("transformers."):
         return loaded, ()  # code of the checkpoint's own, which a person trusts
     if path is None:
         models = (_path(place, name, how) for name in _MODELS)
         model = next((one for one in models if one is not None), None)
-        return (loaded, ()) if model is None else as_sentencepiece(loaded, model, probe(loaded))
+        if model is not None:
+            return as_sentencepiece(loaded, model, probe(loaded))
+        return (loaded, ()) if _path(place, TEKKEN, how) is None else _of_tekken(loaded, begins=begins)
     if _says_the_same(loaded, path):
         return loaded, ()
     return _of_file(loaded, path, place, how)
+
+
+def _of_tekken(loaded: Any, *, begins: bool) -> tuple[Any, tuple[str, ...]]:
+    """Return the tokenizer that Transformers makes of Mistral's own file, with the special tokens that it does not name.
+
+    ``begins``: texts begin with BOS, as those of mistral-common do; else a note says that they do not.
+    """
+    from tokenizers.processors import TemplateProcessing
+
+    for name, token in (("bos_token", "<s>"), ("eos_token", "</s>")):
+        if getattr(loaded, name) is None and token in loaded.get_vocab():
+            setattr(loaded, name, token)
+    if begins:
+        bos = loaded.bos_token, loaded.bos_token_id
+        loaded.backend_tokenizer.post_processor = TemplateProcessing(f"{bos[0]} $A", special_tokens=[bos])
+        return loaded, ()
+    return loaded, (
+        f"texts do not begin with BOS: so Transformers reads {TEKKEN} where mistral-common is not installed, which puts "
+        "it there",
+    )
 
 
 def character_tokenizer(characters: Mapping[str, int]) -> Any:

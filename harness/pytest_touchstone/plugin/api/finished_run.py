@@ -87,7 +87,12 @@ class FinishedRun:
             for one in self.summary.results
             if one.invalid
         ]
-        faults = [f"{one['status']}: {one['item']}: {one['message']}" for one in self.summary.faults]
+        told = {one["message"] for one in self.summary.failed_to_load}  # of every item of such a checkpoint
+        faults = [
+            f"{fault['status']}: {fault['item']}: {fault['message']}"
+            for fault in self.summary.faults
+            if fault["message"] not in told
+        ]
         return (*broken, *invalid, *faults, *self._gate_problem)
 
     def to_pandas(self) -> pandas.DataFrame:
