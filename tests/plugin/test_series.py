@@ -143,7 +143,9 @@ def test_where_none_can_be_loaded_the_run_ends_in_one_line(
         unloadable(folder)
     result = project.run("-n", workers, checkpoint="runs/a")
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: none of the 3 checkpoints can be used; the first: runs/a/*"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: none of the 3 checkpoints can be used: (1) runs/a/*; (2) runs/a/*; (3) runs/a/*"]
+    )
 
 
 def test_a_single_one_that_cannot_be_loaded_is_one_line(project: Project, runs: Path) -> None:

@@ -460,10 +460,18 @@ def find_checkpoints(
 
 
 def none_usable(messages: Sequence[str]) -> str:
-    """What is said of a run without a checkpoint that can be used: the reason of each, on a line of its own."""
+    """The line for a run without a checkpoint that can be used, with the reason of each, cut where they are many."""
     if len(messages) == 1:
         return messages[0]
-    return "\n  ".join([f"none of the {len(messages)} checkpoints can be used:", *messages])
+    most = max(_LEAST_OF_REASON, _MOST_OF_REASONS // len(messages))
+    reasons = (one if len(one) <= most else f"{one[: most - 4]} ..." for one in messages)
+    numbered = "; ".join(f"({number}) {reason}" for number, reason in enumerate(reasons, 1))
+    return f"none of the {len(messages)} checkpoints can be used: {numbered}"
+
+
+_MOST_OF_REASONS: Final = 1000
+_LEAST_OF_REASON: Final = 60
+"""The characters of all reasons, less than a message may have, and of each of them at least."""
 
 
 def _select(checkpoints: FoundCheckpoints, steps: StepFilter) -> None:

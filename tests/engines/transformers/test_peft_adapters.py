@@ -12,7 +12,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import fingerprint
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.requests import GenerateAnswer
+from pytest_touchstone.core.requests import GenerateAnswer, RollingLoglikelihood
 from pytest_touchstone.engines.registry import EnginePool, open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.pool import SharedModel
@@ -373,3 +373,53 @@ def test_every_setting_and_tensor_counts_in_the_fingerprint(
     assert before == fingerprint(only(adapter("IA3")))
     change_config(folder, feedforward_modules=[])
     assert fingerprint(only(folder)) != before
+
+
+ADDED = ("<|im_start|>", "<|im_end|>")
+
+GROWN: dict[str, dict[str, Any]] = {
+    "embeddings stored by PEFT": {},
+    "embeddings trained whole": {"modules_to_save": ["embed_tokens", "lm_head"]},
+    "embeddings adapted": {"target_modules": ["q_proj", "embed_tokens", "lm_head"]},
+    "embeddings padded to a multiple of 64": {"modules_to_save": ["embed_tokens", "lm_head"], "rows": 448},
+}
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("kind", GROWN)
+def test_an_adapter_with_added_tokens_scores_as_the_model_that_was_trained(
+    kind: str, tied: bool, tmp_path: Path
+) -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoTokenizer
+
+    settings = dict(GROWN[kind])
+    if tied and "lm_head" in settings.get("modules_to_save", []):
+        settings["modules_to_save"] = ["embed_tokens"]
+    base = tiny_causal(tmp_path / "base", tie_word_embeddings=tied)
+    before = logprobs(open_engine(only(base), SETTINGS))
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.add_special_tokens({"additional_special_tokens": list(ADDED)})
+    model = loaded(base)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.resize_token_embeddings(settings.pop("rows", len(tokenizer)))
+        trained = get_peft_model(model, LoraConfig(r=4, **{"target_modules": QV, **settings}))
+        for parameter in trained.parameters():
+            if parameter.requires_grad:
+                parameter.data.add_(torch.randn(parameter.shape) * 0.2)
+        trained.peft_config["default"].base_model_name_or_path = str(base)
+        trained.save_pretrained(tmp_path / "adapter")
+    tokenizer.save_pretrained(tmp_path / "adapter")
+
+    engine = open_engine(only(tmp_path / "adapter"), SETTINGS)
+    trained.eval()
+    for text in ("The answer is", f"{ADDED[0]}The river was{ADDED[1]}"):
+        ids = [tokenizer.bos_token_id, *tokenizer(text, add_special_tokens=False)["input_ids"]]
+        with torch.no_grad():
+            expected_logprobs = trained(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
+        total = sum(float(expected_logprobs[place, token]) for place, token in enumerate(ids[1:]))
+        (answer,) = engine.answer([RollingLoglikelihood(text)])
+        assert answer.logprob == pytest.approx(total, abs=1e-3)
+    assert logprobs(open_engine(only(base), SETTINGS)) == pytest.approx(before, abs=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.checkpoints import resolve
+from pytest_touchstone.checkpoints.formats.transformers import TEXT_LENGTHS
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import RollingLoglikelihood
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import TransformersFactory
-from tests.support.tiny import bytelevel_tokenizer, tiny_causal, tiny_masked
+from tests.support.tiny import bytelevel_tokenizer, pickle_weights, tiny_causal, tiny_masked
 
 TEXT = "The quick brown fox jumps over the lazy dog."
 
@@ -162,3 +164,165 @@ def test_a_decoder_with_hidden_rows_scores_its_longest_text_as_the_model_does(
         logprobs = model(inputs, use_cache=False).logits[0].log_softmax(-1)
     expected = logprobs.gather(1, torch.tensor(ids)[:, None]).sum().item()
     assert score(tmp_path, text) == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_model_type_that_transformers_does_not_know_yet_says_to_update_it(tmp_path: Path) -> None:
+    folder = changed(tiny_causal(tmp_path), model_type="xyz", architectures=["XyzForCausalLM"])
+    with pytest.raises(CheckpointError, match=r"does not know the model type 'xyz'; update transformers"):
+        opened(folder)
+
+
+def test_a_note_says_which_of_two_weights_that_differ_is_read(tmp_path: Path) -> None:
+    plain = tiny_causal(tmp_path / "plain")
+    both, same = tiny_causal(tmp_path / "both"), tiny_causal(tmp_path / "same")
+    for folder, seed in ((both, 1), (same, 0)):
+        other = tiny_causal(tmp_path / f"other-{seed}", seed=seed)
+        pickle_weights(other)
+        (folder / "pytorch_model.bin").write_bytes((other / "pytorch_model.bin").read_bytes())
+    assert score(both) == score(same) == score(plain)
+    assert [note for note in opened(same).notes if "is not read" in note] == []
+    (note,) = [note for note in opened(both).notes if "is not read" in note]
+    assert "weights are those of model.safetensors; pytorch_model.bin" in note
+
+
+def test_an_end_token_that_the_tokenizer_adds_is_left_out_with_a_note(tmp_path: Path) -> None:
+    from tokenizers.processors import TemplateProcessing
+
+    plain, folder = tiny_causal(tmp_path / "plain"), tiny_causal(tmp_path / "m")
+    tokenizer = bytelevel_tokenizer()
+    bos, eos = tokenizer.bos_token, tokenizer.eos_token
+    known = [(bos, tokenizer.bos_token_id), (eos, tokenizer.eos_token_id)]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(f"{bos} $A {eos}", special_tokens=known)
+    tokenizer.save_pretrained(folder)
+    assert score(folder) == pytest.approx(score(plain), abs=1e-4)
+    assert [note for note in opened(folder).notes if "after a text, which is left out" in note]
+
+
+def tekken(folder: Path) -> Path:
+    """A model with Mistral's own file of tokens alone."""
+    special = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"]
+    table = {
+        "config": {
+            "pattern": r"[^\s]+|\s+",
+            "num_vocab_tokens": 256,
+            "default_vocab_size": 276,
+            "default_num_special_tokens": 20,
+            "version": "v3",
+        },
+        "vocab": [
+            {"rank": byte, "token_bytes": base64.b64encode(bytes([byte])).decode(), "token_str": None}
+            for byte in range(256)
+        ],
+        "special_tokens": [
+            {"rank": rank, "token_str": token, "is_control": True} for rank, token in enumerate(special)
+        ],
+    }
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        (folder / name).unlink(missing_ok=True)
+    (folder / "tekken.json").write_text(json.dumps(table), encoding="utf-8")
+    return folder
+
+
+def test_tekken_alone_is_a_tokenizer(tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    folder = tekken(tiny_causal(tmp_path))
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    ids = [1, *(20 + byte for byte in TEXT.encode())]  # after 20 special tokens
+    with torch.no_grad():
+        logprobs = model(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
+    assert score(folder) == pytest.approx(
+        sum(float(logprobs[place, token]) for place, token in enumerate(ids[1:])), abs=1e-3
+    )
+    assert [note for note in opened(folder).notes if "tekken.json" in note]
+
+
+VISION = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+VISION |= {"image_size": 28, "patch_size": 14}
+SIZE = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+SIZE |= {"num_key_value_heads": 2, "head_dim": 8}
+LINEAR = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
+
+MULTIMODAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "gemma3": ({"sliding_window": 16}, {**VISION, "model_type": "siglip_vision_model"}),
+    "llama4": (
+        {"intermediate_size_mlp": 64, "num_local_experts": 2, "attention_chunk_size": 64},
+        {**VISION, "intermediate_size": 128, "vision_output_dim": 32, "projector_input_dim": 32}
+        | {"projector_output_dim": 32},
+    ),
+    "qwen3_5": (
+        {**LINEAR, "layer_types": ["linear_attention", "full_attention"]},
+        {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32},
+    ),
+    "mllama": (
+        {"num_hidden_layers": 3, "cross_attention_layers": [1]},
+        {**VISION, "attention_heads": 2, "num_global_layers": 1, "vision_output_dim": 96, "max_num_tiles": 2}
+        | {"intermediate_layers_indices": [0], "supported_aspect_ratios": [[1, 1], [1, 2]]},
+    ),
+}
+
+
+def multimodal(folder: Path, kind: str, text: dict[str, Any], vision: dict[str, Any], **more: Any) -> Path:
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    tokenizer = bytelevel_tokenizer()
+    ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    text = {**SIZE, "vocab_size": len(tokenizer), "max_position_embeddings": 128, **ids, **text}
+    config = AutoConfig.for_model(kind, text_config=text, vision_config=vision, **more)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        model = AutoModelForImageTextToText.from_config(config)
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0.0, 0.2)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", MULTIMODAL)
+def test_the_language_model_of_a_multimodal_checkpoint_scores_texts_as_a_plain_loop(
+    kind: str, tmp_path: Path
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = multimodal(tmp_path / "m", kind, *MULTIMODAL[kind])
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(folder),
+        AutoModelForCausalLM.from_pretrained(folder).eval(),
+    )
+    ids = [tokenizer.bos_token_id, *tokenizer(TEXT, add_special_tokens=False)["input_ids"]]
+    with torch.no_grad():
+        logprobs = model(torch.tensor([ids[:-1]]), use_cache=False).logits[0].float().log_softmax(-1)
+    expected = sum(float(logprobs[place, token]) for place, token in enumerate(ids[1:]))
+    assert score(folder) == pytest.approx(expected, abs=1e-3)
+    assert resolve(str(folder), seq_len=None)[0].seq_len == 128
+
+
+def test_a_multimodal_checkpoint_that_transformers_has_no_language_model_for_names_a_server(
+    tmp_path: Path,
+) -> None:
+    folder = changed(
+        tiny_causal(tmp_path), model_type="llava", architectures=["LlavaForConditionalGeneration"]
+    )
+    with pytest.raises(CheckpointError, match=r"multimodal.*vllm:PATH"):
+        opened(folder)
+
+
+def test_the_multimodal_types_are_those_that_transformers_takes_with_their_lengths() -> None:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
+
+    lengths = {}
+    for kind in TEXT_LENGTHS:
+        assert kind in CAUSAL
+        lengths[kind] = CONFIG_MAPPING[kind]().get_text_config().max_position_embeddings
+    assert lengths == TEXT_LENGTHS

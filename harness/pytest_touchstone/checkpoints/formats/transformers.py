@@ -322,7 +322,9 @@ def described(
     by = sees_later_tokens(config)
     if (length := TEXT_LENGTHS.get(config.model_type)) is not None:
         inner = {"max_position_embeddings": length, **(config.model_extra or {}).get("text_config", {})}
-        config = check_table(home / "config.json", {**inner, **config.model_dump(exclude_none=True)}, ModelConfig)
+        config = check_table(
+            home / "config.json", {**inner, **config.model_dump(exclude_none=True)}, ModelConfig
+        )
     tensors = read()
     shapes = shapes_of(tensors)
     check_tokenizer(home)

@@ -233,7 +233,7 @@ def check_peft(info: CheckpointInfo) -> None:
 
 
 def with_adapter(info: CheckpointInfo, base: LoadedModel) -> LoadedModel:
-    """Return the model that PEFT's ``AutoPeftModelForCausalLM`` makes of a base and an adapter; the base stays as it is.
+    """Return the model that PEFT's ``AutoPeftModelForCausalLM`` makes of a base and an adapter; the base stays as is.
 
     ``base`` has the tokenizer of the adapter, if that has one: its added tokens get embeddings.
 
@@ -357,7 +357,10 @@ def _logits(model: Any) -> torch.Tensor:
     import torch
 
     rows = int(model.get_input_embeddings().weight.shape[0])
-    ids = [*((7 * number + 3) % rows for number in range(8)), *range(max(0, rows - 8), rows)]  # added tokens are last
+    ids = [
+        *((7 * number + 3) % rows for number in range(8)),
+        *range(max(0, rows - 8), rows),
+    ]  # added tokens are last
     tokens = torch.tensor([ids], device=model.device)
     with torch.inference_mode():
         found: torch.Tensor = model(input_ids=tokens).logits.float()

@@ -83,7 +83,9 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         )
         if end := frame(loaded.tokenizer)[1]:
             what = listed([repr(loaded.tokenizer.decode([token])) for token in end], 3)
-            self._note(f"its tokenizer puts {what} after a text, which is left out: a text that is asked about goes on")
+            self._note(
+                f"its tokenizer puts {what} after a text, which is left out: a text that is asked about goes on"
+            )
         self._speculative = settings.speculative
         self._numbers: list[int] = []
         self._generation: BatchGenerator | SequentialGenerator | None = None

@@ -55,9 +55,9 @@ few tokens have an activation near enough to the middle between two numbers."""
 _NUDGE: Final = 1e-6
 """The relative difference between two ways of computing hidden states in float32."""
 
-_ROUNDED: Final = 250
-"""The share up to which a quantization that rounds by all tokens of a pass may move them: a quarter of the logits'
-standard deviation. LLM.int8() moves them by 0.03 to 0.05 of it; a text read in both directions by about all of it."""
+_ROUNDED: Final = 500
+"""The share up to which a quantization that rounds by all tokens of a pass may move them: half of the logits' standard
+deviation. LLM.int8() moves them by 0.03 to 0.05 of it; reading in both directions by more than all of it."""
 
 Tokens: TypeAlias = "tuple[int, ...]"
 Inputs: TypeAlias = "Callable[[Sequence[Tokens]], dict[str, Any]]"
@@ -167,7 +167,9 @@ class IndependenceProbe:
         if stays_changed:
             return Company("equal", reason="a pass over a short text changes how it computes a longer one")
         if self._quantization is not None and (why := self._enlarged()) is not None:
-            return Company("one", reason=f"{self._quantization} rounds activations, by which rounding grows ({why})")
+            return Company(
+                "one", reason=f"{self._quantization} rounds activations, by which rounding grows ({why})"
+            )
         found = Company() if self._mixes("any") is None else self._apart()
         if boundary is None or self._seq_len <= boundary:
             return found
@@ -180,8 +182,8 @@ class IndependenceProbe:
         )
 
     def _named_length(self) -> int:
-        """Return a length beyond the longest window, chunk or block that the config names and that is cheap to pass, and
-        one at which a quantization's roundings show; else 0."""
+        """Return a length beyond the longest window, chunk or block that the config names, and one at which a
+        quantization's roundings show, as far as they are cheap to pass; else 0."""
         config = getattr(self._model.config.get_text_config(), "__dict__", {})
         named = [value for name, value in config.items() if any(word in name for word in _PARTS_OF_TEXTS)]
         flat = [one for value in named for one in (value if isinstance(value, list) else [value])]

@@ -166,7 +166,9 @@ def _loaded(
         if unpacked or _is_gguf(info):
             divide_frequencies(info.path, model)
         if quantization is not None and not AutoHfQuantizer.supports_quant_method(quantization):
-            check_types(info.path, weights_of(info.path))  # Transformers passes over a kind that it does not know
+            check_types(
+                info.path, weights_of(info.path)
+            )  # Transformers passes over a kind that it does not know
         check_vocabulary(info, model, tokenizer)
         model = (place(info, model, device) if device_map is None else model).eval()
         if quantization is not None:
@@ -175,7 +177,7 @@ def _loaded(
 
 
 def _finish_quantized(info: CheckpointInfo, model: Any, quantization: dict[str, Any], dtype: Any) -> None:
-    """Make a quantized model what it is after its first pass, which may decompress weights by a hook of the whole model.
+    """Make a quantized model what it is after its first pass, which may decompress weights by a hook of the model.
 
     A model that Transformers dequantizes on load may have weights of several types, which it cannot multiply: where
     float32 is asked for, all become that, which changes no number. Raises ``CheckpointError`` where the pass fails.
@@ -355,9 +357,7 @@ def _config(info: CheckpointInfo) -> Any:
         return AutoConfig.from_pretrained(folder, **how, **info.overrides, return_dict=True)
 
 
-def _model(
-    info: CheckpointInfo, config: Any, dtype: Any, device_map: Any
-) -> tuple[Any, dict[str, Any]]:
+def _model(info: CheckpointInfo, config: Any, dtype: Any, device_map: Any) -> tuple[Any, dict[str, Any]]:
     if (bare := _bare(info)) is not None:
         return _filled(info, config, dtype, device_map, bare)
     folder, options = _source(info)

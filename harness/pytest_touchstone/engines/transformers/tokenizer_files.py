@@ -73,9 +73,7 @@ def tokenizer_of(place: Path | str, how: Mapping[str, Any]) -> tuple[Any, tuple[
     """
     from transformers import AutoTokenizer
 
-    if "gguf_file" in how:
-        return AutoTokenizer.from_pretrained(place, **how), ()
-    path = _path(place, FILE, how)
+    path = None if "gguf_file" in how else _path(place, FILE, how)
     try:
         loaded = AutoTokenizer.from_pretrained(place, **how)
     except Exception as error:
@@ -85,21 +83,21 @@ def tokenizer_of(place: Path | str, how: Mapping[str, Any]) -> tuple[Any, tuple[
     begins = False
     if type(loaded).__name__ == "MistralCommonBackend":  # which has not the interface of the others
         begins, loaded = True, _plain(place, how)
-    if not type(loaded).__module__.startswith("transformers."):
+    if "gguf_file" in how or not type(loaded).__module__.startswith("transformers."):
         return loaded, ()  # code of the checkpoint's own, which a person trusts
     if path is None:
         models = (_path(place, name, how) for name in _MODELS)
         model = next((one for one in models if one is not None), None)
-        if model is not None:
-            return as_sentencepiece(loaded, model, probe(loaded))
-        return (loaded, ()) if _path(place, TEKKEN, how) is None else _of_tekken(loaded, begins=begins)
+        if model is None:
+            return (loaded, ()) if _path(place, TEKKEN, how) is None else _of_tekken(loaded, begins=begins)
+        return as_sentencepiece(loaded, model, probe(loaded))
     if _says_the_same(loaded, path):
         return loaded, ()
     return _of_file(loaded, path, place, how)
 
 
 def _of_tekken(loaded: Any, *, begins: bool) -> tuple[Any, tuple[str, ...]]:
-    """Return the tokenizer that Transformers makes of Mistral's own file, with the special tokens that it does not name.
+    """Return the tokenizer that Transformers makes of Mistral's own file, with special tokens that it does not name.
 
     ``begins``: texts begin with BOS, as those of mistral-common do; else a note says that they do not.
     """
@@ -113,8 +111,8 @@ def _of_tekken(loaded: Any, *, begins: bool) -> tuple[Any, tuple[str, ...]]:
         loaded.backend_tokenizer.post_processor = TemplateProcessing(f"{bos[0]} $A", special_tokens=[bos])
         return loaded, ()
     return loaded, (
-        f"texts do not begin with BOS: so Transformers reads {TEKKEN} where mistral-common is not installed, which puts "
-        "it there",
+        f"texts do not begin with BOS: Transformers reads {TEKKEN} so where mistral-common is not there, which puts it "
+        "before them",
     )
 
 
