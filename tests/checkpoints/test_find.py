@@ -123,8 +123,8 @@ def test_where_all_are_broken_one_line_has_the_reason_of_each(runs: Path) -> Non
     with pytest.raises(CheckpointError, match=r"^none of the 2 checkpoints can be used:") as raised:
         find_checkpoints([f"{runs}/a/checkpoint-*"])
     first, second = str(raised.value).split("; (2) ")
-    assert "checkpoint-200" in first
-    assert "checkpoint-1000" in second
+    assert "checkpoint-1000" in first
+    assert "checkpoint-200" in second
     assert "\n" not in str(raised.value)
     with pytest.raises(CheckpointError, match=r"^[^;]*config.json: "):
         find_checkpoints([f"{runs}/a/checkpoint-2*"])

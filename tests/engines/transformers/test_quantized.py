@@ -233,7 +233,7 @@ def test_what_rounds_activations_is_computed_text_by_text_and_a_note_says_why(
     rounding(loaded.model, over=over)
     engine = CausalEngine(info, loaded, settings)
     assert engine.company.rows == "one"
-    assert "its quantization (w8a8) rounds" in engine.company.reason
+    assert any("its quantization (w8a8) rounds" in note for note in engine.notes)
     alone = []
     for text in TEXTS:
         ids = [loaded.tokenizer.bos_token_id, *loaded.tokenizer(text, add_special_tokens=False)["input_ids"]]

@@ -128,6 +128,10 @@ class ModelEngine(Engine, Generic[Made]):
         company = probe.company(causal=causal)
         if company.reason:
             self._goes_slowly("batching", company.reason)
+            if (
+                getattr(self.loaded.model, "hf_quantizer", None) is not None
+            ):  # scores depend on it, not time alone
+                self._note(f"texts are computed apart: {company.reason}")
         return company
 
     def _note(self, text: str) -> None:

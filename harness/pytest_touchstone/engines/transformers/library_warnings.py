@@ -40,6 +40,7 @@ _HARMLESS: Final = re.compile(
     | legacy\ value\ of\ the\ official         # Gemma's activation, which is corrected
     | use\ of\ this\ field\ over\ `original_max_position   # another way to write the same factor
     | longer\ than\ the\ specified\ maximum    # texts are cut by the harness, which counts them
+    | new\ (embeddings|lm_head\ weights)\ will\ be\ initialized   # ``with_adapter`` tells whether they matter
     | (could\ not\ query|out\ of)\ device\ memory | caching\ allocator   # where memory comes from
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,

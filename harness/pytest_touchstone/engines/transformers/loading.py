@@ -81,6 +81,17 @@ _NOT_OF_TEXTS: Final = re.compile(r"(^|\.)\w*(vision|visual|image|audio|multi_mo
 
 _UNQUANTIZED: Final = "give the checkpoint from before its quantization, or a machine that has what it takes"
 
+_PACKAGES: Final = {
+    **{
+        "awq": "gptqmodel accelerate",
+        "bitsandbytes": "bitsandbytes accelerate",
+        "gptq": "gptqmodel optimum accelerate",
+    },
+    **{"compressed-tensors": "compressed-tensors", "torchao": "torchao accelerate", "fp8": "accelerate"},
+    **{"mxfp4": "accelerate", "quanto": "optimum-quanto accelerate", "hqq": "hqq accelerate"},
+}
+"""What Transformers needs for a quantization; it names one missing package after the other."""
+
 _MOST_LARGER: Final = 2
 _SMALL: Final = 1 << 27
 """A model may have ``_MOST_LARGER`` times the numbers of its file, and this many more for tables of positions."""
@@ -147,13 +158,16 @@ def _loaded(
         config = _config(info)
         tokenizer, notes = read_tokenizer(info)  # first, since it is the smaller part that may be broken
         again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
+        missing = "install what is missing"
         quantization = getattr(config, "quantization_config", None)
         if quantization is not None:
             again = _UNQUANTIZED
+            if packages := _PACKAGES.get(quantization.get("quant_method", "bitsandbytes")):
+                missing = f"run: pip install {packages}"
             if device_map is None and find_spec("accelerate") is not None:
                 device_map = {"": str(device)}  # kernels of most kinds prepare the weights on their device
         with (
-            one_line_errors(f"{info.path}: cannot be loaded", again),
+            one_line_errors(f"{info.path}: cannot be loaded", again, missing),
             known_rope(info, config),
             pages_let_go(),
         ):
@@ -242,8 +256,9 @@ def _read(place: Path | str, who: Path | str, how: dict[str, Any]) -> tuple[Any,
 
 
 @contextmanager
-def one_line_errors(what: str, remedy: str) -> Iterator[None]:
-    """Turn any exception within the block into a ``CheckpointError`` of one line."""
+def one_line_errors(what: str, remedy: str, missing: str = "install what is missing") -> Iterator[None]:
+    """Turn any exception within the block into a ``CheckpointError`` of one line; ``missing`` is the remedy where a
+    package is."""
     try:
         yield
     except (CheckpointError, KeyboardInterrupt, SystemExit):
@@ -252,7 +267,7 @@ def one_line_errors(what: str, remedy: str) -> Iterator[None]:
         # transformers raises whatever its parts raise.
         if not isinstance(error, Exception) and not is_panic(error):
             raise
-        remedy = "install what is missing" if isinstance(error, ImportError) else remedy
+        remedy = missing if isinstance(error, ImportError) else remedy
         raise CheckpointError(f"{what} ({_one_line(error)}); {remedy}") from error
 
 
