@@ -12,7 +12,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import fingerprint
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.requests import GenerateAnswer, RollingLoglikelihood
+from pytest_touchstone.core.requests import GenerateAnswer, RollingAnswer, RollingLoglikelihood
 from pytest_touchstone.engines.registry import EnginePool, open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.pool import SharedModel
@@ -410,7 +410,7 @@ def test_an_adapter_with_added_tokens_scores_as_the_model_that_was_trained(
             if parameter.requires_grad:
                 parameter.data.add_(torch.randn(parameter.shape) * 0.2)
         trained.peft_config["default"].base_model_name_or_path = str(base)
-        trained.save_pretrained(tmp_path / "adapter")
+        trained.save_pretrained(str(tmp_path / "adapter"))
     tokenizer.save_pretrained(tmp_path / "adapter")
 
     engine = open_engine(only(tmp_path / "adapter"), SETTINGS)
@@ -421,5 +421,6 @@ def test_an_adapter_with_added_tokens_scores_as_the_model_that_was_trained(
             expected_logprobs = trained(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
         total = sum(float(expected_logprobs[place, token]) for place, token in enumerate(ids[1:]))
         (answer,) = engine.answer([RollingLoglikelihood(text)])
+        assert isinstance(answer, RollingAnswer)
         assert answer.logprob == pytest.approx(total, abs=1e-3)
     assert logprobs(open_engine(only(base), SETTINGS)) == pytest.approx(before, abs=1e-4)

@@ -311,7 +311,10 @@ def test_a_multimodal_checkpoint_that_transformers_has_no_language_model_for_nam
     tmp_path: Path,
 ) -> None:
     folder = changed(
-        tiny_causal(tmp_path), model_type="llava", architectures=["LlavaForConditionalGeneration"]
+        tiny_causal(tmp_path),
+        model_type="llava",
+        text_config={},
+        architectures=["LlavaForConditionalGeneration"],
     )
     with pytest.raises(CheckpointError, match=r"multimodal.*vllm:PATH"):
         opened(folder)

@@ -467,15 +467,16 @@ def kind_of(path: Path, config: ModelConfig) -> tuple[Kind, str]:
     architecture = (config.architectures or [""])[0]
     if config.model_type in TEXT_LENGTHS:
         return "causal", architecture or f"{config.model_type} (causal)"
-    if config.is_encoder_decoder:
-        raise CheckpointError(
-            f"{path}: {architecture or config.model_type} is an encoder-decoder model; only masked and causal language "
-            "models can be scored"
-        )
-    if architecture.endswith("ForConditionalGeneration"):
+    conditional = architecture.endswith("ForConditionalGeneration")
+    if conditional and {"text_config", "vision_config"} & (config.model_extra or {}).keys():
         raise CheckpointError(
             f"{path}: {architecture} is a multimodal model that Transformers does not load as a language model; score "
             "its texts at a server that is started for it: --checkpoint vllm:PATH"
+        )
+    if config.is_encoder_decoder or conditional:
+        raise CheckpointError(
+            f"{path}: {architecture or config.model_type} is an encoder-decoder model; only masked and causal language "
+            "models can be scored"
         )
     if architecture.endswith(_MASKED_ENDINGS) or sees_later_tokens(config) is not None:
         return "masked", architecture

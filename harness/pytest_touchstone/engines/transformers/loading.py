@@ -82,13 +82,9 @@ _NOT_OF_TEXTS: Final = re.compile(r"(^|\.)\w*(vision|visual|image|audio|multi_mo
 _UNQUANTIZED: Final = "give the checkpoint from before its quantization, or a machine that has what it takes"
 
 _PACKAGES: Final = {
-    **{
-        "awq": "gptqmodel accelerate",
-        "bitsandbytes": "bitsandbytes accelerate",
-        "gptq": "gptqmodel optimum accelerate",
-    },
-    **{"compressed-tensors": "compressed-tensors", "torchao": "torchao accelerate", "fp8": "accelerate"},
-    **{"mxfp4": "accelerate", "quanto": "optimum-quanto accelerate", "hqq": "hqq accelerate"},
+    **{"awq": "gptqmodel accelerate", "gptq": "gptqmodel optimum accelerate", "fp8": "accelerate"},
+    **{"bitsandbytes": "bitsandbytes accelerate", "compressed-tensors": "compressed-tensors"},
+    **{"torchao": "torchao accelerate", "mxfp4": "accelerate", "quanto": "optimum-quanto accelerate"},
 }
 """What Transformers needs for a quantization; it names one missing package after the other."""
 
