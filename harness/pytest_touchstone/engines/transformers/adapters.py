@@ -280,15 +280,17 @@ def _changes_base(config: Any) -> bool:
 
 
 def _rows(info: CheckpointInfo, base: LoadedModel) -> int:
-    """Return the embeddings of the model that was trained: those that the adapter stores, else as many as its tokenizer
-    has tokens, if the base has fewer."""
+    """Return the embeddings of the model that was trained: the base's; where the adapter has a tokenizer of its own,
+    those that it stores, else as many as that has tokens, if the base has fewer."""
     table = base.model.get_input_embeddings()
+    rows = int(table.weight.shape[0])
+    if info.tokenizer != info.path:
+        return rows
     name = next(name for name, module in base.model.named_modules() if module is table)
     for stored, tensor in adapter_tensors(info.path).items():
         if _WRAPPED.sub("", stored) == f"base_model.model.{name}.weight":
             return tensor.shape[0]
-    rows = int(table.weight.shape[0])
-    return max(rows, len(base.tokenizer)) if info.tokenizer == info.path else rows
+    return max(rows, len(base.tokenizer))
 
 
 def _applied(folder: Path, config: Any, base: Any, *, own: bool, rows: int, seed: int) -> Any:
