@@ -28,6 +28,7 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
+from tests.support.model_server import serving
 from tests.support.places import ROOT
 from tests.support.resolved import only
 from tests.support.tiny import split_weights, tiny_causal, tiny_masked, trainer_state
@@ -177,6 +178,20 @@ def test_fake_checkpoints_need_no_files() -> None:
     assert [only(f"fake:{kind}").kind for kind in ("causal", "masked")] == ["causal", "masked"]
     assert only("fake:causal").model_type == "fake"
     assert "use fake:causal or fake:masked" in fault("fake:other")
+
+
+def test_the_scheme_of_a_target_has_no_case_and_a_path_has(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert only("FAKE:causal").source == only("Fake:causal").source == "fake:causal"
+    with serving(folder) as server:
+        for scheme in ("HTTP", "Http"):
+            info = only(f"{scheme}://{server.url.partition('://')[2]}/v1")
+            assert info.source == f"{server.url}/v1"
+    monkeypatch.chdir(folder.parent)
+    folder.rename(folder.parent / "HTTP:x")
+    assert only("HTTP:x").path.name == "HTTP:x"
+    assert fault("Nobody:x").startswith("Nobody:x: no such file")
 
 
 def test_a_gguf_header_is_read(tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ def find(
 
     Raises ``CheckpointError`` where ``source`` names a single checkpoint that fails to load, or none at all.
     """
+    source = _with_lower_scheme(source)
     by_person = partial(resolve, seq_len=seq_len, trust_remote_code=trust_remote_code)
     by_file = partial(named_by_file, seq_len=seq_len, trust_remote_code=trust_remote_code)
     asked = CheckpointRequest(
@@ -237,6 +238,16 @@ def _owners() -> list[TargetOwner]:
 
 def _owner(source: str) -> TargetOwner | None:
     return next((one for one in _owners() if source.startswith(tuple(one.targets))), None)
+
+
+def _with_lower_scheme(source: str) -> str:
+    """Return a target with its scheme in lower case, for schemes have no case (RFC 3986, section 3.1); else the
+    source."""
+    scheme = _TARGET.match(source)
+    if scheme is None or _exists(_path(source)):
+        return source
+    lowered = scheme[0].lower() + source[scheme.end() :]
+    return lowered if lowered.startswith(tuple(_TARGETS)) or _owner(lowered) else source
 
 
 def _options(source: str, owner: TargetOwner) -> dict[str, str]:
