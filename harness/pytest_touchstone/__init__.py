@@ -7,8 +7,10 @@ that a project without a benchmark pays for none of them.
 
 from __future__ import annotations
 
+import signal
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pytest_touchstone.checkpoints.info import CheckpointInfo
@@ -119,10 +121,20 @@ _MODULES = {
 """The modules that names come from; all others come from ``core.requests``."""
 
 
+UNSUPPORTED: Final = (
+    ""
+    if hasattr(signal, "pthread_sigmask")
+    else f"pytest-touchstone runs benchmarks on Linux and macOS, and this is {sys.platform}; on Windows use WSL"
+)
+"""The line about a system without POSIX signals, on which only other people's tests are left alone; else empty."""
+
+
 def __getattr__(name: str) -> Any:
     """Return a public name, from where it is defined (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if UNSUPPORTED:
+        raise ImportError(UNSUPPORTED)
     module = next((place for place, names in _MODULES.items() if name in names), "core.requests")
     return getattr(import_module(f"{__name__}.{module}"), name)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.places import ROOT, SOURCE
 from tests.support.project import ALONE, Project
 from tests.support.tiny import tiny_causal
 
@@ -223,3 +224,118 @@ def test_a_name_of_the_public_api_is_found_by_whoever_looks() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         pytest_touchstone.nonsense  # noqa: B018
     assert Path(sys.modules["pytest_touchstone"].__file__ or "").name == "__init__.py"
+
+
+OWN = """
+from pytest_touchstone import Loglikelihood, benchmark
+
+@benchmark("own", version=1, rows=[{"n": n} for n in range(3)], asks=Loglikelihood, primary="acc")
+def test_own(example):
+    yield Loglikelihood(str(example["n"]), " b")
+    return {"acc": 1.0}
+"""
+
+WITHOUT_POSIX = """
+import signal, sys
+
+del signal.pthread_sigmask
+sys.modules["fcntl"] = sys.modules["resource"] = None
+"""
+"""What Python lacks on Windows, for a ``sitecustomize.py``."""
+
+
+def anew(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """A run by a Python that reads the folder's ``sitecustomize.py``; a fork has imported much before."""
+    return pytester.run(sys.executable, "-m", "pytest", *ALONE, *arguments)
+
+
+@pytest.fixture
+def windows(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A folder whose Python lacks what Windows has not."""
+    pytester.makepyfile(sitecustomize=WITHOUT_POSIX)
+    monkeypatch.setenv("PYTHONPATH", f"{pytester.path}{os.pathsep}{os.environ.get('PYTHONPATH', SOURCE)}")
+    return pytester
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=str)
+def test_where_benchmarks_do_not_run_other_tests_do_and_one_line_says_so(
+    windows: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    windows.makepyfile(test_own=OWN, test_plain="def test_plain(): pass")
+    plain = anew(windows, "-rs", *workers)
+    plain.assert_outcomes(passed=1, skipped=1)
+    plain.stdout.fnmatch_lines(["SKIPPED*Linux and macOS*"])
+    asked = anew(windows, "--checkpoint", "fake:causal", *workers)
+    assert asked.ret == 4
+    assert [line for line in asked.errlines if line] == [f"ERROR: {LINE.format(sys.platform)}"]
+    command = windows.run(sys.executable, "-m", "pytest_touchstone.cli", "list")
+    assert (command.ret, command.errlines) == (4, [f"touchstone: {LINE.format(sys.platform)}"])
+
+
+LINE = "pytest-touchstone runs benchmarks on Linux and macOS, and this is {}; on Windows use WSL"
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=str)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("CHECKPOINT", "/nope"), ("GATE", "1"), ("DRY_RUN", "1"), ("LIMIT", "x"), ("OUTPUT", "/proc/none/x")],
+)
+def test_the_environment_counts_once_there_is_a_benchmark(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    workers: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv(f"TOUCHSTONE_{name}", value)
+    pytester.makepyfile(test_plain="def test_plain(): pass")
+    guest = run(pytester, *workers)
+    assert guest.ret == 0
+    guest.assert_outcomes(passed=1)
+    if name in ("CHECKPOINT", "LIMIT"):
+        pytester.makepyfile(test_own=OWN)
+        own = run(pytester, *workers)
+        assert own.ret == 4
+        assert value in str(own.stderr)
+
+
+@pytest.mark.parametrize("option", ["--setup-plan", "--setup-only"])
+@pytest.mark.parametrize("gate", [(), ("--gate",)], ids=str)
+def test_where_pytest_runs_no_test_nothing_is_asked_and_nothing_written(
+    pytester: pytest.Pytester, option: str, gate: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(test_own=OWN)
+    result = run(pytester, "--checkpoint", "fake:causal", option, *gate)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*test_own[[]own/2]*"])
+    assert not (pytester.path / "results").exists()
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=str)
+def test_an_item_that_is_collected_twice_is_asked_once(
+    pytester: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(test_own=OWN)
+    twice = ("--keep-duplicates", "test_own.py", "test_own.py")
+    result = run(pytester, "--checkpoint", "fake:causal", *twice, *workers)
+    assert result.ret == 0
+    assert result.parseoutcomes()["passed"] == 3
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one checkpoint", "two"])
+@pytest.mark.parametrize("package", ["torch", "transformers"])
+def test_a_package_that_is_missing_is_one_line(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, package: str, several: bool
+) -> None:
+    (pytester.mkdir("hidden") / f"{package}.py").write_text(
+        f"raise ModuleNotFoundError(\"No module named '{package}'\")"
+    )
+    folder = pytester.path / "hidden"
+    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', SOURCE)}")
+    pytester.makepyfile(test_own=OWN)
+    checkpoints = [str(tiny_causal(pytester.path / name)) for name in ("a", "b")[: 1 + several]]
+    result = anew(pytester, *(word for path in checkpoints for word in ("--checkpoint", path)))
+    assert result.ret == 4
+    (line,) = filter(None, result.errlines)
+    assert f"cannot be loaded: No module named '{package}'" in line
+    assert "Traceback" not in str(result.stdout)

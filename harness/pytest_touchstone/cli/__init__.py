@@ -11,10 +11,15 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from pytest_touchstone import UNSUPPORTED
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Ctrl-C ends it in one line, also where a library that was being
     imported has made another error of it."""
+    if UNSUPPORTED:
+        print(f"touchstone: {UNSUPPORTED}", file=sys.stderr)
+        return 4  # ExitCode.MISTAKE
     pressed = False
 
     def press(*_: object) -> None:

@@ -72,9 +72,11 @@ class EnginePool:
             raise CheckpointError(self._failed[info.name])
         try:
             return self._loaded(info)
-        except CheckpointError as error:
-            self._failed[info.name] = str(error)
-            raise
+        except (CheckpointError, ImportError) as error:
+            lacks = "" if isinstance(error, CheckpointError) else f"{info.source}: cannot be loaded: "
+            remedy = "; install what is missing with pip" if lacks else ""
+            self._failed[info.name] = f"{lacks}{error}{remedy}"
+            raise CheckpointError(self._failed[info.name]) from None
 
     def beside(self, info: CheckpointInfo) -> Engine | None:
         """Return the checkpoint at once, to be loaded beside others; None where this process holds the model itself.

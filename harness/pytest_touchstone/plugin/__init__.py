@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from pytest_touchstone import UNSUPPORTED
+
 if TYPE_CHECKING:
     from pytest_touchstone.checkpoints import CheckpointInfo
     from pytest_touchstone.engines.base import Engine
@@ -85,10 +87,10 @@ def pytest_load_initial_conftests(
 def _interruptible(config: pytest.Config) -> Iterator[None]:
     """Take Ctrl-C over where there is sure to be a run; xdist's workers leave that to their controller."""
     options, alone = config.known_args_namespace, config.pluginmanager.has_plugin(OURS_ALONE)
-    run = alone or _given(options, "checkpoint") or _given(options, "gate")
-    if not run:
+    if not (alone or _given(options, "checkpoint") or _given(options, "gate")):
         yield
         return
+    _check_system()
     from pytest_touchstone.plugin.interrupts import interrupts_of, is_whole
 
     # What a test starts inherits the variable of the worker that the test is in.
@@ -174,7 +176,14 @@ def _add_short_names(parser: pytest.Parser) -> None:
 # Waking up
 
 
+def _check_system() -> None:
+    """Raise ``pytest.UsageError`` on a system that benchmarks do not run on."""
+    if UNSUPPORTED:
+        raise pytest.UsageError(UNSUPPORTED)
+
+
 def _session(config: pytest.Config) -> EvalSession:
+    _check_system()
     from pytest_touchstone.plugin.pytest_hooks import session_of
 
     told = getattr(config, "workerinput", {}).get("touchstone") or config.stash.get(MEETING, {})
@@ -182,19 +191,26 @@ def _session(config: pytest.Config) -> EvalSession:
 
 
 def _given(options: argparse.Namespace, word: str = "") -> bool:
-    """Return whether an option of ours whose name contains the word was given, also by the environment.
+    """Return whether an option of ours whose name contains the word was given on the command line.
+
+    The environment counts once there is a benchmark: it may be set for other sessions than this one.
+    """
+    return any(value and name.startswith("eval_") and word in name for name, value in vars(options).items())
+
+
+def _set(word: str = "") -> bool:
+    """Return whether the environment has an option of ours whose name contains the word.
 
     ``TOUCHSTONE_DATA`` does not count: it is set for a whole machine, and every process reads it for itself.
     """
-    given = [name for name, value in vars(options).items() if value and name.startswith("eval_")]
-    given += [name for name in _options() if name != "data" and os.environ.get(f"TOUCHSTONE_{name.upper()}")]
-    return any(word in name for name in given)
+    names = (name for name in _options() if name != "data" and word in name)
+    return any(os.environ.get(f"TOUCHSTONE_{name.upper()}") for name in names)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Provide our fixtures, except for names that anybody else has, and our hooks where somebody implements one."""
-    if hasattr(session.config, "workerinput"):
+    if hasattr(session.config, "workerinput") and not UNSUPPORTED:
         # They were blocked while it began, see ``Interrupts.pytest_xdist_setupnodes``.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     named = (
@@ -207,7 +223,9 @@ def pytest_collection(session: pytest.Session) -> None:
         from pytest_touchstone.core.hooks import add_specifications
 
         add_specifications(session.config.pluginmanager)
-    if _given(session.config.option, "gate") or _given(session.config.option, "checkpoint"):
+    option = session.config.option
+    alone = session.config.pluginmanager.has_plugin(OURS_ALONE)
+    if any(_given(option, word) or (alone and _set(word)) for word in ("gate", "checkpoint")):
         # A gate fails where no benchmark is found, and a checkpoint that is not there is said before files are read.
         run = _session(session.config)
         if not run.worker:  # its controller ends the run
@@ -216,6 +234,9 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_exception_interact(node: Any, call: Any, report: object) -> None:
     """Make one line, with the place in the user's file, of a declaration that is refused while a file is imported."""
+    if UNSUPPORTED and isinstance(report, pytest.CollectReport) and UNSUPPORTED in str(call.excinfo.value):
+        report.outcome, report.longrepr = "skipped", (str(node.path), 0, f"Skipped: {UNSUPPORTED}")
+        return
     if not isinstance(report, pytest.CollectReport) or node.config.option.continue_on_collection_errors:
         return
     from pytest_touchstone.core.errors import HarnessError
@@ -321,7 +342,7 @@ def pytest_configure_node(node: Any) -> None:
 
 def _meeting(config: pytest.Config) -> dict[str, Any]:
     """Return what every worker is told: what the session says, or if there is none yet, where to begin one."""
-    if _given(config.option) or _configured(project_file(config)):
+    if _given(config.option) or _configured(project_file(config)) or _set_for_benchmarks(config):
         return _session(config).for_workers()
     run = config.invocation_params.dir / "results" / new_run_id(time.time())
     return config.stash.setdefault(MEETING, {"run": str(run), "token": new_token()})
@@ -339,6 +360,20 @@ def new_run_id(began: float) -> str:
 def new_token() -> str:
     """Return what the processes of a run have in common, and nobody else has: by it they know their folder."""
     return os.urandom(16).hex()
+
+
+def _set_for_benchmarks(config: pytest.Config) -> bool:
+    """Return whether the environment has options of ours, and a file of what is run may have benchmarks."""
+    if not _set():
+        return False
+    if config.option.pyargs:
+        return True
+    places = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
+    files = (file for place in places for file in ([place] if place.is_file() else place.rglob("test_*.py")))
+    return any(
+        not {".venv", "site-packages"}.intersection(file.parts) and b"pytest_touchstone" in file.read_bytes()
+        for file in files
+    )
 
 
 def project_file(config: pytest.Config) -> Path:

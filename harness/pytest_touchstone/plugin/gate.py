@@ -47,7 +47,7 @@ from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_of, result_of
-from pytest_touchstone.plugin.options import Settings
+from pytest_touchstone.plugin.options import Settings, runs_nothing
 from pytest_touchstone.reports.gate import decision_text
 from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -343,12 +343,7 @@ class GateSession:
 
         None where nobody asked for a gate, and where pytest itself says why the session has failed.
         """
-        if (
-            self.plan is None
-            or self.plan.mode is None
-            or session.config.option.collectonly
-            or self._only_plans
-        ):
+        if self.plan is None or self.plan.mode is None or runs_nothing(session.config) or self._only_plans:
             return None
         if session.exitstatus not in (*FINE, ExitCode.NOTHING):
             return None

@@ -137,6 +137,11 @@ class Settings:
         }
 
 
+def runs_nothing(config: pytest.Config) -> bool:
+    """Return whether pytest itself is to run no test, but to collect them or to set up their fixtures."""
+    return bool(config.option.collectonly or config.getoption("setuponly", False))
+
+
 def settings_of(config: pytest.Config) -> Settings:
     """Return the settings of this process; raise ``pytest.UsageError`` for a wrong value.
 

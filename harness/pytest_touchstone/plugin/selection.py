@@ -61,6 +61,7 @@ def settle(
     selected: dict[int, Benchmark] = {}
     withheld: list[pytest.Item] = []
     kept: list[pytest.Item] = []
+    names: set[str] = set()
     asked = meant = False
     for item in items:
         given = given_of(item)
@@ -69,7 +70,9 @@ def settle(
         if id(spec) not in collection.unchosen:
             meant = True
             selected |= {} if spec is None else {id(spec): spec}
-        runs = given is not None and id(spec) not in collection.unchosen
+        # ``--keep-duplicates`` collects an item several times; its scores are kept once.
+        runs = given is not None and id(spec) not in collection.unchosen and item.nodeid not in names
+        names.add(item.nodeid)
         asked = asked or runs
         (kept if spec is None or runs or unasked else withheld).append(item)
         collection.unasked += [unasked.spec.name] if unasked else []

@@ -48,7 +48,7 @@ from pytest_touchstone.plugin.declarations import (
 from pytest_touchstone.plugin.gate import GateSession
 from pytest_touchstone.plugin.interrupts import interrupts_of
 from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
-from pytest_touchstone.plugin.options import settings_of
+from pytest_touchstone.plugin.options import runs_nothing, settings_of
 from pytest_touchstone.plugin.selection import settle
 from pytest_touchstone.results.layout import DETAILS, ITEMS
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -260,7 +260,7 @@ class EvalSession:
             gc.enable()
         own = [item for item in items if collecting.given_of(item) is not None]
         left_out = self.collection.selected and self.collection.deselected if self.fault is None else ()
-        if self.config.option.collectonly or not self._selected or not (own or left_out or self._whole):
+        if runs_nothing(self.config) or not self._selected or not (own or left_out or self._whole):
             return
         if self.settings.dry_run:
             self._make_dry_run(own)
