@@ -2,14 +2,15 @@
 
 python -m simulations.intervals [--runs 2000] [--seed 1] [--only NAME]
 
-Every interval is the product's: ``pytest_touchstone.statistics.intervals.mean_estimate`` and
-``pytest_touchstone.metrics.macro_f1.macro_f1``. *below* and *above*: the share of runs whose interval lies wholly
+Every interval is the product's: ``pytest_touchstone.statistics.intervals.mean_estimate``, and ``macro_f1`` and
+``cohen_kappa`` of ``pytest_touchstone.metrics``. *below* and *above*: the share of runs whose interval lies wholly
 below, or above, the true value; *width*: the mean width.
 
 - *pass@k*: tasks with success rates from a beta distribution, the unbiased estimate from so many samples. *one in 50*:
   of tasks at 0.9999 one in fifty is at 0.
 - *skewed*: scores from beta(0.2, 2), beta(0.5, 5), or 0 for 90 % of the items and else uniform.
 - *clusters*: 20 texts of 1 to 12 items, which share part of what makes them hard.
+- *kappa*: a judge that is right on this share of the items, whose labels are one of two classes on this share.
 - *macro F1*: classes with these shares of the items and these accuracies; runs in which a class does not occur are
   left out, since it then does not count.
 """
@@ -23,6 +24,7 @@ from typing import Final
 
 import numpy as np
 
+from pytest_touchstone.metrics.judged import cohen_kappa
 from pytest_touchstone.metrics.macro_f1 import macro_f1
 from pytest_touchstone.statistics.intervals import Estimate, mean_estimate
 from simulations.gate import choose
@@ -111,6 +113,22 @@ def macro(runs: int, seed: int, n: int, shares: Sequence[float], accuracies: Seq
     return coverage(true, estimates())
 
 
+def kappa(runs: int, seed: int, n: int, prevalence: float, right: float) -> Coverage:
+    """Intervals of Cohen's kappa; sets of one class only have none."""
+    generator = np.random.default_rng(seed)
+    shares = np.array([prevalence * right, prevalence * (1 - right), (1 - prevalence) * (1 - right), 0.0])
+    shares[3] = 1 - shares.sum()
+    first, second = shares[0] + shares[1], shares[0] + shares[2]
+    chance = first * second + (1 - first) * (1 - second)
+
+    def estimates() -> Iterator[Estimate]:
+        for _ in range(runs):
+            kinds = generator.choice(4, n, p=shares).tolist()
+            yield cohen_kappa([(float(kind in (0, 3)), kind // 2, kind % 2) for kind in kinds])
+
+    return coverage(float((right - chance) / (1 - chance)), estimates())
+
+
 def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Coverage]]:
     """All simulations by name; each has a generator of its own."""
     draws: dict[str, tuple[Callable[[Generator, int], np.ndarray], float | None]] = {
@@ -131,6 +149,11 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Coverage]]:
                 found[f"{name}, n = {n}"] = functools.partial(means, runs, seed, draw, n, true)
     for a, b in ((2.0, 2.0), (0.5, 5.0), (5.0, 1.0), (0.3, 0.3)):
         found[f"20 clusters, beta({a:g}, {b:g})"] = functools.partial(clustered, runs, seed, a, b)
+    for n in (20, 30, 50, 100):
+        for prevalence in (0.5, 0.9, 0.97):
+            for share in (0.8, 0.9, 0.95, 0.97):
+                name = f"kappa, {prevalence:g} of one class, right {share:g}, n = {n}"
+                found[name] = functools.partial(kappa, runs, seed, n, prevalence, share)
     for shares, accuracies in (
         ((0.5, 0.5), (0.7, 0.7)),
         ((0.9, 0.1), (0.9, 0.5)),
@@ -146,11 +169,11 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Coverage]]:
 def main() -> None:
     """Prints the coverage."""
     chosen = choose(__doc__ or "", simulations)
-    print(f"{'':40}{'runs':>6}{'covered':>9}{'below':>8}{'above':>8}{'width':>8}")
+    print(f"{'':48}{'runs':>6}{'covered':>9}{'below':>8}{'above':>8}{'width':>8}")
     for name, simulation in chosen.items():
         one = simulation()
         shares = f"{one.covered:9.1%}{one.below:8.1%}{one.above:8.1%}"
-        print(f"{name:40}{one.runs:6}{shares}{one.width:8.3f}", flush=True)
+        print(f"{name:48}{one.runs:6}{shares}{one.width:8.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def test_an_interval_leaves_out_0_just_where_p_is_small_enough(values: list[floa
 
 def test_a_part_of_few_items_widens_a_sum_by_its_own_weight() -> None:
     many, few = moments_of([0.01, -0.01] * 200, None), moments_of([0.0, 0.0, 0.0], None)
-    both = [BoundedMean(many, 1.0), BoundedMean(few._replace(), 0.01)]
+    both = [BoundedMean(many, 1.0), BoundedMean(few, 0.001)]
     one, two = (known(spacings_of(some).limits(0.95)) for some in (both[:1], both))
     assert two.high == pytest.approx(one.high, rel=0.2)
     assert known(spacings_of([both[0], BoundedMean(few, 1.0)]).limits(0.95)).high > 0.5

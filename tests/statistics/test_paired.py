@@ -180,22 +180,18 @@ def test_clusters_of_doubled_items_count_as_one_item_each() -> None:
     assert values(double)[1:3] == pytest.approx(values(single)[1:3], abs=1e-3)
 
 
-def test_continuous_scores_differ_no_more_than_was_seen_where_they_do_so_both_ways() -> None:
-    draw = random.Random(1)
-    before = [draw.random() for _ in range(50)]
-    after = [min(1.0, max(0.0, one - 0.02 + 0.1 * (draw.random() - 0.5))) for one in before]
-    plain, continuous = (compare_paired(before, after, continuous=way) for way in (False, True))
-    assert plain.difference == continuous.difference
-    assert known(continuous.p) < known(plain.p)
-    assert known(plain.high) > known(continuous.high)
-    down = [one - 0.02 for one in before]
-    assert values(compare_paired(before, down)) == values(compare_paired(before, down, continuous=True))
+def test_scores_that_differ_both_ways_in_like_numbers_have_a_narrower_interval() -> None:
+    """A few of the largest gains cannot be what the others' losses hide."""
+    steps = [0.05 * (-1) ** place - 0.01 for place in range(100)]
+    down = [-abs(step) for step in steps]
+    both, lost = (compare_paired([0.5] * 100, [0.5 + step for step in some]) for some in (steps, down))
+    widths = [known(one.high) - known(one.difference) for one in (both, lost)]
+    assert widths[0] < 0.8 * widths[1]
 
 
-def test_continuous_scores_that_are_all_the_same_keep_a_width() -> None:
-    found = compare_paired([0.5] * 20, [0.5] * 20, continuous=True)
-    assert found.low is not None
-    assert found.low < 0
+def test_scores_that_are_all_the_same_keep_a_width() -> None:
+    found = compare_paired([0.5] * 20, [0.5] * 20)
+    assert (known(found.low), known(found.high)) == pytest.approx((-3.69 / 21, 3.69 / 21), rel=0.02)
 
 
 def test_many_graded_scores_have_the_interval_and_the_p_of_t() -> None:

@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.own_values import draws_of, values_of
-from pytest_touchstone.core.aggregation import MACRO, is_soft
+from pytest_touchstone.core.aggregation import MACRO
 from pytest_touchstone.core.errors import BenchmarkError, GateError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
@@ -243,7 +243,7 @@ def compare(
     if lacking := found.lacking:
         return _nothing(metric, chosen or 0, len(baselines), level, lacking)
     higher = new.saved.aggregation(metric).higher_score_is_better
-    selection = compare_aligned(found, higher=higher, chosen=chosen, level=level, continuous=is_soft(score))
+    selection = compare_aligned(found, higher=higher, chosen=chosen, level=level)
     identical = _identical(new, baselines[selection.chosen], found, selection.chosen)
     compared = compared_of(metric, selection, identical)
     return _in_unit(compared, new.saved.aggregation(metric).unit, new.saved.size)
@@ -320,14 +320,11 @@ def compare_aligned(
     higher: bool,
     chosen: int | None = None,
     level: float = LEVEL,
-    continuous: bool = False,
 ) -> Selection:
     """The new scores against the others'. Where lower is better, the distances of the scores from the largest possible
     one are compared."""
     if higher:
-        return compare_with_best(
-            found.baselines, found.new, found.clusters, chosen=chosen, level=level, continuous=continuous
-        )
+        return compare_with_best(found.baselines, found.new, found.clusters, chosen=chosen, level=level)
     top = 1.0 if all(0 <= value <= 1 for run in (*found.baselines, found.new) for value in run) else 0.0
     baselines = [[top - value for value in run] for run in found.baselines]
     mirrored = compare_with_best(

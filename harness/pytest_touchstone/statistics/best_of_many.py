@@ -92,10 +92,8 @@ def compare_with_best(
     chosen: int | None = None,
     level: float = LEVEL,
     draws: int = DRAWS,
-    continuous: bool = False,
 ) -> Selection:
-    """The new run against the best of ``runs``, all on the same items in the same order; ``continuous`` as in
-    ``compare_paired``.
+    """The new run against the best of ``runs``, all on the same items in the same order.
 
     ``chosen`` is the run that was chosen by another metric; by default the one with the highest mean, the first of
     equals. What another metric chose is allowed for as if this one had: that bounds its effect. Raises ``ValueError``
@@ -110,7 +108,7 @@ def compare_with_best(
         )
     means = [math.fsum(run) / len(run) for run in runs]
     best = means.index(max(means)) if chosen is None else chosen
-    plain = compare_paired(runs[best], new, clusters, level=level, continuous=continuous)
+    plain = compare_paired(runs[best], new, clusters, level=level)
     noise = noise_of(runs, new, clusters) if len(runs) > 1 else None
     if noise is None:
         return nothing_chosen(best, means[best], len(runs), plain)

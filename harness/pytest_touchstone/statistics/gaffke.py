@@ -14,6 +14,10 @@ values has one more beside them, at the bound: the largest one that could have b
   exponential, c_i = (d_i - mean) / n, and c = (bound - mean) / (n + 1). The c_i are scaled so that their squares add
   up to the variance of the mean. Then all limits are quantiles of one distribution, p is its chance beyond 0, and an
   interval leaves out 0 just where p is small enough.
+- **The bound**: a few that gain much, unseen, make good what the others lose only where nearly all others lose. Where,
+  of the units that differ, at least two fifths do so in either direction, the further value is taken to be half as far
+  away as the bound, or as far as the farthest seen. Smooth scores of small spread then need fewer items, and in
+  ``simulations.skewed`` still no more than 2.5 % of equal runs are called worse.
 - **Clusters** are units with sums in place of values; the further one is of the size n / Kish's number of units.
 - **Weighted sums** of several means: the units of all have their spacings. There is one further unit, the one that
   could move the sum most.
@@ -36,13 +40,16 @@ from pytest_touchstone.statistics.intervals import IntervalLimits, Moments
 if TYPE_CHECKING:
     import numpy as np
 
+BOTH_WAYS: Final = 0.4
+"""The share of the units that differ that must do so in either direction for a nearer bound."""
+
 _NEAR: Final = 1e-4  # of the mean, in standard errors
 _EDGE: Final = 1 - 1e-12
 _FAR: Final = 1e12
 
 
 class BoundedMean(NamedTuple):
-    """A mean and the largest absolute value, per item, that one more unit could have; None: that of the units seen."""
+    """A mean and the bound of absolute values per item; None where it is not known."""
 
     moments: Moments
     bound: float | None
@@ -100,13 +107,22 @@ def spacings_of(means: Sequence[BoundedMean]) -> Spacings:
         deviations = np.sort(np.asarray(moments.totals) - mean * np.asarray(moments.sizes)) / moments.n
         square = math.fsum(np.square(deviations).tolist())
         steps.append(deviations * math.sqrt(variance / square) if square else deviations)
-        most = max(map(abs, map(operator.truediv, moments.totals, moments.sizes))) if bound is None else bound
+        most = _farthest(moments, bound)
         share = 1 / (moments.kish + 1)
         above.append(share * (most - mean))
         below.append(share * (most + mean))
     return Spacings(
         math.fsum(one.moments.mean for one in means), np.concatenate(steps), max(above), max(below)
     )
+
+
+def _farthest(moments: Moments, bound: float | None) -> float:
+    """The largest absolute value, per item, that one more unit is taken to have."""
+    seen = max(map(abs, map(operator.truediv, moments.totals, moments.sizes)))
+    if bound is None:
+        return seen
+    up, down = sum(total > 0 for total in moments.totals), sum(total < 0 for total in moments.totals)
+    return max(seen, bound / 2) if min(up, down) >= BOTH_WAYS * (up + down) > 0 else bound
 
 
 def _tail(steps: np.ndarray, place: float) -> float:

@@ -12,15 +12,12 @@
   Medicine 10).
 - **Graded scores** may differ by little on most items and by much on a few: a test of signs or of t then calls a loss
   certain that the few make good, up to five times as often as it may. Gaffke's test and interval (``gaffke``) reckon
-  with an item more, which differs by as much as it can: by 1 where scores lie in [0, 1].
+  with an item more, which differs by as much as it can: by 1 where scores lie in [0, 1], by a half where items differ
+  both ways in like numbers.
 - **Scores of no known range** (log-probabilities) can differ by any amount, and no test holds for all distributions
   (Bahadur and Savage 1956, Annals of Mathematical Statistics 27). The item more then differs as much as any seen. Where
   the differences' skewness exceeds a quarter of the root of their number, with its tail against the measured
-  difference, there is no p. Up to a skewness of 6 (lognormal with sigma 1) at most 2.5 % of equal runs of 50 items or
-  more are called worse.
-- **Continuous scores**, such as probabilities, seldom jump. The item more differs as much as any seen if at least a
-  quarter of those that differ do so in either direction, else by 1. That a few gain far more than any seen is then not
-  reckoned with.
+  difference, there is no p.
 
 Exchanging the runs reverses every sign; the order of the items does not matter.
 
@@ -103,7 +100,6 @@ def compare_paired(
     *,
     level: float = LEVEL,
     draws: int = DRAWS,
-    continuous: bool = False,
 ) -> Comparison:
     """The new run against the baseline; both have one value for each item, in the same order.
 
@@ -123,9 +119,7 @@ def compare_paired(
         gained, lost = differences.count(1), differences.count(-1)
         right = list(new).count(1) - gained
         return compare_flips(right, gained, lost, len(new) - right - gained - lost, level=level)
-    return _compare_units(
-        baseline, new, moments_of(differences, clusters), level=level, draws=draws, continuous=continuous
-    )
+    return _compare_units(baseline, new, moments_of(differences, clusters), level=level, draws=draws)
 
 
 def signed_ranks(margins: Sequence[float]) -> list[float]:
@@ -175,7 +169,6 @@ def _compare_units(
     *,
     level: float,
     draws: int,
-    continuous: bool,
 ) -> Comparison:
     n, units = moments.n, len(moments.totals)
     binary = is_binary(baseline) and is_binary(new)
@@ -195,8 +188,7 @@ def _compare_units(
     if binary:
         return _compare_clusters(known, moments, draws)
     largest = 1.0 if are_shares((*baseline, *new)) else None
-    bound = None if continuous and _go_both_ways(moments.totals) else largest
-    return compare_spaced(known, [BoundedMean(moments, bound)], largest=largest)
+    return compare_spaced(known, [BoundedMean(moments, largest)], largest=largest)
 
 
 def compare_spaced(known: Comparison, means: Sequence[BoundedMean], *, largest: float | None) -> Comparison:
@@ -213,12 +205,6 @@ def compare_spaced(known: Comparison, means: Sequence[BoundedMean], *, largest: 
         known = replace(known, p=None, why=TOO_SKEWED)
     low, high = limits if largest is None else (max(limits.low, -largest), min(limits.high, largest))
     return replace(known, low=low, high=high)
-
-
-def _go_both_ways(totals: Sequence[float]) -> bool:
-    """Return whether at least a quarter of the units that differ do so in either direction."""
-    up, down = sum(total > 0 for total in totals), sum(total < 0 for total in totals)
-    return 4 * min(up, down) >= up + down > 0
 
 
 def _compare_clusters(known: Comparison, moments: Moments, draws: int) -> Comparison:

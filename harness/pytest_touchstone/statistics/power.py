@@ -8,8 +8,8 @@ difference. For right or wrong answers it is the share of items that flip.
   powers are averaged over M (Duffy 1984, Biometrics 40). The design is that of Miettinen (1968, Biometrics 24) and
   Connor (1987, Biometrics 43). From 20,000 items on the normal approximation is as good.
 - **Graded**: the chance that a normal mean lies farther below 0 than Gaffke's limit (``gaffke``) lies above it, with
-  units that differ by one size either way. Where the range of the scores is not known, the item
-  differs by as much as the largest of so many normal differences, sqrt(2 log(2 n)) standard deviations.
+  units that differ by one size either way. The chance that items differ both ways in like numbers is that of normal
+  differences. The largest of n of these is taken to be sqrt(2 log(2 n)) standard deviations away.
 - **Clusters**: n divided by the design effect, at least 1 (Kish 1965, "Survey Sampling"), as in ``paired``.
 - **The best of several** as a baseline: the maximum of K independent normal errors less the new run's. Critical value
   and power are integrals over that maximum (``best_of_many`` draws it).
@@ -40,7 +40,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.statistics.comparison import Comparison, z_quantile
-from pytest_touchstone.statistics.gaffke import Spacings
+from pytest_touchstone.statistics.gaffke import BOTH_WAYS, Spacings
 from pytest_touchstone.statistics.intervals import Clusters, is_binary, moments_of
 from pytest_touchstone.statistics.paired import SEED, SEEN, check_items
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, POWER
@@ -329,16 +329,28 @@ def _by_limit(design: Design, drop: float, level: float, margin: float) -> float
     error = _error(design, drop)
     if not error:
         return float(drop > margin)
-    return _NORMAL.cdf((drop - max(margin, _half_width(design, error, drop, 1 - level))) / error)
+    return math.fsum(
+        chance * _NORMAL.cdf((drop - max(margin, width)) / error)
+        for chance, width in _half_widths(design, error, drop, 1 - level)
+    )
 
 
-def _half_width(design: Design, error: float, drop: float, level: float) -> float:
-    """How far the interval reaches from a measured drop toward 0."""
+def _half_widths(design: Design, error: float, drop: float, level: float) -> list[tuple[float, float]]:
+    """How far the interval may reach from a measured drop toward 0, with the chance of each width."""
     if design.flips is not None:
-        return z_quantile(level) * error
+        return [(1.0, z_quantile(level) * error)]
     n = max(2.0, design.effective)
-    bound = 1.0 if design.bounded else design.spread * math.sqrt(2 * math.log(2 * n))
-    return _gaffke_width(min(_UNITS, round(n)), error, (bound + abs(drop)) / (n + 1), level)
+    seen = design.spread * math.sqrt(2 * math.log(2 * n))
+    bounds = [(1.0, seen)]
+    if design.bounded:
+        like = _NORMAL.cdf(-abs(drop) / design.spread) if design.spread else 0.0
+        both = _NORMAL.cdf((like - BOTH_WAYS) / math.sqrt(BOTH_WAYS * (1 - BOTH_WAYS) / n))
+        bounds = [(both, min(1.0, max(0.5, seen))), (1 - both, 1.0)]
+    units = min(_UNITS, round(n))
+    return [
+        (chance, _gaffke_width(units, error, (bound + abs(drop)) / (n + 1), level))
+        for chance, bound in bounds
+    ]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -401,14 +413,21 @@ def chance_not_worse(
     _check(design, drop, 1, alpha)
     if design.runs > 1 or design.flips is None or design.effective > _WIDE:
         error = _error(design, drop)
-        room = margin - drop - _half_width(design, error, drop, 1 - alpha)
-        if not error:
-            return float(room > 0)
-        if design.runs > 1:
-            return 1 - _gap_beyond(design.runs, room / error * math.sqrt(2))
-        return _NORMAL.cdf(room / error)
+        return math.fsum(
+            chance * _certain_of(design, error, margin - drop - width)
+            for chance, width in _half_widths(design, error, drop, 1 - alpha)
+        )
     n = max(1, math.floor(design.effective + _ROUNDING))
     return _not_worse_enumerated(n, max(design.flips, abs(drop)), drop, margin, 1 - alpha)
+
+
+def _certain_of(design: Design, error: float, room: float) -> float:
+    """The chance that the measured difference leaves so much room above the limit."""
+    if not error:
+        return float(room > 0)
+    if design.runs > 1:
+        return 1 - _gap_beyond(design.runs, room / error * math.sqrt(2))
+    return _NORMAL.cdf(room / error)
 
 
 @functools.lru_cache(maxsize=4096)
