@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -153,3 +154,17 @@ def test_a_declaration_without_a_version_is_one_line(pytester: pytest.Pytester) 
     assert done.ret == 4
     done.stderr.fnmatch_lines(["ERROR: test_b.py:*: benchmark 'b': no version; write version=1"])
     assert "Traceback" not in done.stdout.str()
+
+
+@pytest.mark.parametrize("score", ["1e155", "1e308 * (-1) ** int(example['answer'][1:])", "-1e200"])
+def test_scores_too_large_for_a_mean_leave_their_metric_undefined_and_the_run_whole(
+    pytester: pytest.Pytester, score: str
+) -> None:
+    done = run(
+        pytester, f"return {{'acc': 1.0, 'seconds': {score}}}", "--eval-limit", "4", "--eval-run-id", "r"
+    )
+    assert done.ret == 0
+    (result,) = json.loads((pytester.path / "results/r/summary.json").read_text())["results"]
+    assert result["metrics"]["acc"]["value"] == 1.0
+    assert result["metrics"]["seconds"]["value"] is None
+    assert "too large" in result["metrics"]["seconds"]["why"]

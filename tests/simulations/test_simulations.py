@@ -25,6 +25,7 @@ from simulations import intervals as simulate_intervals
 from simulations import selection as simulate_selection
 from simulations import sequential as simulate_sequential
 from simulations import series as simulate_series
+from simulations import skewed as simulate_skewed
 from simulations.gate import ACCURACIES, SIZES, SUBJECTS
 
 SMALLER = tuple(size // 4 for size in SIZES)
@@ -148,11 +149,24 @@ def test_interim_analyses_seldom_call_a_loss_of_the_margin_not_worse() -> None:
         "20 clusters, beta(0.5, 5)",
         "macro F1, 0.95/0.05, n = 50",
         "macro F1, 0.9/0.1, n = 100",
+        "kappa, 0.5 of one class, right 0.95, n = 100",
     ],
 )
 def test_intervals_of_skewed_scores_hold_the_true_value(name: str) -> None:
     """Of 400 intervals of 95 %, fewer than 93 % hold it with chance 0.03."""
     assert simulate_intervals.simulations(400, 9)[name]().covered >= 0.93
+
+
+@pytest.mark.parametrize("name", ["5 % gain 0.4, 100", "lognormal, of no known range, 50"])
+def test_skewed_differences_are_called_worse_by_t_alone(name: str) -> None:
+    """Of 200 equal pairs, at most 2.5 % are; more than 10 are with chance 0.01."""
+    found = simulate_skewed.simulations(200, 5)[name]()
+    assert max(found.worse, found.better) <= 10 / 200 < found.worse_by_t
+
+
+def test_a_loss_of_graded_scores_is_still_found() -> None:
+    found = simulate_skewed.simulations(100, 6)["lose, normal 0.3, 200"]()
+    assert found.worse >= 0.55
 
 
 @pytest.mark.slow
