@@ -127,7 +127,7 @@ _MORE: Final = 4.0
 
 
 class _Kappa(NamedTuple):
-    """The shares that kappa is made of, over ``items`` items."""
+    """The shares that kappa is made of, over so many items."""
 
     items: float
     same: float

@@ -30,7 +30,6 @@ Nothing is drawn, so the order of the items does not matter, and no p has a smal
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -118,7 +117,7 @@ def spacings_of(means: Sequence[BoundedMean]) -> Spacings:
 
 def _farthest(moments: Moments, bound: float | None) -> float:
     """The largest absolute value, per item, that one more unit is taken to have."""
-    seen = max(map(abs, map(operator.truediv, moments.totals, moments.sizes)))
+    seen = max(abs(total / size) for total, size in zip(moments.totals, moments.sizes, strict=True))
     if bound is None:
         return seen
     up, down = sum(total > 0 for total in moments.totals), sum(total < 0 for total in moments.totals)
