@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from xml.etree import ElementTree
 
@@ -66,7 +67,9 @@ def execute(script: str, cwd: Path, stubs: Path | None, variables: Mapping[str, 
         "GITHUB_ACTION_PATH": str(ROOT / "action"),
         "GITHUB_STEP_SUMMARY": str(cwd / "job-summary"),
     }
-    return subprocess.run([*BASH, script], env=environment, cwd=cwd, check=False).returncode
+    with TemporaryDirectory() as temporary:  # a runner's own is gone after the job, too
+        environment["TMPDIR"] = temporary
+        return subprocess.run([*BASH, script], env=environment, cwd=cwd, check=False).returncode
 
 
 def test_every_input_that_is_used_is_declared_and_described() -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pytest_touchstone.reports.formatting import (
     busy_text,
     command_lines,
+    in_percent,
     number,
     p_exact,
     p_short,
-    percent,
 )
 
 WORDS = st.lists(
@@ -49,7 +49,7 @@ def test_a_run_says_that_the_machine_is_busy_where_more_than_its_cores_are_wante
     ],
 )
 def test_what_is_not_quite_all_or_nothing_is_not_written_so(value: float, plain: str, share: str) -> None:
-    assert (number(value), percent(value)) == (plain, share)
+    assert (number(value), in_percent(value)) == (plain, share)
 
 
 @pytest.mark.parametrize("level", [0.001, 0.01, 0.05, 0.1])

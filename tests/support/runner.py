@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -136,15 +137,16 @@ class Runner:
             "GITHUB_ENV": str(files["env"]),
             **job.environment,
         }
-        done = subprocess.run(
-            [*BASH, script],
-            cwd=cwd,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
+        with TemporaryDirectory() as temporary:  # a runner's own is gone after the job, too
+            done = subprocess.run(
+                [*BASH, script],
+                cwd=cwd,
+                env={**environment, "TMPDIR": temporary},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=300,
+            )
         job.log += done.stdout + done.stderr
         job.summary += files["summary"].read_text(encoding="utf-8")
         job.code = job.code or done.returncode

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.own_values import draws_of, values_of
+from pytest_touchstone.compare.corpus_metrics import draws_of, values_of
 from pytest_touchstone.core.aggregation import MACRO
 from pytest_touchstone.core.errors import BenchmarkError, GateError
 from pytest_touchstone.core.text import count, listed
@@ -237,8 +237,8 @@ def compare(
     """
     metric = metric or new.saved.primary
     score = score_name(new.saved, metric)
-    if not new.saved.aggregation(metric).own:
-        return _compare_values(new, baselines, metric, chosen=chosen, level=level)
+    if new.saved.aggregation(metric).is_corpus_level:
+        return _compare_corpus_metric(new, baselines, metric, chosen=chosen, level=level)
     found = columns(new.items, [one.items for one in baselines], score)
     if lacking := found.lacking:
         return _nothing(metric, chosen or 0, len(baselines), level, lacking)
@@ -249,7 +249,7 @@ def compare(
     return _in_unit(compared, new.saved.aggregation(metric).unit, new.saved.size)
 
 
-def _compare_values(
+def _compare_corpus_metric(
     new: BenchmarkScores,
     baselines: Sequence[BenchmarkScores],
     metric: str,
@@ -257,7 +257,7 @@ def _compare_values(
     chosen: int | None,
     level: float,
 ) -> Compared:
-    """The same by a metric that no score's mean tells: by its own value (``statistics.resampling``)."""
+    """The same by a corpus-level metric: by its own value (``statistics.resampling``)."""
     how = new.saved.aggregation(metric)
     values = [values_of(one.items, how) for one in (*baselines, new)]
     places = [

@@ -96,7 +96,7 @@ def compare_metric(
 ) -> MetricComparison:
     """The new result against the baseline's by a metric that both have."""
     how = new.saved.aggregation(metric)
-    found = shared_columns(baseline, new, metric) if how.is_mean or not how.own else None
+    found = shared_columns(baseline, new, metric) if not how.is_perplexity else None
     if found is not None:
         compared = compare(new, [baseline], metric, level=level)
         if conditions_apart(baseline, new):  # asked differently, the same scores are luck
@@ -114,7 +114,7 @@ def compare_metric(
             identical=before == after and not compared.comparison.difference,
         )
     a, b = baseline.saved.metrics[metric], new.saved.metrics[metric]
-    apart = [one for one in (how, baseline.saved.aggregation(metric)) if not one.own]
+    apart = [one for one in (how, baseline.saved.aggregation(metric)) if one.is_corpus_level]
     comparison = replace(
         _not_compared(a, b, apart[0], level)
         if apart
@@ -220,7 +220,7 @@ def by_score(entry: BenchmarkScores, metric: str) -> str:
     A perplexity whose score is no metric of the result is compared by itself, too.
     """
     how = entry.saved.aggregation(metric)
-    return metric if how.is_mean or not how.own or how.of not in entry.saved.metrics else how.of
+    return how.of if how.is_perplexity and how.of in entry.saved.metrics else metric
 
 
 def best_scorer(entry: BenchmarkScores) -> str:

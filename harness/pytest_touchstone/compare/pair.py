@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
+from pytest_touchstone.compare.corpus_metrics import value_estimate, values_of
 from pytest_touchstone.compare.formats.task_metrics import primary_of
 from pytest_touchstone.compare.judge import (
     POOLED,
@@ -39,7 +40,6 @@ from pytest_touchstone.compare.metric import (
     metric_of,
     shared_columns,
 )
-from pytest_touchstone.compare.own_values import value_estimate, values_of
 from pytest_touchstone.compare.prompts import known_by_prompts
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.composite import Composite
@@ -148,7 +148,7 @@ def part_of(entry: BenchmarkScores, group: str) -> BenchmarkScores:
         facts={name: [values[place] for place in places] for name, values in items.facts.items()},
     )
     ways = {name: entry.saved.aggregation(name) for name in entry.saved.metrics}
-    made = {name: how for name, how in ways.items() if how.of in part.scores and (how.is_mean or not how.own)}
+    made = {name: how for name, how in ways.items() if how.of in part.scores and not how.is_perplexity}
     metrics = {name: _metric(name, how, part) for name, how in made.items()}
     saved = replace(
         entry.saved,

@@ -240,7 +240,7 @@ def _pairs_text(pairs: Sequence[tuple[StoredResult, StoredResult]]) -> str:
 
 
 def _of_pair(one: StoredResult, other: StoredResult, weights: Weights, source: BaselineSource) -> Design:
-    if (metric := _own_value(other, weights)) is not None:
+    if (metric := _corpus_metric(other, weights)) is not None:
         compared = compare(source.load(other), [source.load(one)], metric).as_measured
         if (known := design_of_comparison(compared)) is None:
             raise GateError(compared.why or f"{other.checkpoint}: no difference of {metric}")
@@ -251,10 +251,10 @@ def _of_pair(one: StoredResult, other: StoredResult, weights: Weights, source: B
     return design_of(found.baselines[0], found.new, found.clusters)
 
 
-def _own_value(saved: StoredResult, weights: Weights) -> str | None:
-    """The single metric that no score's mean tells; None for any other, and for a composite."""
+def _corpus_metric(saved: StoredResult, weights: Weights) -> str | None:
+    """The single corpus-level metric; None for any other, and for a composite."""
     metric = next(iter(weights))
-    return None if saved.aggregation(metric).own else metric
+    return metric if saved.aggregation(metric).is_corpus_level else None
 
 
 def _columns(
@@ -282,7 +282,7 @@ def _of_one(
     saved: StoredResult, weights: Weights, source: BaselineSource, flips: float | None
 ) -> tuple[Design, str]:
     """The design of two runs like this one that correlate by 1/2, or with this share of flips."""
-    if (metric := _own_value(saved, weights)) is not None:
+    if (metric := _corpus_metric(saved, weights)) is not None:
         error, text = (
             saved.metrics[metric].stderr,
             f"assumed: two runs of {saved.checkpoint} with correlation 1/2",
@@ -316,7 +316,7 @@ def _rivals(results: Sequence[StoredResult], weights: Weights, source: BaselineS
     if len(results) < 2:
         return 1
     *others, last = results
-    if (metric := _own_value(last, weights)) is not None:
+    if (metric := _corpus_metric(last, weights)) is not None:
         return max(1, compare(source.load(last), [source.load(one) for one in others], metric).candidates)
     found = _columns(last, others, weights, source)
     if not found.new:

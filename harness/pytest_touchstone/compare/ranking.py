@@ -160,7 +160,7 @@ def other_model(mine: StoredResult, other: StoredResult) -> str:
 
 
 def _moved(value: float, before: float, how: Aggregation) -> tuple[float, str]:
-    if how.own and not how.is_mean and value > 0 and before > 0:
+    if how.is_perplexity and value > 0 and before > 0:
         return POINTS.factor * math.log(before / value), POINTS.name
     unit = unit_of(how.unit, share=all(0 <= one <= 1 for one in (value, before)))
     return unit.factor * (value - before), unit.name

@@ -175,7 +175,7 @@ def interim_analyses(
     found = find(new, source, metric=metric, allow=plan.allow)
     if found.state != "chosen":
         return None
-    if not saved.aggregation(metric).own:  # no boundary is known for it
+    if saved.aggregation(metric).is_corpus_level:  # no boundary is known for it
         course = course._replace(analyses=course.analyses[-1:])
     analyses = plan_analyses(
         course.analyses,

@@ -74,23 +74,32 @@ class Aggregation:
         return self.higher_is_better == self.rises
 
     @property
-    def own(self) -> bool:
-        """Whether it is one of this package's two, which a score's mean tells."""
-        return self.function is None and self.at is None and self.by in ("mean", "perplexity")
-
-    @property
     def is_mean(self) -> bool:
         """Whether the metric is the mean of the score."""
-        return self.own and self.by == "mean"
+        return self.by == "mean" and self._is_built_in
+
+    @property
+    def is_perplexity(self) -> bool:
+        """Whether the metric is compared by a substitute, the mean of its log-probabilities."""
+        return self.by == "perplexity" and self._is_built_in
+
+    @property
+    def is_corpus_level(self) -> bool:
+        """Whether no score's mean tells the metric, such as macro F1, so that it is compared by its own value."""
+        return not (self.is_mean or self.is_perplexity)
+
+    @property
+    def _is_built_in(self) -> bool:
+        return self.function is None and self.at is None
 
     @property
     def compared_higher_is_better(self) -> bool:
-        """The direction of what paired tests compare: the score, or the metric that no score's mean tells."""
-        return self.higher_score_is_better if self.own else self.higher_is_better
+        """The direction of what paired tests compare: the score, or a corpus-level metric."""
+        return self.higher_is_better if self.is_corpus_level else self.higher_score_is_better
 
     def compared(self, metric: str) -> str:
         """The metric's name beside values by which it is compared: that of a perplexity names what stands for it."""
-        return f"{metric} (by log-probability)" if self.own and not self.is_mean else metric
+        return f"{metric} (by log-probability)" if self.is_perplexity else metric
 
     def plain(self) -> dict[str, Any]:
         """The aggregation as plain data, without usual values; raises ``BenchmarkError`` for a nameless function."""

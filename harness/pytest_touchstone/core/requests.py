@@ -288,7 +288,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]+")
 MOST_GRADES: Final = 101
 
 
-def comparable(text: str) -> str:
+def choice_key(text: str) -> str:
     """Return a choice of a judge in the form in which two are compared, whatever their case, width (Unicode's NFKC) and
     white space."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
@@ -328,7 +328,7 @@ class Judge:
                 raise BenchmarkError(
                     f"Judge: the choice {_shown(one)}; give words on one line, without brackets"
                 )
-        if len({comparable(choice) for choice in choices}) < len(choices):
+        if len({choice_key(choice) for choice in choices}) < len(choices):
             raise BenchmarkError(f"Judge: two of the choices {', '.join(choices)} are the same")
         object.__setattr__(self, "choices", choices)
         object.__setattr__(self, "texts", tuple((name, text) for name, text in self.texts))

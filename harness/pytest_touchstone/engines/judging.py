@@ -45,7 +45,7 @@ from pytest_touchstone.core.requests import (
     Refusal,
     Request,
     Turn,
-    comparable,
+    choice_key,
 )
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.registry import factory_of, give_back, identity, open_engine
@@ -315,7 +315,7 @@ def read_verdict(text: str, choices: Sequence[str]) -> str | None:
 
 def _choice(text: str, choices: Sequence[str]) -> str | None:
     """Return the one choice that a text is: as it is, without marks around it, or as a number."""
-    for read in (comparable, _bare, functools.partial(_grade, choices=choices)):
+    for read in (choice_key, _bare, functools.partial(_grade, choices=choices)):
         value = read(text)
         same = [choice for choice in choices if read(choice) == value]
         if value not in ("", None) and len(same) == 1:
@@ -324,7 +324,7 @@ def _choice(text: str, choices: Sequence[str]) -> str | None:
 
 
 def _bare(text: str) -> str:
-    return comparable(text).lstrip(_MARKUP).rstrip(f"{_MARKUP}.。")
+    return choice_key(text).lstrip(_MARKUP).rstrip(f"{_MARKUP}.。")
 
 
 def _grade(text: str, choices: Sequence[str]) -> int | None:

@@ -60,7 +60,7 @@ def number(value: float | None) -> str:
     return f"{value:.2f}" if abs(value) < 10_000 else f"{value:.4g}"
 
 
-def percent(value: float) -> str:
+def in_percent(value: float) -> str:
     """Return a share in per cent, with two decimals and no sign of it."""
     return fixed(100 * value, 2, 100.0)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.gate.result import GateLine, shown_lines
+from pytest_touchstone.compare.gate.result import PASSING, GateLine, shown_lines
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core import marks
 from pytest_touchstone.core.composite import COMPOSITE
@@ -27,9 +27,6 @@ ANNOTATIONS: Final = 10
 
 ANNOTATED: Final = {"passed": "notice", "shown": "notice", "first": "notice", "unsure": "warning"}
 """The kinds of annotation for decisions; others are errors."""
-
-PASSING: Final = ("passed", "shown")
-"""The decisions with which a gate does not fail."""
 
 _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -30,7 +30,7 @@ from pytest_touchstone.reports.charts import (
     line_charts,
     ticks,
 )
-from pytest_touchstone.reports.formatting import cell_width, number, percent
+from pytest_touchstone.reports.formatting import cell_width, in_percent, number
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2a100")
 """Okabe and Ito's colours, their black and yellow in tones that are readable on white and on black."""
@@ -171,7 +171,7 @@ def heading(chart: LineChart | BarChart) -> str:
 
 def shown(chart: LineChart | BarChart, value: float) -> str:
     """Return a value as texts have it."""
-    return f"{percent(value)} %" if chart.percent else number(value)
+    return f"{in_percent(value)} %" if chart.percent else number(value)
 
 
 def shortened(text: str, most: int = 40) -> str:

@@ -34,12 +34,12 @@ from pytest_touchstone.reports import formatting, tables
 from pytest_touchstone.reports.formatting import (
     NOTHING,
     console_of,
+    in_percent,
     markdown_code,
     markdown_text,
     number,
     open_table,
     p_short,
-    percent,
     written,
 )
 from pytest_touchstone.reports.study.curves import amount
@@ -176,21 +176,18 @@ def cost_sentences(study: Study) -> list[str]:
             f"{one.standing.checkpoint} measures {share_text(one.measured, share=one.measure.share)} {_where(one)}; "
             f"as the best of {one.standing.of}, {luck} of that are luck: expect {expected} on further items"
         )
-    return (
-        lines
-        + [
-            f"{_where(one)} {one.standing.checkpoint} is best by its own score; by the mean with its neighbours it is "
-            f"{one.by_neighbours}: the other half of the items agrees with that more often ({one.neighbours.higher} of "
-            f"{one.neighbours.choices} choices by a half, {one.neighbours.lower} against)"
-            for one in found
-            if one.neighbours is not None
-        ]
-        + [
+    lines += [
+        f"{_where(one)} {one.standing.checkpoint} is best by its own score; by the mean with its neighbours it is "
+        f"{one.by_neighbours}: the other half of the items agrees with that more often ({one.neighbours.higher} of "
+        f"{one.neighbours.choices} choices by a half, {one.neighbours.lower} against)"
+        for one in found
+        if one.neighbours is not None
+    ]
+    if names := [f"{standing.benchmark} {standing.metric}" for standing in study.once(without_cost)]:
+        lines.append(
             f"not told of {listed(names, 3)}: how much of the best value is luck, since it is no mean of item scores"
-            for names in [[f"{one.benchmark} {one.metric}" for one in study.once(without_cost)]]
-            if names
-        ]
-    )
+        )
+    return lines
 
 
 def _where(one: ChoiceCost) -> str:
@@ -376,7 +373,7 @@ def cell_texts(column: BenchmarkColumn, one: ScoreCell, *, stderr: bool) -> tupl
     """Return a value, and its interval or standard error; empty where that is not known."""
 
     def text(value: float) -> str:
-        return percent(value) if column.share else number(value)
+        return in_percent(value) if column.share else number(value)
 
     if stderr:
         return text(one.value), "" if one.stderr is None else text(one.stderr)

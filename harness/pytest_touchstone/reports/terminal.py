@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.compare.gate.accepted import FILE as ACCEPTED
-from pytest_touchstone.compare.gate.result import lines_from_json
+from pytest_touchstone.compare.gate.result import PASSING, lines_from_json
 from pytest_touchstone.compare.standings import leading
 from pytest_touchstone.core.aggregation import SOFT, aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
@@ -646,7 +646,7 @@ def after_gate(summary: Summary) -> Iterator[NextStep]:
         named = [word for name in red for word in ("--benchmark", name)]
         accept = shlex.join(["touchstone", "accept", summary.run_id, *named]) + _output(summary)
         yield NextStep(f'{accept} --because "..."', f"accepts the drop; commit {ACCEPTED}")
-    elif gate.get("decision") in ("passed", "shown"):
+    elif gate.get("decision") in PASSING:
         unsure = {(line.checkpoint, line.benchmark) for line in lines if line.kind == "inconclusive"}
         soft = any(
             SOFT in one.metrics for one in summary.results if (one.checkpoint, one.benchmark) in unsure

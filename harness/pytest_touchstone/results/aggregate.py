@@ -150,7 +150,7 @@ def _scored(records: Iterable[Record]) -> list[Record]:
 
 def _rank(records: Iterable[Record]) -> None:
     """Give each scored record that has a margin its soft score, which depends on the margins of all the others."""
-    scored = _having(LOGPROB_MARGIN, _scored(records))
+    scored = _having(LOGPROB_MARGIN, [record for record in records if record.status == "scored"])
     for record, rank in zip(scored, signed_ranks(_values(LOGPROB_MARGIN, scored)), strict=True):
         record.scores[SOFT] = rank
 

@@ -218,7 +218,7 @@ def _lower(summary: Summary, result: Result) -> dict[str, bool]:
 
 def _no_means(summary: Summary, result: Result) -> dict[str, str]:
     """The names of the aggregations of metrics that no score's mean tells."""
-    return {name: how.by for name, how in _ways(summary, result).items() if not how.own}
+    return {name: how.by for name, how in _ways(summary, result).items() if how.is_corpus_level}
 
 
 def _ways(summary: Summary, result: Result) -> dict[str, Aggregation]:

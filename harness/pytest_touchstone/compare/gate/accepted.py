@@ -241,10 +241,10 @@ def _measured(line: GateLine, saved: StoredResult | None) -> _Measured | None:
         return _Measured(line.value, line.value, None if half is None else line.value + half, 1)
     how, metric = saved.aggregation(line.metric), saved.metrics.get(line.metric)
     sign = 1 if how.compared_higher_is_better else -1
-    if (how.is_mean or not how.own) and metric is not None and metric.value is not None:
+    if not how.is_perplexity and metric is not None and metric.value is not None:
         limit = metric.high if sign > 0 else metric.low
         return _Measured(metric.value, sign * metric.value, None if limit is None else sign * limit, sign)
-    if how.own and metric is not None and metric.value and metric.value > 0:
+    if how.is_perplexity and metric is not None and metric.value and metric.value > 0:
         value = -math.log(metric.value)
         return _Measured(value, value, -math.log(metric.low) if metric.low else None, 1)
     return None if line.difference is None else _Measured(line.value, sign * line.value, None, sign)

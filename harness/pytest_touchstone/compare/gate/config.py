@@ -61,9 +61,6 @@ OWN_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
 
 TABLE: Final = "tool.touchstone.gate"
 
-INSTEAD: Final = {P_RIGHT: SOFT}
-"""The metric that is compared in place of another: ``p_right`` moves with the scale of the log-probabilities alone."""
-
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -245,8 +242,6 @@ def check_names(names: Iterable[str], known: Iterable[str], where: str, what: st
     there = list(known)
     for name in names:
         if name not in there:
-            if name == SOFT:
-                raise GateError(f"{where}: {SOFT} needs a benchmark of choices, each with a log-probability")
             hint = did_you_mean(str(name), there)
             raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {listed(known)}")
 
@@ -271,8 +266,9 @@ def _metrics(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 def metric_names(written: Iterable[str]) -> tuple[str, ...]:
-    """The metrics that a person has named, each once."""
-    return tuple(dict.fromkeys(INSTEAD.get(name, name) for name in written))
+    """The metrics that a person has named, each once; for ``p_right``, which the scale of the log-probabilities alone
+    moves, the soft score."""
+    return tuple(dict.fromkeys(SOFT if name == P_RIGHT else name for name in written))
 
 
 def _inside(tables: Mapping[str, Any], names: Iterable[str], where: str) -> Mapping[str, Any]:

@@ -97,6 +97,10 @@ def decide(
     plan = replace(plan, composites=tuple(composites_of([*results, *source.saved])))
     if known := dict.fromkeys(metric for saved in results for metric in saved.metrics):
         named = [*known, *(one.name for one in plan.composites)]
+        if SOFT in plan.metrics and SOFT not in named:
+            raise GateError(
+                f"--eval-gate-metric: {SOFT} needs a benchmark of choices, each with a log-probability"
+            )
         check_names(plan.metrics, named, "--eval-gate-metric", "metric")
     judged = [judge_case(case, source, plan, early) for case in cases]
     lines = [line for found, _ in judged for line in found]
@@ -468,9 +472,9 @@ def benchmark_line(
     how = saved.aggregation(metric)
     notes = (
         *found.notes,
-        *([f"values are means of {how.of}, by which {metric} is compared"] * (how.own and not how.is_mean)),
+        *([f"values are means of {how.of}, by which {metric} is compared"] * how.is_perplexity),
         *([] if how.compared_higher_is_better else [f"lower is better for {metric}"]),
-        *([f"asked to the end: {metric} is no mean of item scores"] if early and not how.own else []),
+        *([f"asked to the end: {metric} is no mean of item scores"] if early and how.is_corpus_level else []),
         *_without(saved, plan),
         *dict.fromkeys(
             filter(
@@ -491,10 +495,9 @@ def benchmark_line(
         early=early,
         about=saved.about,
     )
-    if judged is not None and how.own and not how.is_mean:
-        line = replace(line, stands_in=how.compared(metric))
     if judged is not None:
-        line = _with_verdict(line, judged, found, plan, reasons)
+        stands_in = how.compared(metric) if how.is_perplexity else ""
+        line = _with_verdict(replace(line, stands_in=stands_in), judged, found, plan, reasons)
         baseline = found.baselines[judged.compared.chosen]
         if line.verdict in ("worse", "better") and _same_answers(entry, baseline):
             line = replace(

@@ -33,6 +33,9 @@ UNSURE: Final = ("inconclusive", "not compared")
 WITHOUT: Final = {"first": "first", "apart": "not compared"}
 """The kind of a line without a comparison, by the state of its baseline."""
 
+PASSING: Final = ("passed", "shown")
+"""The decisions with which a run does not fail."""
+
 STRICT: Final = "inconclusive, and the gate is strict"
 
 

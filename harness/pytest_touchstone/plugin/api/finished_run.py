@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_touchstone.compare.gate.result import PASSING
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.api.items import Items, frame
 from pytest_touchstone.reports.formatting import interval, number, of_all, of_parts, own_rows
@@ -70,8 +71,7 @@ class FinishedRun:
     @property
     def _gate_problem(self) -> list[str]:
         """The decision of a gate that was asked to decide, and has not passed, in one line."""
-        gate = self.gate or {"decision": "passed"}
-        return [] if gate["decision"] in ("passed", "shown") else [gate["text"]]
+        return [self.gate["text"]] if self.gate and self.gate["decision"] not in PASSING else []
 
     @property
     def left_out(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pytest_touchstone.compare.study.advice import Advice, Chosen, MoreItems
 from pytest_touchstone.compare.study.pool import MeasureNoise
 from pytest_touchstone.core.text import count, listed, place_text
-from pytest_touchstone.reports.formatting import NOTHING, number, percent
+from pytest_touchstone.reports.formatting import NOTHING, in_percent, number
 from pytest_touchstone.reports.study.section import (
     COMMAND,
     MOST_IN_LINE,
@@ -244,7 +244,7 @@ def _size(value: float | None, *, share: bool) -> str:
     """Return a size in points, or four decimals."""
     if value is None:
         return NOTHING
-    return percent(value) if share else number(value)
+    return in_percent(value) if share else number(value)
 
 
 def _noise_facts(one: MeasureNoise) -> dict[str, Any]:

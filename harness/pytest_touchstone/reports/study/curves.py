@@ -15,7 +15,7 @@ from pytest_touchstone.compare.study.curves import NO_CHANGE, Curve, CurveChange
 from pytest_touchstone.compare.study.differences import MORE, verdict_on
 from pytest_touchstone.compare.study.points import Measure, Series, Study
 from pytest_touchstone.core.text import count, listed, place_text
-from pytest_touchstone.reports.formatting import NOTHING, interval, number, p_exact, percent
+from pytest_touchstone.reports.formatting import NOTHING, in_percent, interval, number, p_exact
 from pytest_touchstone.reports.study.section import (
     MOST_IN_LINE,
     Facts,
@@ -76,7 +76,7 @@ def amount(value: float | None, measure: Measure) -> str:
     """Return a value of the measure without its unit: ``66.04``."""
     if value is None:
         return NOTHING
-    return percent(value) if measure.share else number(value)
+    return in_percent(value) if measure.share else number(value)
 
 
 def limits(one: CurveChange, measure: Measure) -> str:

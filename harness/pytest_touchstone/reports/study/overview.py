@@ -9,7 +9,7 @@ from pytest_touchstone.compare.study.curves import judged_curves
 from pytest_touchstone.compare.study.points import UNKNOWN, Measure, Point, Series, Study, Value
 from pytest_touchstone.compare.study.reading import SHOWN
 from pytest_touchstone.core.text import count, listed, place_text
-from pytest_touchstone.reports.formatting import NOTHING, number, percent
+from pytest_touchstone.reports.formatting import NOTHING, in_percent, number
 from pytest_touchstone.reports.study.section import Facts, Part, Section, StudyTable, range_text, share_text
 from pytest_touchstone.statistics.units import POINTS
 
@@ -257,7 +257,7 @@ def _cell(study: Study, point: Point, measure: Measure) -> str:
     value = study.value(point, measure)
     if value is None:
         return NOTHING
-    text = percent(value.value) if measure.share else number(value.value)
+    text = in_percent(value.value) if measure.share else number(value.value)
     return f"{text}!" if value.invalid else text
 
 

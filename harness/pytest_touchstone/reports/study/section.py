@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from pytest_touchstone.compare.study.differences import verdict_on
 from pytest_touchstone.compare.study.points import Study, Value
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.formatting import NOTHING, interval, number, percent
+from pytest_touchstone.reports.formatting import NOTHING, in_percent, interval, number
 from pytest_touchstone.statistics.comparison import Comparison
 
 MOST_IN_LINE: Final = 3
@@ -95,12 +95,12 @@ def share_text(value: float | None, *, share: bool = True) -> str:
     """Return ``66.04 %`` for a share, four decimals for other values."""
     if value is None:
         return NOTHING
-    return f"{percent(value)} %" if share else number(value)
+    return f"{in_percent(value)} %" if share else number(value)
 
 
 def range_text(value: Value, *, share: bool = True) -> str:
     """Return the value's interval, ``[64.12, 67.91]``; ``-`` where there is none."""
-    return interval(value.low, value.high, percent if share else number)
+    return interval(value.low, value.high, in_percent if share else number)
 
 
 def comparison_facts(one: Comparison | None) -> dict[str, Any] | None:
