@@ -122,7 +122,9 @@ class ReasoningDelimiters:
         return (at_limit or not self.begin[:1].isalpha()) and self._is_opened_in(text)
 
     def _is_opened_in(self, text: str) -> bool:
-        if not self.begin:
+        if (
+            not self.begin or _pattern(self.begin).search(text) is None
+        ):  # the usual case, which is quick to tell
             return False
         return any(not _is_code(text, match.start()) for match in _opening(self.begin).finditer(text))
 

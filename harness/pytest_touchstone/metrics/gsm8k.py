@@ -153,19 +153,22 @@ def answered_number(output: str) -> Number | None:
     ``####``, else the last in the text."""
     text = unwrapped(output)
     box = boxed_answer(text.replace(BARE, BARE.rstrip())) or ""
+    for part in (box.rpartition("=")[2], box):
+        if (number := next(numbers_in(part), None)) is not None:
+            return number
     plain = as_written(text)
-    marked = (plain[mark.end() :] for mark in MARKED.finditer(plain))
-    numbers = [
-        *(next(numbers_in(part), None) for part in (box.rpartition("=")[2], box)),
-        *(_number(found) for after in marked if (found := _NUMBER.match(after))),
-        *[*numbers_in(text)][-1:],
-    ]
-    return next(filter(None, numbers), None)
+    for mark in MARKED.finditer(plain):
+        found = _NUMBER.match(plain[mark.end() :])
+        if found and (number := _number(found)) is not None:
+            return number
+    matches = reversed([*_NUMBER.finditer(plain)])
+    return next(filter(None, map(_number, matches)), None)
 
 
 def as_written(text: str) -> str:
     """The text with digits and signs in ASCII, nothing between thousands, and no fraction or power of ten in LaTeX."""
-    text = re.sub(r"\d", lambda digit: str(int(digit[0])), text.translate(_ASCII))
+    if not text.isascii():
+        text = re.sub(r"\d", lambda digit: str(int(digit[0])), text.translate(_ASCII))
     for pattern, replacement in _WRITTEN:
         text = pattern.sub(replacement, text)
     return _GROUPED.sub(lambda number: re.sub(_SEPARATOR, "", number[0]), text)
