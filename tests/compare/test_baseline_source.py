@@ -142,11 +142,12 @@ def test_a_broken_saved_result_is_named_and_left_out(output: Path) -> None:
 
 
 def test_a_name_means_one_checkpoint_of_a_run(output: Path) -> None:
-    pin = set_named_baseline(output, "main", "r2", "c")
+    pin, former = set_named_baseline(output, "main", "r2", "c")
+    assert former is None
     assert read_named_baseline(output, "main") == pin
     assert [one.checkpoint for one in opened("main", output).saved] == ["c"]
     assert list_named_baselines(output) == [pin]
-    set_named_baseline(output, "main", "r1")
+    assert set_named_baseline(output, "main", "r1")[1] == pin
     assert [one.checkpoint for one in opened("main", output).saved] == ["a"]
     assert remove_named_baseline(output, "main")
     assert not remove_named_baseline(output, "main")
@@ -169,6 +170,38 @@ def test_a_name_that_cannot_be_given_is_refused(
 ) -> None:
     with pytest.raises(GateError, match=words):
         set_named_baseline(output, name, run_id, checkpoint)
+
+
+def test_a_name_goes_to_fewer_items_only_by_a_word(output: Path) -> None:
+    small = entry(right(2, 4), checkpoint="d", run_id="r3")
+    ResultStore(output).save(small.saved, small.items)
+    pin, _ = set_named_baseline(output, "main", "r1")
+    with pytest.raises(GateError, match=r"main is a of run r1.* 4 in place of 10; --replace"):
+        set_named_baseline(output, "main", "r3")
+    assert read_named_baseline(output, "main") == pin
+    assert set_named_baseline(output, "main", "r3", replace=True)[1] == pin
+    assert set_named_baseline(output, "main", "r1")[0] == pin
+
+
+def test_a_name_goes_to_other_benchmarks_only_by_a_word(output: Path) -> None:
+    other = entry(right(9, 20), checkpoint="e", run_id="r4", benchmark="other")
+    ResultStore(output).save(other.saved, other.items)
+    set_named_baseline(output, "main", "r1")
+    with pytest.raises(GateError, match=r" 0 in place of 10; --replace"):
+        set_named_baseline(output, "main", "r4")
+
+
+def test_a_run_is_named_by_its_folder_too(output: Path) -> None:
+    (output / "r1").mkdir()
+    (output / "r1" / "run.json").write_text("{}")
+    assert set_named_baseline(output, "main", str(output / "r1"))[0].run_id == "r1"
+
+
+def test_a_name_that_cannot_be_read_is_set_again(output: Path) -> None:
+    set_named_baseline(output, "main", "r1")
+    (output / "baselines" / "main.json").write_text("{}")
+    pin, former = set_named_baseline(output, "main", "r2", "b")
+    assert (former, read_named_baseline(output, "main")) == (None, pin)
 
 
 def test_a_name_whose_results_are_gone_is_said(output: Path) -> None:

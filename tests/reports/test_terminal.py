@@ -595,15 +595,13 @@ def test_several_checkpoints_are_compared_if_they_have_the_same_benchmarks() -> 
     assert commands(replace(both, results=apart))[0].endswith(" --checkpoint NEW --gate")
 
 
-def test_faults_are_asked_again_and_what_failed_to_load_is_looked_at_first() -> None:
+def test_faults_are_asked_again_or_looked_at() -> None:
     again = "pytest evals/ --checkpoint 'runs/*' --eval-limit=8 --checkpoint=b"
     look = "touchstone items results/20260102_030405_77 --error"
     whole = run(faults=True)
     gone = [{**one, "message": "the server is gone"} for one in whole.faults]
     assert commands(whole) == [look, again]
     assert commands(replace(whole, faults=gone)) == [again]
-    broken = [{"name": "x", "path": "runs/my x", "message": "cut off"}]
-    assert commands(run(faults=True, failed_to_load=broken))[:2] == ["touchstone show 'runs/my x'", look]
 
 
 @pytest.mark.parametrize("decision", ["passed", "failed", "not valid"])
@@ -619,7 +617,8 @@ def test_after_a_gate_comes_the_baseline_or_the_items_that_were_lost(decision: s
     }
     line = {"checkpoint": "checkpoint-100", "benchmark": "b", "metric": "acc", "verdict": "worse", "why": ""}
     failed = {**line, "fails": ["worse"], "against": old}
-    gate = {"decision": decision, "lines": [failed] if decision == "failed" else []}
+    fine = {**line, "verdict": "not worse", "against": old}
+    gate = {"decision": decision, "lines": [failed if decision == "failed" else fine]}
     expected = {
         "passed": ["touchstone baseline set 20260102_030405_77"],
         "failed": [
@@ -629,6 +628,27 @@ def test_after_a_gate_comes_the_baseline_or_the_items_that_were_lost(decision: s
         "not valid": [],
     }
     assert commands(run(gate=gate)) == expected[decision]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"verdict": None, "state": "first"},
+        {"verdict": None, "state": "none"},
+        {"verdict": None, "state": "apart"},
+        {"verdict": "inconclusive"},
+        {"verdict": "worse", "accepted": "as of July"},
+    ],
+    ids=["first", "no baseline", "not compared", "inconclusive", "accepted"],
+)
+def test_a_run_that_was_not_found_as_good_is_not_offered_as_the_baseline(line: dict[str, Any]) -> None:
+    line = {"checkpoint": "checkpoint-100", "benchmark": "b", "metric": "acc", "why": "", **line}
+    gate = {"decision": "passed", "lines": [line]}
+    assert not [command for command in commands(run(gate=gate)) if "baseline" in command]
+    fine = {**line, "verdict": "not worse", "accepted": "", "state": "chosen", "benchmark": "c"}
+    assert not [
+        command for command in commands(run(gate={**gate, "lines": [fine, line]})) if "baseline" in command
+    ]
 
 
 def test_a_run_in_another_folder_is_named_with_it(tmp_path: Path) -> None:

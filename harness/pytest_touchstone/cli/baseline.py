@@ -63,13 +63,20 @@ def set_add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="RUN_ID", help="the run")
     parser.add_argument("--checkpoint", metavar="NAME", help="which of its checkpoints, if it has several")
     parser.add_argument("--name", default=MAIN, metavar="NAME", help=f"the name (default: {MAIN})")
+    text = "also where the name has more items of a benchmark now"
+    parser.add_argument("--replace", action="store_true", help=text)
     add_output(parser)
 
 
 def set_run(options: argparse.Namespace) -> Output:
     """Give a run's checkpoint a name."""
-    pin = set_named_baseline(options.output, options.name, options.run_id, options.checkpoint)
-    return Output(asdict(pin), f"{_pin(pin)}; use it with --baseline {pin.name}")
+    pin, former = set_named_baseline(
+        options.output, options.name, options.run_id, options.checkpoint, replace=options.replace
+    )
+    text = _pin(pin)
+    if former is not None:
+        text += f", in place of {former.checkpoint} of run {former.run_id}"
+    return Output(asdict(pin), f"{text}; use it with --baseline {pin.name}")
 
 
 def show_add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ name removes no result.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -33,7 +34,7 @@ from pytest_touchstone.core.files import (
     shown_path,
     write_checked,
 )
-from pytest_touchstone.core.text import did_you_mean
+from pytest_touchstone.core.text import did_you_mean, listed
 from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.run_directory import LAST, run_id_of
 from pytest_touchstone.results.store import FOLDER, ResultStore
@@ -56,11 +57,13 @@ class NamedBaseline:
     fingerprint: str
 
 
-def set_named_baseline(output: Path, name: str, run_id: str, checkpoint: str | None = None) -> NamedBaseline:
-    """Give the run's checkpoint the name, in place of what it meant before.
+def set_named_baseline(
+    output: Path, name: str, run_id: str, checkpoint: str | None = None, *, replace: bool = False
+) -> tuple[NamedBaseline, NamedBaseline | None]:
+    """Give the run's checkpoint the name; return what the name means now, and what it meant before.
 
-    Raises ``GateError`` for a name that cannot be used, a run without saved results, and a run of several checkpoints
-    none of which is named.
+    Raises ``GateError`` for a name that cannot be used, a run without saved results, a run of several checkpoints
+    none of which is named, and, unless ``replace``, for a benchmark with fewer items than the name has now.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", name) or name in RESERVED:
         raise GateError(
@@ -84,8 +87,36 @@ def set_named_baseline(output: Path, name: str, run_id: str, checkpoint: str | N
     pin = NamedBaseline(
         name=name, run_id=run_id, checkpoint=chosen.checkpoint, fingerprint=chosen.fingerprint
     )
+    scored = {result.benchmark: result.scored for result in pinned(pin, saved)}
+    former, fewer = replaced_baseline(output, name, scored)
+    if former is not None and fewer and not replace:
+        raise GateError(
+            f"{name} is {former.checkpoint} of run {former.run_id}, and {run_id} has fewer items: {listed(fewer)}; "
+            "--replace sets it all the same"
+        )
     write_checked(_path(output, name), {"schema": SCHEMA, "kind": "baseline", **asdict(pin)}, indent=2)
-    return pin
+    return pin, former
+
+
+def replaced_baseline(
+    output: Path, name: str, scored: Mapping[str, int]
+) -> tuple[NamedBaseline | None, list[str]]:
+    """Return what the name means now, and the benchmarks of which a new baseline has fewer items, with both counts.
+
+    ``scored``: the new one's scored items by benchmark. A name whose file is damaged means nothing.
+    """
+    try:
+        former = read_named_baseline(output, name)
+    except GateError:
+        former = None
+    if former is None:
+        return None, []
+    fewer = [
+        f"{result.benchmark} {scored.get(result.benchmark, 0):,} in place of {result.scored:,}"
+        for result in pinned(former, ResultStore(output).find())
+        if scored.get(result.benchmark, 0) < result.scored
+    ]
+    return former, fewer
 
 
 def read_named_baseline(output: Path, name: str) -> NamedBaseline | None:

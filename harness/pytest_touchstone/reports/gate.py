@@ -117,8 +117,10 @@ def _drop(line: GateLine) -> str:
 def _seen(lines: Sequence[GateLine], several: bool) -> str:
     """Return the same of those that are inconclusive, in one sentence."""
     seen = [line for line in lines if line.verdict == "inconclusive" and line.sees is not None]
+    twice = len({(line.checkpoint, line.benchmark) for line in seen}) < len(seen)
     told = [
         f"{_drop(line).removesuffix(' points')} on {f'{line.checkpoint}, ' * several}{line.benchmark}"
+        f"{f' {line.metric}' * twice}"
         for line in seen
     ]
     if len(told) > 1:

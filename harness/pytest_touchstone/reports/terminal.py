@@ -16,6 +16,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pytest_touchstone.compare.baseline_source import MAIN, replaced_baseline
 from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.compare.gate.accepted import FILE as ACCEPTED
 from pytest_touchstone.compare.gate.result import PASSING, lines_from_json
@@ -556,8 +557,6 @@ def next_steps(summary: Summary) -> list[NextStep]:
 
 def _steps(summary: Summary) -> Iterator[NextStep]:
     command = _command_of(summary.manifest)
-    for one in summary.failed_to_load:
-        yield NextStep(f"touchstone show {shlex.quote(str(one['path']))}", "what can be read of it")
     if options := options_for_valid(summary):
         others = _command_of(summary.manifest, without=[option.split()[0] for option in options])
         yield NextStep(f"{others} {' '.join(options)}", f"for valid results{helped(summary)}")
@@ -654,14 +653,19 @@ def after_gate(summary: Summary) -> Iterator[NextStep]:
         if soft and SOFT not in (line.metric for line in lines):
             command = _command_of(summary.manifest)
             yield NextStep(f"{command} --eval-gate-metric soft", "may tell by the same items")
-        if not unsure:
-            yield NextStep(_baseline(summary), "makes this run the baseline main")
+        if lines and all(line.kind in ("not worse", "better") for line in lines):
+            yield from _baseline(summary)
 
 
-def _baseline(summary: Summary) -> str:
-    names = list(formatting.checkpoints(summary))
-    which = f" --checkpoint {shlex.quote(names[-1])}" if len(names) > 1 else ""
-    return f"touchstone baseline set {summary.run_id}{which}{_output(summary)}"
+def _baseline(summary: Summary) -> Iterator[NextStep]:
+    """Yield the command that names the run's last checkpoint, unless the baseline has items that it lacks."""
+    checkpoints = formatting.checkpoints(summary)
+    name = list(checkpoints)[-1]
+    which = f" --checkpoint {shlex.quote(name)}" if len(checkpoints) > 1 else ""
+    scored = {result.benchmark: result.scored for result in summary.results if result.checkpoint == name}
+    if not replaced_baseline(Path(summary.directory).parent, MAIN, scored)[1]:
+        command = f"touchstone baseline set {summary.run_id}{which}{_output(summary)}"
+        yield NextStep(command, "makes this run the baseline main")
 
 
 def _touchstone(summary: Summary, command: str, *words: str) -> str:

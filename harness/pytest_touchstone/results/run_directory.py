@@ -116,8 +116,14 @@ def find_run(target: str | Path, output: Path, *files: str) -> Path:
 
 
 def run_id_of(target: str, output: Path) -> str:
-    """Return the id of the newest run for ``last``, any other text as it is. Raises ``HarnessError`` without a run."""
-    return find_run(target, output, SUMMARY).name if target == LAST else target
+    """Return the id of the run that ``last`` or a folder in ``output`` means, any other text as it is.
+
+    Raises ``HarnessError`` for ``last`` without a run.
+    """
+    if target == LAST:
+        return find_run(target, output, SUMMARY).name
+    folder = Path(target)
+    return folder.name if is_run(folder) and folder.resolve().parent == output.resolve() else target
 
 
 def files_of_runs(output: Path, file: str) -> list[Path]:
