@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import textwrap
 import venv
 import zipfile
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.support.places import ROOT
 
@@ -50,10 +54,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     (own,) = (folder / "venv" / "lib").glob("python*/site-packages")
     needed = folder / "needed"
     needed.mkdir()
-    for place in (Path(one) for one in sys.path if one.endswith("site-packages")):
-        for path in place.iterdir():
-            if not path.name.endswith(".pth") and "touchstone" not in path.name:
-                (needed / path.name).symlink_to(path)
+    for path in needed_files("pytest-touchstone"):
+        if path.exists() and not (needed / path.name).exists():
+            (needed / path.name).symlink_to(path)
     (own / "needed.pth").write_text(f"{needed}\n")
     python = str(folder / "venv" / "bin" / "python")
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "-q"]
@@ -63,6 +66,25 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     )
     (folder / "venv" / "bin" / "pytest").chmod(0o755)
     return Installed(wheel, sdist, folder / "venv")
+
+
+def needed_files(distribution: str) -> set[Path]:
+    """What lies in site-packages of all that a distribution depends on without extras."""
+    files, names = set[Path](), [distribution]
+    for name in names:  # grows
+        for line in metadata.requires(name) or ():
+            requirement = Requirement(line)
+            applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            if applies and requirement.name not in names:
+                names.append(requirement.name)
+                package = metadata.distribution(requirement.name)
+                tops = {
+                    file.parts[0]
+                    for file in package.files or ()
+                    if file.parts[0] not in ("..", "__pycache__")
+                }
+                files |= {Path(str(package.locate_file(top))) for top in tops}
+    return files
 
 
 def shipped_files(*folders: str) -> set[str]:
@@ -144,3 +166,19 @@ def test_exit_codes_and_files_of_ones_own_are_as_with_pytest(installed: Installe
     assert installed.run("touchstone", "run", "--tasks", "arc", *QUICK, cwd=tmp_path).returncode == 4
     listed = installed.run("touchstone", "benchmarks", "--json", cwd=tmp_path)
     assert {row["name"] for row in json.loads(listed.stdout)} >= {"arc_easy", "real_coref"}
+
+
+@pytest.mark.slow
+def test_the_first_benchmark_of_the_readme_runs_where_nothing_but_the_package_was_installed(
+    installed: Installed, tmp_path: Path
+) -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8").partition("`test_capitals.py`, in any folder:")[2]
+    code, _, shown = page.partition("    $ ")
+    (tmp_path / "test_capitals.py").write_text(textwrap.dedent(code))
+    command, *lines = shown.splitlines()
+    fetch = installed.run("touchstone", "fetch", "smollm2-135m", cwd=tmp_path)
+    assert fetch.returncode == 0, fetch.stderr
+    done = installed.run(*command.split(), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    value = re.compile(r"capitals +acc +(\S+)")
+    assert value.findall(done.stdout) == value.findall("\n".join(lines))

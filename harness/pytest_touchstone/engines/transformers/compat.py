@@ -14,7 +14,6 @@ when the library has changed what is patched, or does by itself what the workaro
     no_look_for_padding   transformers 5.23     models that get no mask look at the tokens, and so wait for the device
     cache_argument        transformers 5.24     models call the argument for keys and values by one of two names
     plain_generation      transformers 5.23     a model's own settings are added to those that ``generate`` is given
-    check_gguf_packages   transformers 5.23     a missing package is reported late, and in more than one line
     check_sentencepiece   transformers 5.23     without sentencepiece its files are mistaken for tiktoken's
     is_panic              tokenizers 0.23       a panic in Rust is no ``Exception``
     refused_global        torch 2.13            the name that ``weights_only`` refuses is only in the message
@@ -34,7 +33,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
@@ -285,14 +283,6 @@ def plain_generation(model: Any) -> Iterator[None]:
         yield
     finally:
         model.generation_config = before
-
-
-def check_gguf_packages(path: Path) -> None:
-    """Raise ``CheckpointError`` if a package is missing that transformers needs for GGUF files."""
-    if absent := [name for name in ("gguf", "accelerate") if find_spec(name) is None]:
-        raise CheckpointError(
-            f"{path}: reading GGUF needs the package {absent[0]}; run: pip install 'pytest-touchstone[gguf]'"
-        )
 
 
 def check_sentencepiece(path: Path) -> None:

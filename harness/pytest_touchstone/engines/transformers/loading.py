@@ -34,7 +34,6 @@ from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.compat import (
     MISMATCHES,
-    check_gguf_packages,
     gguf_parsed_once,
     is_panic,
     no_length_limit,
@@ -123,7 +122,6 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
         return _loaded(info, dtype, device, device_map=settings.device_map)
     if not _is_gguf(info):
         return _loaded(info, dtype, device)
-    check_gguf_packages(info.path)
     unpacked = UnpackedModels(dtype)
     if (known := unpacked.find(info)) is not None:
         try:
