@@ -3,17 +3,13 @@
 Which item goes to which shard is the same on every machine, so that jobs that know nothing of each other agree. Costs
 are guessed from the data alone, in tokens, without a model.
 
-The items of a result (a checkpoint's benchmark) are spread over all shards, whatever its items cost, so that a wrong
-guess of what one benchmark costs against another does no harm. They are cut into pieces by hashes of their rows, not
-by their order. A piece goes to the shard that its own hash names, or, where that one is full, to the next.
+All models lie on one line, each as long as its items cost, which is cut into shards of one length. Within its model's
+stretch each benchmark is spread over the whole length, in the order of its rows' hashes: a wrong guess of what one
+benchmark costs against another does no harm, few shards load a model where there are many, and few rows move to another
+shard when rows are added or a limit is raised, so that their scores are taken from the shard's own earlier run.
 
-So two things pull at a piece: the balance wins over the hash, but only beyond ``SLACK``. Within it a piece stays where
-it is when rows are added or a limit is raised, and its scores are taken from the shard's own earlier run.
-
-Two things are not torn where that costs much. A prompt prefix would be computed once more in each piece, so a piece
-has many times its cost. A checkpoint would be loaded once more in each shard, so where there are many checkpoints,
-each has few shards, most of them one. The rows of a cluster always stay together, and so do items of several
-benchmarks about one row, which is asked once.
+A prompt prefix would be computed once more in each part of its items, so where that costs much they stay together.
+So do the rows of a cluster, and items of several benchmarks about one row, which is asked once.
 """
 
 from __future__ import annotations
@@ -21,8 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -37,14 +32,8 @@ from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_item
 from pytest_touchstone.plugin.options import Settings
 from pytest_touchstone.results.merging import ShardShare
 
-SLACK: Final = 0.04
-"""The part of its share by which a shard may exceed it before a piece goes elsewhere."""
-
-PIECES: Final = 32
-"""The pieces of a result in each shard, about."""
-
 TEARING: Final = 10
-"""The least cost of a piece as a multiple of the prefix that all of its items share."""
+"""The least cost of a part of a prefix's items, as a multiple of the prefix."""
 
 BITS: Final = 64
 
@@ -66,132 +55,65 @@ class Placed(NamedTuple):
     row: str = ""
 
 
-class _Piece(NamedTuple):
-    key: str
-    items: list[int]
-    cost: float
-
-
-@dataclass(slots=True)
-class _Load:
-    """The costs of all shards so far, and the most that each may have."""
-
-    most: float
-    costs: list[float]
-    of_result: list[float] = field(default_factory=list)
-
-    def has_room(self, shard: int, cost: float) -> bool:
-        return self.costs[shard] + cost <= self.most
-
-
 def place(items: Sequence[Placed], count: int) -> list[int]:
     """Return the shard of each item, from 0 on, of ``count`` shards."""
-    found = [0] * len(items)
-    if count == 1:
-        return found
-    models = _by(items, range(len(items)), lambda one: one.model)
-    once: dict[str | int, float] = {}
-    for index, one in enumerate(items):
-        once[one.row or index] = max(one.cost, once.get(one.row or index, 0.0))
-    load = _Load((1 + SLACK) * math.fsum(once.values()) / count, [0.0] * count)
-    rows: dict[str, int] = {}
-    wide = min(count, -(-2 * count // max(1, len(models))))
-    for model, members in _dearest(models, items):
-        order = list(_probing(model, count))
-        homes = sorted(order[:wide])
-        for _, own in _dearest(_by(items, members, lambda one: one.result), items):
-            for index in own:  # a row that another result has too is asked once where both are
-                found[index] = rows.get(items[index].row, 0)
-            fresh = [index for index in own if items[index].row not in rows]
-            for piece, shard in _placed_pieces(fresh, items, load, homes, order):
-                for index in piece.items:
-                    found[index] = shard
-            rows |= {items[index].row: found[index] for index in fresh if items[index].row}
-    return found
+    shard_of_row: dict[str, int] = {}
+    seen: set[str] = set()
+    models = {
+        model: [
+            _pieces(items, result, seen) for _, result in _groups(items, members, lambda item: item.result)
+        ]
+        for model, members in _groups(items, range(len(items)), lambda item: item.model)
+    }
+    costs = {
+        model: math.fsum(cost for pieces in results for _, cost in pieces)
+        for model, results in models.items()
+    }
+    whole, start = math.fsum(costs.values()) or 1.0, 0.0
+    shards = [0] * len(items)
+    for model, results in models.items():
+        for pieces in results:
+            of_result, before = math.fsum(cost for _, cost in pieces) or 1.0, 0.0
+            for members, cost in pieces:
+                position = start + costs[model] * (before + cost / 2) / of_result
+                before += cost
+                for index in members:
+                    shards[index] = min(int(count * position / whole), count - 1)
+                    shard_of_row[items[index].row] = shards[index]
+        start += costs[model]
+    return [shard_of_row[item.row] if item.row else shard for item, shard in zip(items, shards, strict=True)]
 
 
-def _by(
+def _groups(
     items: Sequence[Placed], members: Iterable[int], key: Callable[[Placed], str]
-) -> dict[str, list[int]]:
+) -> list[tuple[str, list[int]]]:
+    """Return the members by key, in an order that depends on the keys alone."""
     found: dict[str, list[int]] = {}
     for index in members:
         found.setdefault(key(items[index]), []).append(index)
-    return found
+    return sorted(found.items(), key=lambda pair: (_hash(pair[0]), pair[0]))
 
 
-def _dearest(groups: Mapping[str, list[int]], items: Sequence[Placed]) -> list[tuple[str, list[int]]]:
-    """Return the groups, the dearest first, in an order that does not depend on that of the items."""
+def _pieces(items: Sequence[Placed], members: Sequence[int], seen: set[str]) -> list[tuple[list[int], float]]:
+    """Return what stays together of a result, each with its cost, in the order of hashes.
 
-    def place_of(name: str) -> tuple[int, int, str]:
-        return -_size(math.fsum(items[index].cost for index in groups[name])), _hash(name), name
-
-    return [(name, groups[name]) for name in sorted(groups, key=place_of)]
-
-
-def _placed_pieces(
-    own: Sequence[int], items: Sequence[Placed], load: _Load, homes: Sequence[int], order: Sequence[int]
-) -> Iterator[tuple[_Piece, int]]:
-    """Yield the pieces of a result, each with its shard; ``homes`` are those of its model, first in its ``order``."""
-    pieces = _pieces(own, items, len(homes))
-    load.of_result = [0.0] * len(load.costs)
-    share = (1 + SLACK) * math.fsum(one.cost for one in pieces) / len(homes)
-    for piece in sorted(pieces, key=lambda one: (-_size(one.cost), _hash(one.key), one.key)):
-        shard = _shard(piece, share, load, homes, order)
-        load.costs[shard] += piece.cost
-        load.of_result[shard] += piece.cost
-        yield piece, shard
-
-
-def _shard(piece: _Piece, share: float, load: _Load, homes: Sequence[int], order: Sequence[int]) -> int:
-    for number in _probing(piece.key, len(homes)):
-        shard = homes[number]
-        if load.has_room(shard, piece.cost) and load.of_result[shard] + piece.cost <= share:
-            return shard
-    if open_ := [shard for shard in homes if load.has_room(shard, piece.cost)]:
-        return min(open_, key=lambda shard: (load.of_result[shard], load.costs[shard], shard))
-    # All homes of the model are full: it is loaded in one shard more.
-    elsewhere = (shard for shard in order if load.has_room(shard, piece.cost))
-    return next(elsewhere, min(order, key=lambda shard: (load.costs[shard], shard)))
-
-
-def _pieces(own: Sequence[int], items: Sequence[Placed], count: int) -> list[_Piece]:
-    """Return the pieces of a result that ``count`` shards have."""
-    prefixes = _by(items, own, lambda one: one.prefix)
-    most = math.fsum(items[index].cost for index in own) / (count * PIECES)
-    return [piece for prefix, members in prefixes.items() for piece in _cut(prefix, members, items, most)]
-
-
-def _cut(prefix: str, members: Sequence[int], items: Sequence[Placed], most: float) -> Iterable[_Piece]:
-    """Return the items of a prefix in pieces, as a rule of the cost ``most`` at most.
-
-    A piece has the items whose hashes lie in an interval, whose beginning is its name: it keeps that when it is cut in
-    two, and so does one of the halves.
+    Rows that are ``seen`` in another result are left out: they are where they are there.
     """
-    cost = math.fsum(items[index].cost for index in members)
-    least = TEARING * max(items[index].shared for index in members)
-    bits = 0
-    while bits < 24 and cost / 2**bits > most and cost / 2 ** (bits + 1) >= least:
-        bits += 1
-    found: dict[int, list[int]] = {}
-    for index in members:
-        found.setdefault(_hash(items[index].together) >> (BITS - bits), []).append(index)
-    for number, own in found.items():
-        key = f"{prefix}\0{number << (BITS - bits)}"
-        yield _Piece(key, own, math.fsum(items[index].cost for index in own))
+    fresh = [index for index in members if items[index].row not in seen]
+    seen |= {items[index].row for index in fresh} - {""}
+    parts: dict[str, int] = {}
+    for prefix, same in _groups(items, fresh, lambda item: item.prefix):
+        if shared := max(items[index].shared for index in same):
+            cost = math.fsum(items[index].cost for index in same)
+            parts[prefix] = max(1, int(min(len(same), cost / (TEARING * shared))))
 
+    def piece_of(item: Placed) -> str:
+        if item.prefix not in parts:
+            return item.together
+        return f"{item.prefix}\0{_hash(item.together) * parts[item.prefix] >> BITS}"
 
-def _size(cost: float) -> int:
-    """Return the power of two to which a cost is rounded: a little more of it changes no order."""
-    return round(math.log2(cost)) if cost > 0 else -1074
-
-
-def _probing(key: str, count: int) -> Iterator[int]:
-    """Yield all numbers below ``count`` in an order that only the key says."""
-    start, step = _hash(key), _hash(f"{key}\0step") % count or 1
-    while math.gcd(step, count) > 1:
-        step = step % count + 1
-    for number in range(count):
-        yield (start + number * step) % count
+    pieces = _groups(items, fresh, piece_of)
+    return [(piece, math.fsum(items[index].cost for index in piece)) for _, piece in pieces]
 
 
 def _hash(text: str) -> int:
