@@ -33,7 +33,6 @@ OTHER_MODEL: Final = "arithmetic-2"
 WEIGHTS: Final[Mapping[str, int]] = {
     "429": 10,
     "429 seconds": 10,
-    "429 date": 10,
     "429 long": 2,
     "400": 2,
     "500": 10,
@@ -90,8 +89,7 @@ class FaultServer:
     ``rate`` is the share of attempts that fail. ``always`` is the fault of every attempt, or a function from the body
     and the number of the attempt to one. ``delay`` is the seconds before each reply; ``slow_seconds`` those that a
     slow reply takes. ``key`` is the only one that is let in, ``redirect`` the place that everything is sent to.
-    ``replies`` has the status and content of faults of one's own, and ``extra`` headers; ``padding`` are bytes
-    that a reply is longer by.
+    ``replies`` has the status and content of faults of one's own, and ``extra`` headers.
     """
 
     rate: float = 0.0
@@ -103,7 +101,6 @@ class FaultServer:
     redirect: str | None = None
     replies: Mapping[str, tuple[int, Any]] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
-    padding: int = 0
     base: str = ""
     asked: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -209,9 +206,7 @@ class FaultServer:
             status, content = self.replies[fault]
             answer: bytes | Drop = reply(content, status)
         else:
-            answer = answered(
-                path, asked, fault, {"padding": "x" * self.padding} if self.padding else {}, self.extra
-            )
+            answer = answered(path, asked, fault, self.extra)
         if isinstance(answer, Drop):
             writer.write(answer.sent)
             await asyncio.sleep(0)
@@ -271,28 +266,26 @@ def reply(content: object, status: int = 200, /, **headers: str) -> bytes:
     return f"HTTP/1.1 {status} {phrase}\r\n{lines}\r\n".encode() + body
 
 
-def answered(
-    path: str, asked: Any, fault: str | None, more: Mapping[str, Any], headers: Mapping[str, str]
-) -> bytes | Drop:
-    """The reply to a question, with the fault; ``more`` stands in a good one besides."""
+def answered(path: str, asked: Any, fault: str | None, headers: Mapping[str, str]) -> bytes | Drop:
+    """The reply to a question, with the fault."""
     now = formatdate(time(), usegmt=True)
     soon = formatdate(time() + 1, usegmt=True)
     refusals: dict[str, bytes | Drop] = {
         "429": reply({"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, 429),
-        "429 seconds": reply({"error": {"message": "slow down"}}, 429, retry_after="1"),
+        "429 seconds": reply({"error": {"message": "slow down"}}, 429, retry_after="0.02"),
         "429 date": reply({"error": {"message": "slow down"}}, 429, retry_after=soon, date=now),
         "429 long": reply({"error": {"message": "tomorrow"}}, 429, retry_after=str(LONG_WAIT)),
         "400": reply({"object": "error", "message": "too long for this model"}, 400),
         "500": reply(b"Internal Server Error", 500),
         "502": reply(b"<html>Bad Gateway</html>", 502),
-        "503 seconds": reply({"detail": "loading"}, 503, retry_after="1"),
+        "503 seconds": reply({"detail": "loading"}, 503, retry_after="0.02"),
         "529": reply({"detail": "overloaded"}, 529),
         "reset": Drop(),
         "no json": reply(b"<html>hello</html>"),
     }
     if fault is not None and fault in refusals:
         return refusals[fault]
-    found = sound(path, asked, OTHER_MODEL if fault == "other model" else MODEL) | dict(more)
+    found = sound(path, asked, OTHER_MODEL if fault == "other model" else MODEL)
     spoil(found, fault)
     whole = reply(found, **headers)
     if fault == "reset within":

@@ -7,8 +7,6 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from pytest_touchstone.engines.http.wire import Clock
-
 T = TypeVar("T")
 
 
@@ -34,20 +32,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.moved
-
-
-class VirtualClock(Clock):
-    """The clock of such a loop."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def now(self) -> float:
-        return self._loop.time()
-
-    def wall(self) -> float:
-        return 1_700_000_000 + self._loop.time()
 
 
 def run(loop: VirtualLoop, main: Coroutine[Any, Any, T]) -> T:

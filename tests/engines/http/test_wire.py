@@ -1,11 +1,13 @@
-"""One attempt: replies that are no answer, those that are one all the same, and replies byte by byte."""
+"""One attempt: replies that are no answer, those that are one all the same, replies byte by byte, keys and proxies."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import stat
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,59 +15,223 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.engines.http import wire
-from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure
-from pytest_touchstone.engines.http.pacing import Trouble
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
+from pytest_touchstone.core.errors import CheckpointError, ServerError
+from pytest_touchstone.engines.http import retries, wire
+from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply
+from pytest_touchstone.engines.http.engine import HttpFactory
+from pytest_touchstone.engines.http.retries import Trouble
 from pytest_touchstone.engines.http.server import Key, key_of
-from pytest_touchstone.engines.http.wire import Clock, Wire
-from tests.engines.http.test_transport import SECRET, question, transport
-from tests.support.fault_server import FaultServer, Scripted, scripted
+from pytest_touchstone.engines.http.transport import HttpTransport
+from pytest_touchstone.engines.http.wire import Outcome, Wire
+from tests.support.asking import generated
+from tests.support.fault_server import LONG_WAIT, MODEL, FaultServer, Scripted, scripted, text_of
 
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood"
 CUT = b"Content-Length: 100\r\n\r\nonly this"
 
+SECRET = "tk-very-secret-0123456789"
+
+QUESTION: Call[Any] = generated(0, "why", chat=False)[0]
+
+
+def sent(base: str, *calls: Call[Any], environment: Mapping[str, str] | None = None) -> list[Outcome[Any]]:
+    """The outcomes of calls that are sent once, one after the other."""
+
+    async def main() -> list[Outcome[Any]]:
+        attempts = Wire(base, key_of(environment or {}))
+        outcomes = []
+        for call in calls:
+            outcomes.append(await attempts.send(call, 10))
+            await asyncio.sleep(0.02)
+        await attempts.close()
+        return outcomes
+
+    return asyncio.run(main())
+
+
+def trouble(base: str, call: Call[Any] = QUESTION, **options: Any) -> Trouble:
+    (outcome,) = sent(base, call, **options)
+    assert isinstance(outcome, Trouble)
+    return outcome
+
+
+def test_a_reply_brings_its_usage_and_its_fingerprint() -> None:
+    with FaultServer() as server:
+        (reply,) = sent(server.base, QUESTION)
+    usage = {"prompt_tokens": 8, "completion_tokens": 4}
+    assert reply == CallReply(text_of("why"), usage, f"fp_{MODEL}")
+
 
 @pytest.mark.parametrize(
-    ("error", "requests", "reason"),
+    ("fault", "outcome"),
+    [
+        ("400", Trouble("status", "HTTP 400 (bad request)", 400, "too long for this model")),
+        ("500", Trouble("status", "HTTP 500 (internal server error)", 500, "Internal Server Error")),
+        ("529", Trouble("status", "HTTP 529", 529, "overloaded")),
+        ("429 seconds", Trouble("status", "HTTP 429 (too many requests)", 429, "slow down", 0.02)),
+        ("429 date", Trouble("status", "HTTP 429 (too many requests)", 429, "slow down", 1.0)),
+        ("429 long", Trouble("status", "HTTP 429 (too many requests)", 429, "tomorrow", LONG_WAIT)),
+        ("reset", Trouble("connection", "the connection broke before the reply")),
+        ("reset within", Trouble("connection", "the connection broke within the reply")),
+        ("no choices", Trouble("malformed", "the reply has no choices")),
+        ("null content", Trouble("malformed", "the reply has no text")),
+        ("other model", Trouble("malformed", "the reply is not of the model that was asked")),
+        ("no json", Trouble("malformed", "the reply is a web page and no JSON")),
+        ("truncated", Trouble("malformed", "the reply is no JSON (")),
+        (
+            "of us",
+            Trouble("final", "HTTP 429 (too many requests): the account's quota is used up", 429, "no money"),
+        ),
+        ("created", Trouble("malformed", "HTTP 201 (created) where 200 was expected", 201, "{}")),
+    ],
+)
+def test_each_fault_is_named(fault: str, outcome: Trouble) -> None:
+    used_up = {"error": {"message": "no money", "code": "insufficient_quota"}}
+    with FaultServer(always=fault, replies={"of us": (429, used_up), "created": (201, {})}) as server:
+        found = trouble(server.base)
+    text = found.text[: len(outcome.text)]
+    assert Trouble(found.what, text, found.status, found.said, found.wait) == outcome
+
+
+def test_what_a_reader_does_not_expect_is_malformed_and_no_answer() -> None:
+    with FaultServer() as server:
+        found = trouble(
+            server.base, Call("/v1/completions", {"prompt": "x"}, lambda reply: reply["choices"][3])
+        )
+    assert found.what == "malformed"
+    assert found.text.startswith("the reply is not as expected (IndexError")
+
+
+@pytest.mark.parametrize(
+    ("error", "what", "text"),
     [
         (
             {"message": f"up\n {SECRET} \x1b[31m", "code": 429},
-            2,
-            "(code 429) in place of an answer, after 2 attempts",
+            *("malformed", "HTTP 200 with an error (code 429) in place of an answer"),
         ),
         (
             {"message": f"{'long ' * 999}", "code": 404},
-            1,
-            "(code 404) in place of an answer; not asked again",
+            *("final", "HTTP 200 with an error (code 404) in place of an answer"),
         ),
-        ("no money", 2, "HTTP 200 with an error in place of an answer, after 2 attempts"),
+        ("no money", "malformed", "HTTP 200 with an error in place of an answer"),
     ],
 )
 def test_an_error_with_status_200_is_no_answer_and_its_words_are_passed_on(
-    error: Any, requests: int, reason: str
+    error: Any, what: str, text: str
 ) -> None:
-    choice = {"index": 0, "text": "", "finish_reason": "stop"}
-    told = {"choices": [choice], "error": error}
-    with (
-        FaultServer(always=lambda *_: "400", replies={"400": (200, told)}) as server,
-        transport(server, CallLimits(attempts=2), key_of({"OPENAI_API_KEY": SECRET})) as asking,
-    ):
-        end = asking.ask(question())
-        assert asking.stats.requests == requests
-    assert isinstance(end, Failure)
-    assert reason in end.reason
-    assert "; the server says: " in end.reason
-    assert len(end.reason) < 500
-    assert end.reason.isprintable()
-    assert SECRET not in end.reason
+    reply = {"choices": [{"index": 0, "text": "", "finish_reason": "stop"}], "error": error}
+    with FaultServer(always="400", replies={"400": (200, reply)}) as server:
+        found = trouble(server.base, environment={"OPENAI_API_KEY": SECRET})
+    assert (found.what, found.text) == (what, text)
+    assert 0 < len(found.said) < 400
+    assert found.said.isprintable()
+    assert SECRET not in found.said
+
+
+def test_a_redirect_is_not_followed_and_the_key_stays_with_its_host() -> None:
+    with FaultServer() as other, FaultServer(redirect=f"{other.base}/v1/completions") as server:
+        found = trouble(server.base, environment={"OPENAI_API_KEY": SECRET})
+        assert found == Trouble(
+            "final",
+            f"HTTP 307 (temporary redirect): the server redirects to {other.base}/v1/completions; give that address",
+        )
+        assert not other.headers
+        assert server.headers[0]["authorization"] == f"Bearer {SECRET}"
+
+
+def test_a_compressed_reply_is_not_unpacked() -> None:
+    with FaultServer(extra={"content-encoding": "gzip"}) as server:
+        found = trouble(server.base)
+        assert server.headers[0]["accept-encoding"] == "identity"
+    assert found.what == "final"
+    assert found.text.startswith(
+        "the reply is compressed (gzip), which was not asked for: switch that off at the"
+    )
+
+
+@pytest.mark.parametrize("rest", [b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x8b", CUT])
+def test_a_refusal_that_cannot_be_read_keeps_its_status_and_how_long_to_wait(rest: bytes) -> None:
+    with scripted(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\n" + rest, b"") as server:
+        found = trouble(server.base)
+    assert found == Trouble("status", "HTTP 429 (too many requests)", 429, wait=7.0)
+
+
+def test_half_a_surrogate_pair_reaches_the_server_as_it_is() -> None:
+    with FaultServer() as server:
+        sent(server.base, Call("/v1/completions", {"model": MODEL, "prompt": "\ud83d"}, bool))
+    assert [prompt for prompt in server.asked if "\\ud83d" in prompt]
 
 
 def test_a_byte_order_mark_before_json_is_passed_over() -> None:
     good = b'HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\n\xef\xbb\xbf{"choices": [5]}'
-    with scripted(good) as server, transport(server.base) as asking:
-        end = asking.ask(Call("/v1/completions", {}, lambda found: found["choices"][0]))
-    assert isinstance(end, CallReply)
-    assert end.value == 5
+    with scripted(good) as server:
+        assert sent(server.base, Call("/", {}, lambda reply: reply["choices"])) == [CallReply([5])]
+
+
+def test_an_address_that_is_none_is_a_failure_in_one_line() -> None:
+    for base in ("http://a..b", "nothing://h"):
+        assert "\n" not in trouble(base).text
+
+
+# Keys and proxies
+
+
+def test_a_key_is_in_no_failure_error_log_or_repr(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
+    caplog.set_level(logging.DEBUG)
+    key = key_of({"OPENAI_API_KEY": SECRET})
+    texts: list[object] = []
+    with FaultServer(key="another") as server:
+        asking = HttpTransport(server.base, CallLimits(gone_seconds=0.2), key)
+        texts += [asking.ask(QUESTION), repr(asking), repr(key), asking.stats]
+        server.vanish()
+        with pytest.raises(ServerError) as raised:
+            asking.run([QUESTION] * 50, lambda *end: texts.append(end))
+        asking.close()
+        texts += [raised.value, caplog.text]
+    assert "Incorrect API key provided: Bearer [OPENAI_API_KEY]" in str(texts[0])
+    assert SECRET not in "\n".join(f"{text} {text!r}" for text in texts)
+    traceback = raised.getrepr(showlocals=True, style="long", chain=True)
+    assert SECRET not in str(traceback)
+
+
+def test_nothing_that_listens_is_said() -> None:
+    with FaultServer() as server:
+        base = server.base
+    assert trouble(base) == Trouble("connection", "connection refused: nothing listens there")
+
+
+def test_a_server_on_this_machine_is_not_asked_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with FaultServer() as server:
+        assert isinstance(sent(server.base, QUESTION)[0], CallReply)
+
+
+def test_other_servers_are_asked_through_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base = "http://models.example:8000"
+    with FaultServer() as server:
+        monkeypatch.setenv("http_proxy", server.base)
+        assert isinstance(sent(base, QUESTION)[0], CallReply)
+        assert server.headers[0]["path"] == f"{base}/v1/completions"
+        monkeypatch.setenv("no_proxy", "example")
+        assert trouble(base) == Trouble("connection", "the host's name is not known")
+
+
+def test_a_proxy_that_does_not_speak_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
+    with pytest.raises(CheckpointError, match="a socks5 proxy, and only http ones can be used"):
+        Wire("http://models.example", Key())
+
+
+def test_a_library_that_is_missing_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(CheckpointError, match=r"needs aiohttp.*pip install 'pytest-touchstone\[http\]'"):
+        HttpFactory().inspect(Path(), CheckpointRequest("http://h:1"))
 
 
 # Replies byte by byte
@@ -75,19 +241,9 @@ def asked(
     server: Scripted, times: int = 1, environment: Mapping[str, str] | None = None
 ) -> list[str | Trouble]:
     """The texts of replies to requests one after the other, or why there was none."""
-
-    async def main() -> list[str | Trouble]:
-        own = Wire(server.base + "/pre fix", key_of(environment or {}), Clock())
-        found: list[str | Trouble] = []
-        for number in range(times):
-            body = None if number % 2 else {"n": 1}
-            outcome = await own.send(Call("/v1/it", body, str, text=True), 10)
-            found.append(outcome if isinstance(outcome, Trouble) else outcome.value)
-            await asyncio.sleep(0.02)
-        await own.close()
-        return found
-
-    return asyncio.run(main())
+    calls = [Call("/v1/it", None if number % 2 else {"n": 1}, str, text=True) for number in range(times)]
+    outcomes = sent(server.base + "/pre fix", *calls, environment=environment)
+    return [outcome if isinstance(outcome, Trouble) else outcome.value for outcome in outcomes]
 
 
 def test_data_are_posted_and_without_any_it_is_a_get_on_the_same_connection() -> None:
@@ -125,23 +281,17 @@ def test_a_reply_without_a_length_ends_with_its_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "why"),
+    ("part", "why"),
     [
         (b"", "the connection broke before the reply"),
         (b"HTTP/1.1 200 OK\r\n" + CUT, "the connection broke within the reply"),
     ],
 )
 def test_a_reply_that_breaks_off_is_none_and_the_next_request_has_another_connection(
-    sent: bytes, why: str
+    part: bytes, why: str
 ) -> None:
-    with scripted(sent, b"", GOOD) as server:
+    with scripted(part, b"", GOOD) as server:
         assert asked(server, 2) == [Trouble("connection", why), "good"]
-
-
-def test_a_refusal_that_breaks_off_keeps_its_status_and_how_long_to_wait() -> None:
-    with scripted(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\n" + CUT, b"") as server:
-        (found,) = asked(server)
-    assert found == Trouble("status", "HTTP 429 (too many requests)", 429, wait=7.0)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +350,7 @@ def test_a_reply_that_comes_while_the_connection_is_idle_is_none_to_the_next_req
             writer.close()
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            own = Wire(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", Key(), Clock())
+            own = Wire(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", Key())
             found = [await own.send(Call("/", None, str, text=True), 10)]
             more.set()
             await asyncio.sleep(0.05)
@@ -226,7 +376,7 @@ def test_a_request_that_is_given_up_at_any_turn_leaves_no_connection_open() -> N
         async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             for turns in range(30):
-                own = Wire(f"http://127.0.0.1:{port}", Key(), Clock())
+                own = Wire(f"http://127.0.0.1:{port}", Key())
                 asking = asyncio.create_task(own.send(Call("/", {}, str, text=True), 10))
                 for _ in range(turns):
                     await asyncio.sleep(0.0002 if turns % 2 else 0)

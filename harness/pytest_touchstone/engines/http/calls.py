@@ -42,14 +42,15 @@ class CallLimits:
 
     ``attempt_seconds``: from sending a request to the end of its reply. ``item_seconds``: for all calls of one owner,
     from the first that is sent, waits included. ``run_seconds``: from the transport's first call, None for no limit.
-    ``gone_seconds``: how long a server may be away before the run stops. ``concurrency_most``: calls under way at once.
+    ``gone_seconds``: how long a server may be away before the run stops, None where that ends calls alone.
+    ``concurrency_most``: calls under way at once.
     ``attempts``: how often a call is sent that fails for other reasons than 429.
     """
 
     attempt_seconds: float = 600.0
     item_seconds: float = 1800.0
     run_seconds: float | None = None
-    gone_seconds: float = 120.0
+    gone_seconds: float | None = 120.0
     concurrency_most: int = 64
     attempts: int = 6
 

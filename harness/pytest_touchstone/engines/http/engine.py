@@ -121,7 +121,8 @@ def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None
     """
     from pytest_touchstone.engines.http.probe import METRICS, Probe
 
-    transport = _transport(address.base, CallLimits(attempt_seconds=PROBE_SECONDS, attempts=PROBE_ATTEMPTS))
+    limits = CallLimits(attempt_seconds=PROBE_SECONDS, attempts=PROBE_ATTEMPTS, gone_seconds=None)
+    transport = _transport(address.base, limits)
 
     def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
         end = transport.ask(Call(path, body, lambda data: data, text=path == METRICS))

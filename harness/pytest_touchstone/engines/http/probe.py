@@ -29,7 +29,6 @@ from pytest_touchstone.engines.http.generating import (
     check_uncut,
     fewest_tokens,
 )
-from pytest_touchstone.engines.http.pacing import AWAY
 from pytest_touchstone.engines.http.replies import (
     choice_count,
     choices,
@@ -41,6 +40,7 @@ from pytest_touchstone.engines.http.replies import (
     token_number,
     usage_count,
 )
+from pytest_touchstone.engines.http.retries import AWAY
 from pytest_touchstone.engines.http.scoring import Read, next_tokens, whole
 from pytest_touchstone.engines.http.server import Address, choose_model
 from pytest_touchstone.engines.http.tokens import KNOWN, Tokens, find_tokens

@@ -18,7 +18,6 @@ import errno
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -36,38 +35,22 @@ from aiohttp import (
     DummyCookieJar,
     InvalidURL,
     ServerDisconnectedError,
+    ServerTimeoutError,
     TCPConnector,
 )
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
+from pydantic_core import from_json, to_json
 
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.http import replies
 from pytest_touchstone.engines.http.calls import TOKENS, Call, CallReply, Malformed
-from pytest_touchstone.engines.http.pacing import AGAIN, Trouble, What, retry_after, status_text
+from pytest_touchstone.engines.http.retries import AGAIN, Trouble, What, retry_after, status_text
 from pytest_touchstone.engines.http.server import Key
 
-
-class Clock:
-    """The time. ``speed`` above 1 lets tests wait in less than real time."""
-
-    def __init__(self, speed: float = 1.0) -> None:
-        self._speed = speed
-
-    def now(self) -> float:
-        """Return seconds from some moment on."""
-        return time.monotonic() * self._speed
-
-    def wall(self) -> float:
-        """Return seconds since 1970."""
-        return time.time()
-
-    def real(self, seconds: float) -> float:
-        """Return the true seconds in which this clock moves on by so many."""
-        return seconds / self._speed
-
-
 T = TypeVar("T")
+
+Outcome: TypeAlias = CallReply[T] | Trouble
 
 LARGEST_REPLY: Final = 64 << 20
 """The bytes that a reply may have: log-probabilities of a prompt of 100,000 tokens are about 10 MB."""
@@ -82,6 +65,13 @@ vLLM after five seconds, and a request that is just then sent fails."""
 
 _BROKE_BEFORE: Final = "the connection broke before the reply"
 
+_BY_KIND: Final[Mapping[type[Exception], str]] = {
+    ClientConnectorDNSError: "the host's name is not known",
+    ClientPayloadError: "the connection broke within the reply",
+    ServerDisconnectedError: _BROKE_BEFORE,
+    ServerTimeoutError: f"no connection within {CONNECT_SECONDS:.0f} s",
+}
+
 _BY_NUMBER: Final[Mapping[int, str]] = {
     errno.ECONNREFUSED: "connection refused: nothing listens there",
     errno.ECONNRESET: _BROKE_BEFORE,
@@ -93,18 +83,6 @@ _BY_NUMBER: Final[Mapping[int, str]] = {
 
 USED_UP: Final = "insufficient_quota"
 """The code by which a 429 says that the account has no money left: waiting does not help."""
-
-
-Outcome: TypeAlias = CallReply[T] | Trouble
-
-
-@dataclass(frozen=True, slots=True)
-class RawReply:
-    """A reply as it came: its status, its headers, and its content, None where that is too large."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes | None
 
 
 class _Connector(TCPConnector):
@@ -124,15 +102,14 @@ class _Connector(TCPConnector):
 class Wire:
     """The connections to one server, in one event loop."""
 
-    def __init__(self, base: str, key: Key, clock: Clock) -> None:
+    def __init__(self, base: str, key: Key) -> None:
         """``base`` is the address below which paths are, without a slash at the end (``http://h:8000``).
 
         Raises ``CheckpointError`` where the environment's proxy cannot be used.
         """
-        self._base, self._key, self._clock = base, key, clock
+        self._base, self._key = base, key
         self._proxy = _proxy(base)
         self._session: ClientSession | None = None
-        self._parse, self._pack = _json()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -141,56 +118,39 @@ class Wire:
             self._session = None
 
     async def send(self, call: Call[T], seconds: float) -> Outcome[T]:
-        """Return what came of sending a call once; ``seconds`` are by this wire's clock. Raises nothing."""
+        """Return what came of sending a call once, within so many seconds. Raises nothing."""
         try:
-            async with asyncio.timeout(self._clock.real(seconds)):
-                reply = await self._carried(call)
-        except TimeoutError:
-            return Trouble("time", f"no reply within {seconds:.3g} s")
+            async with asyncio.timeout(seconds):
+                return await self._sent(call)
+        except Malformed as error:
+            return self._trouble("final" if error.final else "malformed", str(error))
         except (ClientConnectorCertificateError, InvalidURL, UnicodeError) as error:
             return self._trouble("final", f"{type(error).__name__}: {error}")
         except (ClientError, OSError) as error:
+            if type(error) is TimeoutError:  # ours: aiohttp has a class of its own
+                return Trouble("time", f"no reply within {seconds:.3g} s")
             return self._trouble("connection", _why(error))
-        return reply if isinstance(reply, Trouble) else self._outcome(call, reply)
 
-    def _outcome(self, call: Call[T], reply: RawReply) -> Outcome[T]:
-        encoded = reply.headers.get("content-encoding", "identity").lower() != "identity"
-        if reply.status != 200:
-            return self._refused(reply, b"" if encoded else reply.body or b"")
-        if encoded:
-            return self._trouble(
-                "final",
-                f"the reply is compressed ({reply.headers['content-encoding']}), which was not asked for: switch that "
-                "off at the server, or at the proxy before it",
-            )
-        if reply.body is None:
-            return self._trouble("final", f"the reply has more than {LARGEST_REPLY >> 20} MiB")
-        return self._read(call, reply.body)
-
-    async def _carried(self, call: Call[T]) -> RawReply | Trouble:
-        """Return the reply as it came; raise what aiohttp does where there is none."""
-        method, data = ("GET", None) if call.body is None else ("POST", self._pack(call.as_sent(call.body)))
-        try:
-            async with self._opened().request(
-                method, self._base + call.path, data=data, allow_redirects=False, proxy=self._proxy
-            ) as response:
-                try:
-                    body = await _content(response)
-                except (ClientError, OSError):
-                    if response.status == 200:
-                        raise
-                    body = b""  # the status says enough
-                if body is None:
-                    response.close()
-                return RawReply(response.status, response.headers, body)
-        except TimeoutError:  # aiohttp's own: that of ``send`` arrives as a cancellation
-            return Trouble("connection", f"no connection within {CONNECT_SECONDS:.0f} s")
+    async def _sent(self, call: Call[T]) -> Outcome[T]:
+        """Return the outcome of a reply; raise ``Malformed``, or what aiohttp does where there is none."""
+        method, data = ("GET", None) if call.body is None else ("POST", _packed(call.as_sent(call.body)))
+        async with self._opened().request(
+            method, self._base + call.path, data=data, allow_redirects=False, proxy=self._proxy
+        ) as response:
+            try:
+                body = await _content(response)
+            except (ClientError, OSError, Malformed):
+                if response.status == 200:
+                    raise
+                body = b""  # the status says enough
+            if response.status != 200:
+                return self._refused(response.status, response.headers, body)
+            return self._read(call, body)
 
     def _opened(self) -> ClientSession:
         if self._session is None:
             self._session = ClientSession(
-                # The limiter bounds the connections.
-                connector=_Connector(limit=0, keepalive_timeout=IDLE_SECONDS),
+                connector=_Connector(limit=0, keepalive_timeout=IDLE_SECONDS),  # calls are limited elsewhere
                 cookie_jar=DummyCookieJar(),
                 timeout=ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
                 # Compressed replies would cost more time than they save on most networks.
@@ -207,7 +167,7 @@ class Wire:
 
     def _read(self, call: Call[T], body: bytes) -> Outcome[T]:
         try:
-            found = body.decode() if call.text else self._parse(body.removeprefix(replies.BOM))
+            found = body.decode() if call.text else from_json(body.removeprefix(replies.BOM))
         except ValueError as error:
             return self._trouble("malformed", replies.not_json(body, error))
         if (told := replies.within(found)) is not None:
@@ -224,21 +184,18 @@ class Wire:
         usage = {name: count for name in TOKENS if (count := replies.usage_count(found, name)) is not None}
         return CallReply(value, usage, replies.text_of(found, "system_fingerprint") or None)
 
-    def _refused(self, reply: RawReply, body: bytes) -> Trouble:
-        headers, status = reply.headers, reply.status
-        said, code = replies.of_refusal(self._parse, body)
-        said = self._shown(said)
+    def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> Trouble:
+        said, code = replies.of_refusal(from_json, body)
+        said, text = self._shown(said), status_text(status)
         if 300 <= status < 400 or status < 200:
             where = self._shown(headers.get("location", "nowhere"))
-            return Trouble(
-                "final", f"{status_text(status)}: the server redirects to {where}; give that address"
-            )
+            return Trouble("final", f"{text}: the server redirects to {where}; give that address")
         if status == 429 and code == USED_UP:
-            return Trouble("final", f"{status_text(status)}: the account's quota is used up", status, said)
+            return Trouble("final", f"{text}: the account's quota is used up", status, said)
         if status < 300:
-            return Trouble("malformed", f"{status_text(status)} where 200 was expected", status, said)
-        wait = retry_after(headers.get("retry-after"), headers.get("date"), self._clock.wall())
-        return Trouble("status", status_text(status), status, said, wait)
+            return Trouble("malformed", f"{text} where 200 was expected", status, said)
+        wait = retry_after(headers.get("retry-after"), headers.get("date"), time.time())
+        return Trouble("status", text, status, said, wait)
 
     def _failed(self, told: replies.Explanation) -> Trouble:
         """Return the trouble of a reply with the status 200 that holds an error: final where its code is."""
@@ -260,45 +217,40 @@ class Wire:
         return found if len(found) <= LONGEST_SAID else found[:LONGEST_SAID] + "…"
 
 
-async def _content(response: ClientResponse) -> bytes | None:
-    """Return the content of a reply, None where it is too large."""
-    if (response.content_length or 0) > LARGEST_REPLY:
-        return None
-    parts: list[bytes] = []
-    size = 0
-    while part := await response.content.readany():
-        parts.append(part)
-        size += len(part)
-        if size > LARGEST_REPLY:
-            return None
-    return b"".join(parts)
+async def _content(response: ClientResponse) -> bytes:
+    """Return the content of a reply. Raises ``Malformed`` where it is compressed or too large."""
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        response.close()
+        raise Malformed(
+            f"the reply is compressed ({encoding}), which was not asked for: switch that off at the server, or at the "
+            "proxy before it",
+            final=True,
+        )
+    body, size = bytearray(), response.content_length or 0
+    while size <= LARGEST_REPLY and (part := await response.content.readany()):
+        body += part
+        size = max(size, len(body))
+    if size > LARGEST_REPLY:
+        response.close()
+        raise Malformed(f"the reply has more than {LARGEST_REPLY >> 20} MiB", final=True)
+    return bytes(body)
+
+
+def _packed(body: Any) -> bytes:
+    try:
+        return to_json(body)
+    except ValueError:  # half a surrogate pair, which is no UTF-8; escaped it can be sent
+        return json.dumps(body).encode()
 
 
 def _why(error: Exception) -> str:
     """Return in a few words why there was no reply, without the library's words for it where they say less."""
-    if isinstance(error, ClientConnectorDNSError):
-        return "the host's name is not known"
-    if isinstance(error, ClientPayloadError):
-        return "the connection broke within the reply"
-    if isinstance(error, ServerDisconnectedError):
-        return _BROKE_BEFORE
     if isinstance(error, ClientResponseError):  # of the parser: statuses raise nothing here
         return f"the reply is no HTTP ({error.message})"
     number = getattr(getattr(error, "os_error", error), "errno", None)
-    return _BY_NUMBER.get(number or 0) or f"{type(error).__name__}: {error}"
-
-
-def _json() -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
-    """Return the quickest functions at hand that read and write JSON: those of pydantic, which is needed anyway."""
-    from pydantic_core import from_json, to_json
-
-    def pack(body: Any) -> bytes:
-        try:
-            return to_json(body)
-        except ValueError:  # half a surrogate pair, which is no UTF-8; escaped it can be sent
-            return json.dumps(body).encode()
-
-    return from_json, pack
+    words = next((words for kind, words in _BY_KIND.items() if isinstance(error, kind)), None)
+    return words or _BY_NUMBER.get(number or 0) or f"{type(error).__name__}: {error}"
 
 
 def _proxy(base: str) -> str | None:
