@@ -1,8 +1,9 @@
 """Servers that a run starts for itself: ``--checkpoint vllm:PATH``, ``sglang:PATH`` and ``llama-server:PATH.gguf``.
 
 PATH is anything that names one checkpoint. The server is found on ``PATH``, listens at a free port of loopback alone,
-and then is asked like any other. It lives as long as ``Asked.lasting``: the process that a person has started keeps it,
-and workers of xdist ask the same server. Unlike that of other served models, the fingerprint is of the weights.
+and then is asked like any other. It lives as long as ``CheckpointRequest.lasting``: the process that a person has
+started keeps it, and workers of xdist ask the same server. Unlike that of other served models, the fingerprint is of
+the weights.
 
 Between this process and the server stands ``guard``, which ends the server when this process closes a pipe or dies, and
 all that the server has started with it. Ctrl-C in a terminal does not reach them: the answers under way are waited for
@@ -11,7 +12,6 @@ first.
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import os
 import shlex
@@ -62,61 +62,41 @@ class Child:
     def __init__(self, what: str, command: Sequence[str], port: int) -> None:
         self._what, self.port = what, port
         self._secrets = tuple(values_of_keys(command))
-        descriptor, name = tempfile.mkstemp(prefix=f"touchstone-{what}-", suffix=".log")
-        self.log = Path(name)
-        try:
+        self._failed = False
+        with tempfile.NamedTemporaryFile(prefix=f"touchstone-{what}-", suffix=".log", delete=False) as log:
+            self.log = Path(log.name)
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *command],
                 stdin=subprocess.PIPE,
-                stdout=descriptor,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 env=_environment(os.environ),
                 start_new_session=True,
             )
-        finally:
-            os.close(descriptor)
-        self._failed = False
 
     def wait(self, lasting: Lasting, seconds: float = START_SECONDS) -> None:
         """Wait until the server answers. Raises ``CheckpointError`` with its last words where it ends before, or does
         not in that many seconds."""
-        began, told = time.monotonic(), False
+        began, silent = time.monotonic(), True
         while not self._answers():
-            if self._guard.poll() is not None:
-                self._failed = True
-                raise CheckpointError(
-                    f"{self._what} ended with exit code {self._guard.returncode} before it answered; its last words: "
-                    f"{self._last_words()}"
-                )
             waited = time.monotonic() - began
-            if waited > seconds:
+            if (code := self._guard.poll()) is not None or waited > seconds:
                 self._failed = True
-                raise CheckpointError(
-                    f"{self._what} does not answer {seconds:.0f} s after its start; its last words: "
-                    f"{self._last_words()}"
-                )
-            if waited > SILENT_SECONDS and not told:
-                told = True
+                late = f"does not answer {seconds:.0f} s after its start"
+                why = late if code is None else f"ended with exit code {code} before it answered"
+                raise CheckpointError(f"{self._what} {why}; its last words: {self._last_words()}")
+            if waited > SILENT_SECONDS and silent:
+                silent = False
                 lasting.say(f"{self._what} is starting; its log: {self.log}")
             time.sleep(_LOOK_EVERY)
 
     def end(self, lasting: Lasting) -> None:
         """End the server, and all that it has started. Its log goes to the run's folder, if there is one."""
         code = self._guard.poll()
-        assert self._guard.stdin is not None
-        with suppress(OSError):
-            self._guard.stdin.close()
         with suppress(subprocess.TimeoutExpired):  # the guard goes on by itself
-            self._guard.wait(guard.GRACE + _ASK_SECONDS)
-        folder = lasting.logs
-        if folder is not None and folder.is_dir():
-            with suppress(OSError):
-                self.log = self._kept(folder / f"{self._what}-{self.port}.log")
-        elif code is None and not self._failed:
-            self.log.unlink(missing_ok=True)
-        else:
-            with suppress(OSError):
-                self._kept(self.log)
+            self._guard.communicate(timeout=guard.GRACE + _ASK_SECONDS)
+        with suppress(OSError):
+            self._keep_log(lasting.logs, wanted=self._failed or code is not None)
         if code is not None and not self._failed:
             lasting.say(
                 f"{self._what} had ended by itself, with exit code {code}; its last words: {self._last_words()}"
@@ -134,16 +114,16 @@ class Child:
         text = text if len(text) <= _TAIL_LONGEST else f"...{text[-_TAIL_LONGEST:]}"
         return f"{text} (all of them: {self.log})"
 
-    def _kept(self, target: Path) -> Path:
-        """Move the log without its keys; return where it is."""
-        written = target.with_suffix(".part")
-        with (
-            self.log.open(encoding="utf-8", errors="replace") as log,
-            written.open("w", encoding="utf-8") as kept,
-        ):
-            kept.writelines(without_secrets(line, self._secrets) for line in log)
-        self.log.unlink()
-        return written.replace(target)
+    def _keep_log(self, folder: Path | None, *, wanted: bool) -> None:
+        """Move the log without its keys to a folder that is there; else leave it where it is, if it is ``wanted``."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        log, moved = self.log, folder is not None and folder.is_dir()
+        if folder is not None and moved:
+            self.log = folder / f"{self._what}-{self.port}.log"
+        if moved or wanted:
+            self.log.write_text("".join(without_secrets(line, self._secrets) for line in lines), "utf-8")
+        if moved or not wanted:
+            log.unlink()
 
     def _answers(self) -> bool:
         """Return whether the model is loaded: llama-server lists it before that, but is not well yet."""
@@ -206,6 +186,11 @@ class ServerStart:
             return self.seq_len
         return min(self.local.seq_len, MOST_CONTEXT)
 
+    def options(self, length: str) -> tuple[str, ...]:
+        """Return the options that are set; ``length`` is the server's name for that of texts."""
+        names = {length: self.seq_len, "--dtype": self.dtype}
+        return tuple(str(word) for pair in names.items() if pair[1] is not None for word in pair)
+
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
@@ -225,19 +210,15 @@ def vllm_command(start: ServerStart) -> ServerCommand:
             "no vllm on PATH; install it (pip install vllm), in an environment of its own if need be, whose bin "
             "folder you put at the end of PATH"
         )
-    length = () if start.seq_len is None else ("--max-model-len", str(start.seq_len))
-    dtype = () if start.dtype is None else ("--dtype", start.dtype)
-    return ServerCommand("vllm", (program, "serve", start.path, *length, *dtype))
+    return ServerCommand("vllm", (program, "serve", start.path, *start.options("--max-model-len")))
 
 
 def sglang_command(start: ServerStart) -> ServerCommand:
     """Return the command that starts SGLang. Raises ``CheckpointError`` where it is not there."""
     for python in _pythons():
         if (version := _installed(python, "sglang", "sglang")) is not None:
-            length = () if start.seq_len is None else ("--context-length", str(start.seq_len))
-            dtype = () if start.dtype is None else ("--dtype", start.dtype)
             module = (python, "-m", "sglang.launch_server", "--model-path", start.path)
-            return ServerCommand("sglang", (*module, *length, *dtype), version)
+            return ServerCommand("sglang", (*module, *start.options("--context-length")), version)
     raise CheckpointError(
         "no sglang in the Python on PATH; install it (pip install sglang), in an environment of its own if need be, "
         "whose bin folder you put at the end of PATH"
@@ -326,20 +307,15 @@ def _local(name: str, asked: CheckpointRequest) -> tuple[CheckpointInfo | None, 
 def _started(
     command: ServerCommand, start: ServerStart, asked: CheckpointRequest, lasting: Lasting
 ) -> CheckpointInfo:
-
-    arguments = shlex.split(asked.options.get("args", ""))
-    port = free_port()
-    child = Child(
-        command.what,
-        (*command.arguments, "--host", HOST, "--port", str(port), *arguments),
-        port,
-    )
+    arguments, port = shlex.split(asked.options.get("args", "")), free_port()
+    child = Child(command.what, (*command.arguments, "--host", HOST, "--port", str(port), *arguments), port)
     lasting.callback(child.end, lasting)
     child.wait(lasting)
-    tokenizer = asked.options.get("tokenizer") or _tokenizer(start)
-    options = {name: asked.options[name] for name in ("model",) if name in asked.options}
-    if tokenizer is not None:
-        options["tokenizer"] = tokenizer
+    given = {
+        "model": asked.options.get("model"),
+        "tokenizer": asked.options.get("tokenizer") or _tokenizer(start),
+    }
+    options = {name: value for name, value in given.items() if value is not None}
     address = parse_address(f"http://{HOST}:{port}")
     info = inspect_server(address, replace(asked, options=options), start.context)
     return _described(info, command, start, masked_value(arguments))
@@ -347,15 +323,13 @@ def _started(
 
 def _tokenizer(start: ServerStart) -> str | None:
     """Return where the model's tokenizer is; None where only the server knows its kind."""
-    if start.local is None:
-        return None
-    if start.local.format == "gguf":
+    if start.local is not None and start.local.format == "gguf":
         header = read_gguf(start.local.path)
-        with contextlib.suppress(CheckpointError):
+        try:
             tokenizer_of(start.local.path, header.architecture, header.keys)
-            return start.path
-        return None
-    return start.path
+        except CheckpointError:
+            return None
+    return None if start.local is None else start.path
 
 
 def _described(
