@@ -63,7 +63,7 @@ def probed(ask: Ask) -> CheckpointInfo:
 def answers(info: CheckpointInfo, ask: Ask, requests: tuple[Request, ...]) -> list[Answer | Refusal]:
     """Answers to requests, as the engine makes them."""
     planned = _planner(info, ask).plan(requests)
-    found: dict[int, Answer | Refusal] = dict(planned.ready())
+    found: dict[int, Answer | Refusal] = dict(planned.ready)
     for number, call in enumerate(planned.calls):
         said = ask(call.path, call.body)
         end: CallReply[Any] | Failure = said if isinstance(said, Failure) else CallReply(call.read(said))

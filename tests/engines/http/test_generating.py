@@ -205,7 +205,7 @@ def asking(can: Abilities, tokenizer: TextTokenizer | None = None, **how: Any) -
 def bodies(request: Generate, how: TextSettings) -> list[dict[str, Any]]:
     made = prompted(request, how)
     assert isinstance(made, Prompted), made
-    return [dict(one.call.body or {}) | {"path": one.call.path} for one in text_calls(made, 0, how)]
+    return [dict(one.body or {}) | {"path": one.path} for one in text_calls(made, 0, how)]
 
 
 def test_a_prompt_goes_as_token_ids_with_what_servers_do_by_default_switched_off(
@@ -287,9 +287,9 @@ def test_a_prompt_that_the_server_cut_is_no_answer(can: Abilities) -> None:
     (one,) = text_calls(made, 0, how)
     choice = {"index": 0, "text": "11", "message": {"content": "11"}, "finish_reason": "stop"}
     for counted in (None, 0, 150, 260):
-        assert one.call.read({"choices": [choice], "usage": {"prompt_tokens": counted}})[0].text == "11"
+        assert one.read({"choices": [choice], "usage": {"prompt_tokens": counted}})[0].text == "11"
     with pytest.raises(Malformed, match="counts 100 tokens in a prompt that has 150 at the least"):
-        one.call.read({"choices": [choice], "usage": {"prompt_tokens": 100}})
+        one.read({"choices": [choice], "usage": {"prompt_tokens": 100}})
 
 
 def test_tokens_that_are_known_here_show_a_smaller_cut(tokenizer: TextTokenizer) -> None:
@@ -300,9 +300,9 @@ def test_tokens_that_are_known_here_show_a_smaller_cut(tokenizer: TextTokenizer)
     assert made.tokens is not None
     (one,) = text_calls(made, 0, how)
     choice = {"index": 0, "text": "11", "finish_reason": "stop"}
-    one.call.read({"choices": [choice], "usage": {"prompt_tokens": made.tokens - 2}})
+    one.read({"choices": [choice], "usage": {"prompt_tokens": made.tokens - 2}})
     with pytest.raises(Malformed, match="it has cut the prompt"):
-        one.call.read({"choices": [choice], "usage": {"prompt_tokens": made.tokens // 2}})
+        one.read({"choices": [choice], "usage": {"prompt_tokens": made.tokens // 2}})
 
 
 # Reasoning, and system prompts
@@ -372,9 +372,9 @@ def test_a_model_that_reasons_is_sent_no_stops_which_its_reasoning_may_hold(toke
         made = prompted(request, asking)
         assert isinstance(made, Prompted)
         (call,) = text_calls(made, 0, asking)
-        assert call.call.body is not None
-        assert call.call.body.get("stop") == stops
-        told = call.call.body.get("chat_template_kwargs")
+        assert call.body is not None
+        assert call.body.get("stop") == stops
+        told = call.body.get("chat_template_kwargs")
         assert told == (None if thinking is None else {"enable_thinking": False, "thinking": False})
 
 

@@ -403,7 +403,7 @@ class HttpEngine(Engine):
             for request, answer in planned.take(number, end):
                 take(request, answer)
 
-        for number, answer in planned.ready():
+        for number, answer in planned.ready.items():
             take(number, answer)
         self._transport.run(planned.calls, ended)
         return [answers[number] for number in range(len(answers))]

@@ -311,14 +311,6 @@ class Prompted:
     opened: bool | None = False
 
 
-@dataclass(frozen=True, slots=True)
-class TextCall:
-    """A call for samples of a prompt."""
-
-    call: Call[list[Generated]]
-    prompted: Prompted
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextSettings:
     """The way in which texts are asked for: the ``mode`` of chats, the limit of tokens of the server, None where it is
@@ -424,13 +416,13 @@ def too_long(tokens: int, new: int, limit: int) -> Refusal:
     )
 
 
-def text_calls(one: Prompted, owner: int, asking: TextSettings) -> list[TextCall]:
+def text_calls(one: Prompted, owner: int, asking: TextSettings) -> list[Call[list[Generated]]]:
     """Return the calls for the samples of a prompt that may differ: one, or one for each where the server gives a
     single text at a time."""
     count, can = one.request.different, asking.asked.abilities
     if can.several or count == 1:
-        return [TextCall(_call(one, count, one.request.seed, owner, asking), one)]
-    return [TextCall(_call(one, 1, one.request.seed + number, owner, asking), one) for number in range(count)]
+        return [_call(one, count, one.request.seed, owner, asking)]
+    return [_call(one, 1, one.request.seed + number, owner, asking) for number in range(count)]
 
 
 def _call(one: Prompted, count: int, seed: int, owner: int, asking: TextSettings) -> Call[list[Generated]]:

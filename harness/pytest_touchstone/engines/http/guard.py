@@ -2,9 +2,9 @@
 
 The other process, number PID, holds the writing end of the pipe that is this one's standard input. When it closes the
 pipe, or dies in whatever way, the server is asked to end (SIGTERM), and killed after ``GRACE`` seconds, together with
-all that it has started: vLLM's workers may have process groups of their own, and would hold their GPU for ever. The exit
-code is the server's. Only the standard library is imported, and nothing of ours: this process lives as long as the
-server, and costs little.
+all that it has started: vLLM's workers may have process groups of their own, and would hold their GPU for ever. The
+exit code is the server's. Only the standard library is imported, and nothing of ours: this process lives as long as
+the server, and costs little.
 """
 
 from __future__ import annotations

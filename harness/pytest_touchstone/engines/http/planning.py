@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.checkpoints import CheckpointInfo
@@ -18,7 +18,6 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import (
     Answer,
     Generate,
-    Generated,
     Loglikelihood,
     Refusal,
     Request,
@@ -37,16 +36,15 @@ from pytest_touchstone.engines.http.generating import (
     TAKES,
     Prompted,
     ServedTraces,
-    TextCall,
     TextSettings,
     answer_of,
     prompted,
     text_calls,
 )
-from pytest_touchstone.engines.http.scoring import ScoreCall, in_steps, score_calls
+from pytest_touchstone.engines.http.scoring import in_steps, score_calls
 from pytest_touchstone.engines.http.tokens import Tokens
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.token_work import ChatMode, Score, ScoringPlan, TokenWork, plan
+from pytest_touchstone.engines.transformers.token_work import ChatMode, ScoringPlan, plan
 
 Made: TypeAlias = ScoringPlan | Prompted | Refusal
 
@@ -115,13 +113,12 @@ class Planner:
         return self._tokens.text.marks
 
     def _stepped(self, made: list[Made]) -> list[Made]:
-        places = [
-            number
+        plans = {
+            number: planned
             for number, planned in enumerate(made)
             if isinstance(planned, ScoringPlan) and not planned.rolling
-        ]
-        plans = [planned for planned in made if isinstance(planned, ScoringPlan) and not planned.rolling]
-        stepped = dict(zip(places, in_steps(plans, self.asked.abilities), strict=True))
+        }
+        stepped = dict(zip(plans, in_steps(list(plans.values()), self.asked.abilities), strict=True))
         return [stepped.get(number, planned) for number, planned in enumerate(made)]
 
     def _made(self, request: Request) -> Made:
@@ -172,51 +169,53 @@ def _mode(info: CheckpointInfo, can: Abilities, tokens: Tokens | None, settings:
 
 @dataclass(slots=True)
 class _Open:
-    """A request whose calls have not all ended."""
+    """A request whose calls have not all ended: the values of its parts so far, in any order, and how many there are;
+    ``said`` are the prompt tokens that the server has counted."""
 
     made: ScoringPlan | Prompted
-    left: int
-    parts: dict[int, Any]
-    said: list[int]
+    count: int
+    parts: dict[int, Any] = field(default_factory=dict)
+    said: list[int] = field(default_factory=list)
+
+    def answer(self) -> Answer | Refusal:
+        parts = [self.parts[part] for part in range(self.count)]
+        if isinstance(self.made, Prompted):
+            return answer_of(self.made, parts, self.said)
+        return self.made.answer(parts)
 
 
 class PlannedCalls:
-    """The calls of some requests, and the answers that can be made so far."""
+    """The calls of some requests, in order, and the answers that can be made so far.
+
+    ``ready`` are the requests that are answered without a call. ``to_score`` is the number of sequences to be scored.
+    """
 
     def __init__(self, made: Sequence[Made], asking: TextSettings) -> None:
-        self._ready: dict[int, Refusal] = {}
-        self._open: dict[int, _Open] = {}
-        self._asking = asking
-        self._scores: list[tuple[int, int]] = []
-        self._asked: list[ScoreCall | TextCall] = []
-        self._of_text: dict[int, tuple[int, int]] = {}
-        self._begin(made)
-
-    @property
-    def calls(self) -> list[Call[Any]]:
-        """The calls to be asked, in the order of the requests that they are for."""
-        return [asked.call for asked in self._asked]
-
-    @property
-    def to_score(self) -> int:
-        """The number of sequences to be scored."""
-        return len(self._scores)
+        self.ready = {number: planned for number, planned in enumerate(made) if isinstance(planned, Refusal)}
+        plans = [(number, planned) for number, planned in enumerate(made) if isinstance(planned, ScoringPlan)]
+        self._open = {number: _Open(planned, len(planned.work)) for number, planned in plans}
+        parts = [(number, part, work) for number, planned in plans for part, work in enumerate(planned.work)]
+        scored = score_calls([work for *_, work in parts], [number for number, *_ in parts], asking.asked)
+        self.to_score = len(parts)
+        self.calls: list[Call[Any]] = [asked.call for asked in scored]
+        # Of each call: the requests and parts that it answers, and under which key of its value, if not by all of it.
+        self._places: list[list[tuple[int, int, int | None]]] = [
+            [(*parts[work][:2], work) for work in asked.works] for asked in scored
+        ]
+        for number, planned in enumerate(made):
+            if isinstance(planned, Prompted):
+                calls = text_calls(planned, number, asking)
+                self._open[number] = _Open(planned, len(calls))
+                self._places += [[(number, part, None)] for part in range(len(calls))]
+                self.calls += calls
 
     def scores_of(self, number: int) -> int:
         """Return the number of sequences that a call scores."""
-        asked = self._asked[number]
-        return len(asked.works) if isinstance(asked, ScoreCall) else 0
-
-    def ready(self) -> Iterator[tuple[int, Refusal]]:
-        """Yield the requests that are answered without a call."""
-        yield from self._ready.items()
+        return sum(work is not None for *_, work in self._places[number])
 
     def take(self, number: int, ended: CallReply[Any] | Failure) -> Iterator[tuple[int, Answer | Refusal]]:
         """Yield the requests that the end of a call answers, each with its answer."""
-        asked = self._asked[number]
-        works = () if isinstance(asked, TextCall) else asked.works
-        places = [self._scores[work] for work in works] or [self._of_text[number]]
-        for place, (request, part) in enumerate(places):
+        for request, part, work in self._places[number]:
             state = self._open.get(request)
             if state is None:
                 continue
@@ -224,44 +223,12 @@ class PlannedCalls:
                 del self._open[request]
                 yield request, Refusal(ended.reason)
                 continue
-            state.parts[part] = ended.value[works[place]] if works else ended.value
+            state.parts[part] = ended.value if work is None else ended.value[work]
             if (said := ended.usage.get("prompt_tokens")) is not None:
                 state.said.append(said)
-            if len(state.parts) == state.left:
+            if len(state.parts) == state.count:
                 del self._open[request]
-                yield request, _answer(state)
-
-    def _begin(self, made: Sequence[Made]) -> None:
-        works: list[TokenWork] = []
-        owners: list[int] = []
-        for number, planned in enumerate(made):
-            if isinstance(planned, ScoringPlan):
-                self._open[number] = _Open(planned, len(planned.work), {}, [])
-                self._scores += [(number, part) for part in range(len(planned.work))]
-                works += planned.work
-                owners += [number] * len(planned.work)
-        self._asked += score_calls(works, owners, self._asking.asked)
-        for number, planned in enumerate(made):
-            if isinstance(planned, Refusal):
-                self._ready[number] = planned
-            elif isinstance(planned, Prompted):
-                self._ask_texts(number, planned)
-
-    def _ask_texts(self, number: int, prompt: Prompted) -> None:
-        calls = text_calls(prompt, number, self._asking)
-        for part, call in enumerate(calls):
-            self._of_text[len(self._asked)] = number, part
-            self._asked.append(call)
-        self._open[number] = _Open(prompt, len(calls), {}, [])
-
-
-def _answer(state: _Open) -> Answer | Refusal:
-    parts = [state.parts[part] for part in range(state.left)]
-    if isinstance(state.made, Prompted):
-        texts: list[list[Generated]] = parts
-        return answer_of(state.made, texts, state.said)
-    scores: list[Score] = parts
-    return state.made.answer(scores)
+                yield request, state.answer()
 
 
 PER: Final = 1_000_000

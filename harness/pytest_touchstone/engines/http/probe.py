@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import shorten
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Refusal, Turn
@@ -41,10 +41,12 @@ from pytest_touchstone.engines.http.replies import (
     usage_count,
 )
 from pytest_touchstone.engines.http.retries import AWAY
-from pytest_touchstone.engines.http.scoring import Read, next_tokens, whole
+from pytest_touchstone.engines.http.scoring import next_tokens, whole
 from pytest_touchstone.engines.http.server import Address, choose_model
 from pytest_touchstone.engines.http.tokens import KNOWN, Tokens, find_tokens
 from pytest_touchstone.engines.transformers.token_work import Score, TokenWork
+
+T = TypeVar("T")
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], Any | Failure]
 """Sends a call to a path below the server's base, GET where the body is None; returns the reply's JSON, or its text
@@ -67,6 +69,9 @@ _NO_START: Final = "the tokenizer has neither a BOS nor an EOS token to begin a 
 
 _STOPS: Final = tuple(f"<stop {number}>" for number in range(5))
 """One more stop sequence than OpenAI's API takes."""
+
+_ENDPOINTS: Final = (("completions", "completions", KNOWN), ("chat", "chats", HELLO))
+"""The endpoints, their names in messages, and what each is asked first."""
 
 _FAMILIES: Final[Mapping[str, tuple[Family, str]]] = {
     "vllm": ("vllm", "vLLM"),
@@ -157,26 +162,30 @@ class Probe:
     # Texts
 
     def _find_texts(self) -> None:
-        can, only = self._found.abilities, self._address.only
         why = []
-        if only != "chat":
-            said = self._post("completions", {"prompt": KNOWN, "max_tokens": 1, "temperature": 0.0})
-            if lack := _lack(said) or self._unsound(said, "completions", KNOWN):
-                why.append(f"completions: {lack}")
-            else:
-                can = replace(can, completions=True, answers_as=names_in(said), ends=self._ends(said))
-                self._found.fingerprint = text_of(said, "system_fingerprint") or None
-        if only != "completions":
-            said, limit = self._chat()
-            if lack := _lack(said) or self._unsound(said, "chats", HELLO):
-                why.append(f"chats: {lack}")
-            else:
-                named = tuple(dict.fromkeys((*can.answers_as, *names_in(said))))
-                can = replace(can, chat=True, limit=limit, answers_as=named, continues=can.family == "vllm")
-                can = replace(can, ends=tuple(dict.fromkeys((*can.ends, *self._ends(said)))))
-                self._found.fingerprint = text_of(said, "system_fingerprint") or self._found.fingerprint
-                self._found.template = usage_count(said, "prompt_tokens")
-        self._found.abilities = replace(can, why="; ".join(why))
+        for endpoint, name, prompt in _ENDPOINTS:
+            if self._address.only not in (None, endpoint):
+                continue
+            said, limit = self._chat() if endpoint == "chat" else (self._complete(prompt), "max_tokens")
+            if lack := _lack(said) or self._unsound(said, name, prompt):
+                why.append(f"{name}: {lack}")
+                continue
+            can = self._found.abilities
+            self._found.abilities = replace(
+                can,
+                completions=can.completions or endpoint == "completions",
+                chat=endpoint == "chat",
+                limit=limit,
+                continues=endpoint == "chat" and can.family == "vllm",
+                answers_as=tuple(dict.fromkeys((*can.answers_as, *names_in(said)))),
+                ends=tuple(dict.fromkeys((*can.ends, *self._ends(said)))),
+            )
+            self._found.fingerprint = text_of(said, "system_fingerprint") or self._found.fingerprint
+            self._found.template = usage_count(said, "prompt_tokens") if endpoint == "chat" else None
+        self._found.abilities = replace(self._found.abilities, why="; ".join(why))
+
+    def _complete(self, prompt: str | Sequence[int]) -> Any:
+        return self._post("completions", {"prompt": prompt, "max_tokens": 1, "temperature": 0.0})
 
     def _unsound(self, said: Any, endpoint: str, prompt: str) -> str:
         """Return, and note, why the texts of an endpoint cannot be believed; nothing where they can.
@@ -245,68 +254,71 @@ class Probe:
 
     def _find_scores(self) -> None:
         """Find the way to the log-probabilities of a prompt, and say why there is none."""
-        tokens, can = self._found.tokens, self._found.abilities
-        if tokens is None:
-            self._no_scores(
-                "has no tokenizer that is found here, and texts are scored by token ids; give --eval-tokenizer PATH"
-            )
+        try:
+            ids, tokens = self._find_token_ids()
+        except Malformed as error:
+            self._no_scores(str(error))
             return
-        ids = tokens.text.prompt(KNOWN)
-        self._check_same_tokens(tokens, ids)
-        said = None if not isinstance(ids, tuple) else self._post("completions", _one(ids))
-        if said is None or isinstance(said, Failure):
-            told = ids if isinstance(ids, Refusal) else said
-            reason = "" if told is None else shorten(told.reason, _LONGEST_REASON)
-            self._no_scores(f"takes no prompt as token ids: {reason}")
-            return
-        assert isinstance(ids, tuple)
-        if (counted := usage_count(said, "prompt_tokens")) is not None and counted != len(ids):
-            self._no_scores(_miscounted(counted, len(ids), tokens))
-            return
-        self._found.abilities = replace(can, tokens=True)
+        self._found.abilities = can = replace(self._found.abilities, tokens=True)
         why = ""
         for way, new, most in _ways(can.family):
-            tried = replace(self._found.abilities, scoring=way, new=new, prompt_logprobs=most)
-            failed = self._scores_by(tried, ids)
-            if failed is None:
-                self._found.abilities = replace(
-                    tried,
-                    whole_texts=tokens.text.start is not None,
-                    why="" if tokens.text.start is not None else _NO_START,
-                )
-                self._find_choices(ids)
-                return
-            why = failed
+            tried = replace(can, scoring=way, new=new, prompt_logprobs=most)
+            try:
+                self._check_scores(tried, ids)
+            except Malformed as error:
+                why = str(error)
+                continue
+            start = tokens.text.start is not None
+            self._found.abilities = replace(tried, whole_texts=start, why="" if start else _NO_START)
+            self._find_choices(ids)
+            return
         self._no_scores(why)
 
-    def _scores_by(self, tried: Abilities, ids: tuple[int, ...]) -> str | None:
-        """Return why a way gives no scores; None where it gives those with which the server itself draws."""
-        first = self._score(TokenWork(ids[:-1], ids[1:]), tried)
-        if isinstance(first, str):
-            return first
-        drawn = self._draw(ids)
-        if isinstance(drawn, str):
-            return drawn
-        new, expected = drawn
+    def _find_token_ids(self) -> tuple[tuple[int, ...], Tokens]:
+        """Return the known text as token ids, which the server takes, and the tokenizer.
+
+        Raises ``Malformed`` where it takes none.
+        """
+        tokens = self._found.tokens
+        if tokens is None:
+            raise Malformed(
+                "has no tokenizer that is found here, and texts are scored by token ids; give --eval-tokenizer PATH"
+            )
+        ids = tokens.text.prompt(KNOWN)
+        self._check_same_tokens(tokens, ids)
+        said = ids if isinstance(ids, Refusal) else self._complete(list(ids))
+        if isinstance(ids, Refusal) or isinstance(said, (Failure, Refusal)):
+            raise Malformed(f"takes no prompt as token ids: {shorten(said.reason, _LONGEST_REASON)}")
+        if (counted := usage_count(said, "prompt_tokens")) is not None and counted != len(ids):
+            raise Malformed(
+                "puts a beginning-of-sequence token before token ids that have one: two of them, which no model has "
+                "seen in training"
+                if counted == len(ids) + 1 and tokens.text.begins(ids)
+                else f"counts {counted} tokens in a prompt of {len(ids)} token ids"
+            )
+        return ids, tokens
+
+    def _check_scores(self, tried: Abilities, ids: tuple[int, ...]) -> None:
+        """Raise ``Malformed`` where a way does not give the scores with which the server itself draws."""
+        self._score(TokenWork(ids[:-1], ids[1:]), tried)
+        new, expected = self._draw(ids)
         again = self._score(TokenWork((*ids, *new[:-1]), new), tried)
-        if isinstance(again, str):
-            return again
         if abs(again.logprob - expected) > TOLERANCE * len(new):
-            return (
+            raise Malformed(
                 f"gives {count(len(new), 'token')} that it has just drawn the log-probability {again.logprob:.2f} as a "
                 f"prompt, and drew them with {expected:.2f}"
             )
-        return None
 
-    def _score(self, work: TokenWork, tried: Abilities) -> Score | str:
+    def _score(self, work: TokenWork, tried: Abilities) -> Score:
         body, read = whole(work, tried)
         said = self._post("completions", body)
-        if isinstance(said, Failure):
-            return f"refuses {_named(tried)}: {said.reason}"
-        found = _read(read, said)
-        return f"ignores {_named(tried)}: {found}" if isinstance(found, str) else found[0]
+        try:
+            return _read(read, said)[0]
+        except Malformed as error:
+            does = "refuses" if isinstance(said, Failure) else "ignores"
+            raise Malformed(f"{does} {tried.scoring}: {error}") from None
 
-    def _draw(self, ids: tuple[int, ...]) -> tuple[tuple[int, ...], float] | str:
+    def _draw(self, ids: tuple[int, ...]) -> tuple[tuple[int, ...], float]:
         """Return tokens that the server draws after a prompt, and their log-probability as it draws them."""
         can = self._found.abilities
         body = {
@@ -320,41 +332,41 @@ class Probe:
         }
         if can.family == "vllm":
             body |= {"return_token_ids": True, "return_tokens_as_token_ids": True, "ignore_eos": True}
-        said = self._post("completions", body)
-        if isinstance(said, Failure):
-            return f"gives no log-probabilities of the tokens that it draws: {said.reason}"
         try:
-            (choice,) = choices(said, 1)
-            told = choice.get("logprobs")
-            values = told.get("token_logprobs") if isinstance(told, Mapping) else None
-            if not isinstance(values, list) or not values:
-                return "gives no log-probabilities of the tokens that it draws"
-            new = self._drawn_ids(ids, choice, told)
-            sums = [logprob(value, "a token that it draws") for value in values[: len(new)]]
+            new, sums = _read(lambda said: self._drawn(ids, said), self._post("completions", body))
         except Malformed as error:
-            return f"gives no log-probabilities of the tokens that it draws: {error}"
+            raise Malformed(f"gives no log-probabilities of the tokens that it draws: {error}") from None
         if not new:
-            return "does not say which tokens it draws, so its scores cannot be checked"
-        return new, sum(sums)
+            raise Malformed("does not say which tokens it draws, so its scores cannot be checked")
+        return new, sums
+
+    def _drawn(self, ids: tuple[int, ...], said: Any) -> tuple[tuple[int, ...], float]:
+        """Return the tokens of a reply, as far as they can be told, and their log-probability."""
+        (choice,) = choices(said, 1)
+        told = choice.get("logprobs")
+        values = told.get("token_logprobs") if isinstance(told, Mapping) else None
+        if not isinstance(told, Mapping) or not isinstance(values, list) or not values:
+            raise Malformed("the reply has none")
+        new = self._drawn_ids(ids, choice, told)
+        return new, sum(logprob(value, "a token that it draws") for value in values[: len(new)])
 
     def _drawn_ids(self, ids: tuple[int, ...], choice: Any, told: Any) -> tuple[int, ...]:
         """Return the ids of the tokens drawn: as the server says them, else as far as its text has them."""
         stated, names = choice.get("token_ids"), told.get("tokens")
         if isinstance(stated, list) and stated and all(isinstance(one, int) for one in stated):
             return tuple(stated)
-        if (
-            isinstance(names, list)
-            and (numbers := [token_number(one) for one in names])
-            and None not in numbers
-        ):
-            return tuple(one for one in numbers if one is not None)
+        if not isinstance(names, list):
+            return ()
+        numbers = [number for name in names if (number := token_number(name)) is not None]
+        if len(numbers) == len(names):
+            return tuple(numbers)
         assert self._found.tokens is not None
         text = choice.get("text")
         again = self._found.tokens.text.prompt(KNOWN + text) if isinstance(text, str) and text else ()
-        if not isinstance(again, tuple) or again[: len(ids)] != ids:
-            return ()
-        new = again[len(ids) :]
-        return new if isinstance(names, list) and len(new) == len(names) else ()
+        matches = (
+            isinstance(again, tuple) and again[: len(ids)] == ids and len(again) == len(ids) + len(names)
+        )
+        return again[len(ids) :] if isinstance(again, tuple) and matches else ()
 
     def _find_choices(self, ids: tuple[int, ...]) -> None:
         """Find out whether the log-probabilities of chosen next tokens can be had, and are the same."""
@@ -363,13 +375,14 @@ class Probe:
             return
         wanted = [ids[-1], ids[0] if ids[0] != ids[-1] else ids[1]]
         body, read = next_tokens(ids[:-1], wanted, can)
-        said = self._post("completions", body)
-        found = said if isinstance(said, Failure) else _read(read, said)
-        known = self._score(TokenWork(ids[:-1], ids[-1:]), can)
-        if isinstance(found, list) and isinstance(known, Score):
-            same = abs(found[0].logprob - known.logprob) <= TOLERANCE
-            block = _block(self._ask(METRICS, None)) if same else 0
-            self._found.abilities = replace(can, choices=same, block=block)
+        try:
+            given = _read(read, self._post("completions", body))[0]
+            known = self._score(TokenWork(ids[:-1], ids[-1:]), can)
+        except Malformed:
+            return
+        same = abs(given.logprob - known.logprob) <= TOLERANCE
+        block = _block(self._ask(METRICS, None)) if same else 0
+        self._found.abilities = replace(can, choices=same, block=block)
 
     def _no_scores(self, why: str) -> None:
         name = self._found.server or "the server"
@@ -442,29 +455,11 @@ def _block(said: Any) -> int:
     return int(size) if labels.get("enable_prefix_caching") == "True" and size.isdecimal() else 0
 
 
-def _named(tried: Abilities) -> str:
-    return "echo" if tried.scoring == "echo" else "prompt_logprobs"
-
-
-def _one(ids: Sequence[int]) -> dict[str, Any]:
-    return {"prompt": list(ids), "max_tokens": 1, "temperature": 0.0}
-
-
-def _miscounted(counted: int, sent: int, tokens: Tokens) -> str:
-    ids = tokens.text.prompt(KNOWN)
-    if counted == sent + 1 and isinstance(ids, tuple) and tokens.text.begins(ids):
-        return (
-            "puts a beginning-of-sequence token before token ids that have one: two of them, which no model has seen "
-            "in training"
-        )
-    return f"counts {counted} tokens in a prompt of {sent} token ids"
-
-
-def _read(read: Read, said: Any) -> list[Score] | str:
-    try:
-        return read(said)
-    except Malformed as error:
-        return str(error)
+def _read(read: Callable[[Any], T], said: Any) -> T:
+    """Return what a reader makes of a reply. Raises ``Malformed``, for a failure too."""
+    if isinstance(said, Failure):
+        raise Malformed(said.reason)
+    return read(said)
 
 
 def _raise_fatal(address: Address, failure: Failure, *, named: bool) -> None:
