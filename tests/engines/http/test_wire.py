@@ -186,7 +186,7 @@ def test_a_key_is_in_no_failure_error_log_or_repr(
     texts: list[object] = []
     with FaultServer(key="another") as server:
         asking = HttpTransport(server.base, CallLimits(gone_seconds=0.2), key)
-        texts += [asking.ask(QUESTION), repr(asking), repr(key), asking.stats]
+        texts += [asking.ask([QUESTION]), repr(asking), repr(key), asking.troubles]
         server.vanish()
         with pytest.raises(ServerError) as raised:
             asking.run([QUESTION] * 50, lambda *end: texts.append(end))

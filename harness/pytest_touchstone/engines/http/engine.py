@@ -38,7 +38,7 @@ from pytest_touchstone.core.requests import (
     Turn,
 )
 from pytest_touchstone.engines.base import Done, Engine, EngineFactory, EngineProgress
-from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure
+from pytest_touchstone.engines.http.calls import TOKENS, Call, CallLimits, CallReply, Failure
 from pytest_touchstone.engines.http.server import TARGETS, Address, parse_address
 from pytest_touchstone.engines.settings import ModelSettings
 
@@ -125,7 +125,7 @@ def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None
     transport = _transport(address.base, limits)
 
     def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
-        end = transport.ask(Call(path, body, lambda data: data, text=path == METRICS))
+        (end,) = transport.ask([Call(path, body, lambda data: data, text=path == METRICS)])
         return end if isinstance(end, Failure) else end.value
 
     try:
@@ -191,15 +191,10 @@ def _transport(base: str, limits: CallLimits) -> HttpTransport:
 
 def _remote(transport: HttpTransport) -> AskAll:
     def ask_all(path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
-        said: list[Any] = [None] * len(bodies)
-
-        def done(number: int, end: CallReply[Any] | Failure) -> None:
-            said[number] = end.value if isinstance(end, CallReply) else None
-
-        transport.run(
-            [Call(path, body, lambda data: data, number) for number, body in enumerate(bodies)], done
+        ends = transport.ask(
+            [Call(path, body, lambda data: data, number) for number, body in enumerate(bodies)]
         )
-        return said
+        return [end.value if isinstance(end, CallReply) else None for end in ends]
 
     return ask_all
 
@@ -233,12 +228,8 @@ def drift(before: Sequence[Answer | Refusal], after: Sequence[Answer | Refusal])
 
     A question without an answer says nothing.
     """
-    both = [
-        pair
-        for pair in zip(before, after, strict=True)
-        if not any(isinstance(answer, Refusal) for answer in pair)
-    ]
-    for old, new in both:
+    pairs, apart = 0, 0
+    for old, new in zip(before, after, strict=True):
         if isinstance(old, LoglikelihoodAnswer) and isinstance(new, LoglikelihoodAnswer):
             nats = abs(old.logprob - new.logprob)
             if old.tokens != new.tokens or nats > MOST_PER_TOKEN * old.tokens:
@@ -246,15 +237,11 @@ def drift(before: Sequence[Answer | Refusal], after: Sequence[Answer | Refusal])
                     "the server answers otherwise than at the beginning: a known text had the log-probability "
                     f"{old.logprob:.2f} then and {new.logprob:.2f} at the end"
                 )
-    texts = [
-        (_whole(old), _whole(new))
-        for old, new in both
-        if isinstance(old, GenerateAnswer) and isinstance(new, GenerateAnswer)
-    ]
-    apart = [two for two in texts if two[0] != two[1]]
-    if len(apart) > len(texts) / 2:
+        elif isinstance(old, GenerateAnswer) and isinstance(new, GenerateAnswer):
+            pairs, apart = pairs + 1, apart + (_whole(old) != _whole(new))
+    if apart > pairs / 2:
         return (
-            f"the server answers otherwise than at the beginning: {len(apart)} of {len(texts)} known prompts, asked "
+            f"the server answers otherwise than at the beginning: {apart} of {pairs} known prompts, asked "
             "greedily, have other texts at the end"
         )
     return None
@@ -290,21 +277,15 @@ class HttpEngine(Engine):
         answers."""
         from pytest_touchstone.engines.http.planning import money
 
-        now = self._transport.stats
-        counts: dict[str, Any] = {
-            "requests": now.requests,
-            "retries": now.retries,
-            "prompt_tokens": now.prompt_tokens,
-            "completion_tokens": now.completion_tokens,
-            "troubles": dict(now.troubles),
+        counts = {name: self._transport.counts[name] for name in ("requests", "retries", *TOKENS)}
+        cost = money(counts["prompt_tokens"], counts["completion_tokens"], self._price)
+        return {
+            **counts,
+            "troubles": dict(self._transport.troubles),
             "notes": self._notes(),
+            **({} if cost is None else {"cost": cost}),
+            **({"drift": self._drift} if self._drift else {}),
         }
-        cost = money(now.prompt_tokens, now.completion_tokens, self._price)
-        return (
-            counts
-            | ({} if cost is None else {"cost": cost})
-            | ({"drift": self._drift} if self._drift else {})
-        )
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """Return one answer per request, in the order asked; each is passed to ``done`` when it is there.
@@ -345,15 +326,12 @@ class HttpEngine(Engine):
             asked.call("completions", *most_probable(work, asked.abilities, most), number)
             for number, work in enumerate(works)
         ]
-        found: list[list[dict[int, float]]] = [[] for _ in calls]
-
-        def ended(number: int, end: CallReply[Any] | Failure) -> None:
+        rows = []
+        for end in self._transport.ask(calls):
             if isinstance(end, Failure):
                 raise CheckpointError(f"{self.info.source}: {end.reason}")
-            found[number] = end.value
-
-        self._transport.run(calls, ended)
-        return found
+            rows.append(end.value)
+        return rows
 
     def check(self) -> None:
         """Ask the known questions again, unless nothing was asked since; ``usage`` says what was found."""
@@ -372,12 +350,12 @@ class HttpEngine(Engine):
 
     def progress(self) -> EngineProgress:
         """Return the work so far, as the server counts it."""
-        now = self._transport.stats
+        prompt, new = (self._transport.counts[name] for name in TOKENS)
         share = self._scored / self._to_score if self._to_score else 0.0
         return EngineProgress(
-            tokens=now.prompt_tokens,
-            steps=now.completion_tokens,
-            generated=now.completion_tokens,
+            tokens=prompt,
+            steps=new,
+            generated=new,
             scored=self._scored,
             to_score=self._to_score,
             share=min(1.0, share),

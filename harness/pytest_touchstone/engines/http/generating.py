@@ -364,9 +364,7 @@ def prompted(request: Generate, asking: TextSettings) -> Prompted | Refusal:
 
 def _fault(request: Generate, mode: ChatMode, can: Abilities, chat: bool) -> str | None:
     """Return why a request can be asked in no way, or None."""
-    if (fault := request.fault()) is not None:
-        return fault
-    if (fault := mode.fault(chat)) is not None:
+    if (fault := request.fault() or mode.fault(chat)) is not None:
         return fault
     if request.top_k and request.temperature and "top_k" not in NEUTRAL[can.family]:
         return f"the server is not known to take top_k, which is {request.top_k} in this request"
@@ -435,14 +433,13 @@ def _call(one: Prompted, count: int, seed: int, owner: int, asking: TextSettings
         "top_p": request.top_p,
         "seed": seed % _SEEDS,
     }
-    if request.top_k:
-        body["top_k"] = request.top_k
-    if stops:
-        body["stop"] = list(stops)
-    if count > 1:
-        body["n"] = count
-    if can.token_ids:
-        body["return_token_ids"] = True
+    further = {
+        "top_k": request.top_k,
+        "stop": list(stops),
+        "n": count if count > 1 else None,
+        "return_token_ids": can.token_ids,
+    }
+    body |= {name: value for name, value in further.items() if value}
     if not chat:
         body["prompt"] = one.prompt if isinstance(one.prompt, str) else list(one.prompt or ())
     else:

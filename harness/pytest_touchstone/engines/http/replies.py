@@ -107,8 +107,7 @@ def usage_count(said: Any, name: str) -> int | None:
 def choice_count(said: Any) -> int:
     """Return the number of choices of a reply, 0 where they are none."""
     found = said.get("choices") if isinstance(said, Mapping) else None
-    sound = isinstance(found, list) and all(isinstance(one, Mapping) for one in found)
-    return len(found) if sound and isinstance(found, list) else 0
+    return len(found) if isinstance(found, list) and all(isinstance(one, Mapping) for one in found) else 0
 
 
 LONGEST: Final = 1200

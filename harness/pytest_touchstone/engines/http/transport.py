@@ -29,7 +29,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from pytest_touchstone.core.errors import ServerError
 from pytest_touchstone.core.text import count
-from pytest_touchstone.engines.http.calls import TOKENS, Call, CallLimits, CallReply, Failure, Receiver
+from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure, Receiver
 from pytest_touchstone.engines.http.retries import Trouble, ended_by, overdue, pause_after
 from pytest_touchstone.engines.http.server import Key, key_of
 from pytest_touchstone.engines.http.wire import Outcome, Wire
@@ -49,24 +49,13 @@ LOOK_SECONDS: Final = 15.0
 CLOSE_SECONDS: Final = 5.0
 
 
-@dataclass(slots=True)
-class Stats:
-    """Counts of what asking has cost.
-
-    ``requests`` were sent, ``retries`` of them again. Tokens are as the server counts them, those of replies that were
-    of no use left out. ``troubles`` counts attempts that failed, by their status or kind.
-    """
-
-    requests: int = 0
-    retries: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    troubles: Counter[str] = field(default_factory=Counter)
-
-
 @dataclass(slots=True, kw_only=True)
 class Link:
     """Everything about a server that outlives one asking; times are those of the loop.
+
+    ``counts`` say what asking has cost: ``requests`` that were sent, ``retries`` of them again, and tokens as the
+    server counts them, those of replies that were of no use left out. ``troubles`` counts attempts that failed, by
+    their status or kind.
 
     ``ends`` is when the run's time is up, and ``held_until`` the time before which the server wants no call.
     ``silent_since`` is when the first attempt failed of those since somebody answered there, None where none has.
@@ -76,7 +65,8 @@ class Link:
     base: str
     wire: Wire
     limits: CallLimits
-    stats: Stats = field(default_factory=Stats)
+    counts: Counter[str] = field(default_factory=Counter)
+    troubles: Counter[str] = field(default_factory=Counter)
     ends: float | None = None
     held_until: float = 0.0
     silent_since: float | None = None
@@ -141,7 +131,7 @@ class CallQueue:
             deadline = self._deadlines.setdefault(call.owner, now() + limits.item_seconds)
             if now() >= deadline:
                 return overdue(trouble, limits)
-            link.stats.retries += sent > 0
+            link.counts["retries"] += sent > 0
             sent, counted = sent + 1, counted + 1
             outcome = await self._attempt(call, min(limits.attempt_seconds, deadline - now()))
             if isinstance(outcome, CallReply):
@@ -167,16 +157,15 @@ class CallQueue:
         return not self.draining.is_set()
 
     async def _attempt(self, call: Call[T], seconds: float) -> Outcome[T]:
-        link, stats = self._link, self._link.stats
-        stats.requests += 1
+        link = self._link
+        link.counts["requests"] += 1
         outcome = await link.wire.send(call, seconds)
         if isinstance(outcome, CallReply):
-            stats.prompt_tokens += outcome.usage.get(TOKENS[0], 0)
-            stats.completion_tokens += outcome.usage.get(TOKENS[1], 0)
+            link.counts.update(outcome.usage)
             link.unanswered.clear()
             link.answered = asyncio.get_running_loop().time()
         else:
-            stats.troubles[outcome.text if outcome.what == "status" else outcome.what] += 1
+            link.troubles[outcome.text if outcome.what == "status" else outcome.what] += 1
         if not (isinstance(outcome, Trouble) and outcome.away):
             link.silent_since = None
         elif link.silent_since is None:
@@ -217,7 +206,7 @@ class CallQueue:
 
 
 class HttpTransport:
-    """The connection to a server; used by one thread at a time. ``stats`` are the counts so far."""
+    """The connection to a server; used by one thread at a time. ``counts`` and ``troubles`` are those of ``Link``."""
 
     def __init__(self, base: str, limits: CallLimits | None = None, key: Key | None = None) -> None:
         """``base`` is the address below which paths are; ``key`` is the environment's where it is None.
@@ -226,7 +215,7 @@ class HttpTransport:
         """
         wire = Wire(base, key_of(os.environ) if key is None else key)
         self._link = Link(base=base, wire=wire, limits=limits or CallLimits())
-        self.stats = self._link.stats
+        self.counts, self.troubles = self._link.counts, self._link.troubles
         self._queue: CallQueue | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -274,11 +263,11 @@ class HttpTransport:
             asking.cancel()
             self._queue = None
 
-    def ask(self, call: Call[T]) -> CallReply[T] | Failure:
-        """Return the end of a single call."""
-        ends: list[CallReply[T] | Failure] = []
-        self.run([call], lambda _, end: ends.append(end))
-        return ends[0]
+    def ask(self, calls: Sequence[Call[T]]) -> list[CallReply[T] | Failure]:
+        """Return the ends of calls, in order."""
+        ends: dict[int, CallReply[T] | Failure] = {}
+        self.run(calls, ends.__setitem__)
+        return [ends[number] for number in range(len(calls))]
 
     def close(self) -> None:
         """Close the connections and end the thread; calling it again does nothing."""
