@@ -1,13 +1,12 @@
-"""How far the best of a training's checkpoints is from the truth, and whether its neighbours choose better.
+"""How far the best of a training's checkpoints is from the truth.
 
 python -m simulations.best [--runs 2000] [--seed 1] [--only NAME]
 
 Every cost and choice is the product's: a study in memory, ``compare.study.choice.costs_of``. The items are the same for
 all checkpoints, which find them easy or hard. *plain* and *cover* are the shares of 95 % intervals, the best's own one
 and the one after allowing for the choice, that hold the true value of the checkpoint that was chosen. *high* and
-*after* are the mean excess of the best value over its truth, as measured and as expected, in points. The last three are
-by how many points the chosen checkpoint lies below the truly best: chosen by its own score, by the mean with
-neighbours where that is founded (*rule*), and always by that mean.
+*after* are the mean excess of the best value over its truth, as measured and as expected, in points. *below* is by how
+many points the chosen checkpoint lies below the truly best.
 
 *equal*: the checkpoints are equally good. *ahead*: one is 6 points better. *rises*: by 10 points in all. *peak*: up to
 15 points are gained until 60 % of the training, and lost again as fast. *walk*: each differs from the one before by 1
@@ -23,7 +22,6 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from pytest_touchstone.compare.study.choice import costs_of
-from pytest_touchstone.statistics.neighbours import means_with_neighbours
 from simulations.gate import choose
 from simulations.series import EASE, study_of
 
@@ -42,9 +40,7 @@ class Rates:
     cover: float
     high: float
     after: float
-    own: float
-    rule: float
-    always: float
+    below: float
 
 
 def bests(runs: int, seed: int, truth: Truth, items: int) -> Rates:
@@ -63,17 +59,14 @@ def bests(runs: int, seed: int, truth: Truth, items: int) -> Rates:
         assert value is not None
         assert value.low is not None
         assert value.high is not None
-        means = right.mean(axis=1)
-        best = int(means.argmax())
-        smooth = int((means_with_neighbours(len(means), [range(len(means))]) @ means).argmax())
-        choice = one.neighbours.place if one.neighbours else best
+        best = int(right.mean(axis=1).argmax())
         found.append(
             (
                 value.low <= true[best] <= value.high,
                 one.low <= true[best] <= one.high,
                 100 * (one.measured - true[best]),
                 100 * (one.expected - true[best]),
-                *(100 * (true.max() - true[place]) for place in (best, choice, smooth)),
+                100 * (true.max() - true[best]),
             )
         )
     return Rates(runs, *np.mean(found, axis=0).tolist())
@@ -102,7 +95,7 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
 def main() -> None:
     """Prints a row for each kind of training."""
     chosen = choose(__doc__ or "", simulations)
-    heads = ("plain", "cover", "high", "after", "own", "rule", "always")
+    heads = ("plain", "cover", "high", "after", "below")
     print(f"{'':20}{'runs':>6}" + "".join(f"{head:>9}" for head in heads))
     for name, simulation in chosen.items():
         one = simulation()

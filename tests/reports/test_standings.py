@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.standings import ALL, Standing
-from pytest_touchstone.reports.language import spoken
 from pytest_touchstone.reports.standings import (
     BenchmarkColumn,
     ScoreCell,
@@ -22,7 +21,6 @@ from pytest_touchstone.reports.standings import (
     best_line,
     best_of_run,
     best_text,
-    cost_facts,
     csv_table,
     in_summary,
     latex_table,
@@ -190,22 +188,3 @@ def test_luck_is_told_in_a_sentence_for_one_benchmark_and_in_a_table_for_several
     assert [row[0] for row in rows[rows.index(head) + 1 :][:3]] == ["b", "c", "all"]
     assert "over all items; as the best of 11" in " ".join(several.split())
     assert max(map(len, several.splitlines())) <= 80
-
-
-def test_neighbours_are_named_where_they_choose_better() -> None:
-    studies = (of_items({"a": answers(SLOW, 200, seed)}) for seed in range(20))
-    study, (one,) = next(
-        (study, found) for study in studies if (found := cost_facts(study))[0]["by_neighbours"]
-    )
-    other = one["by_neighbours"]
-    assert other["checkpoint"] != one["checkpoint"]
-    told = (
-        f"on b {one['checkpoint']} is best by its own score; by the mean with its neighbours it is "
-        f"{other['checkpoint']}: the other half of the items agrees with that more often ({other['higher']} of 200 "
-        f"choices by a half, {other['lower']} against)."
-    )
-    assert told in " ".join(best_text(study, 80, color=False).split())
-    with spoken("ko"):
-        assert not re.search(
-            "[a-z]{3,}", re.sub("acc", "", best_text(study, 80, color=False).split("\n\n", 2)[-1])
-        )

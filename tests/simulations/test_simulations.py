@@ -248,13 +248,6 @@ def test_what_is_expected_of_the_best_is_near_the_truth_and_its_interval_holds_i
     assert abs(found.after) < 1.5
 
 
-def test_neighbours_are_asked_where_that_helps_and_hardly_where_it_harms() -> None:
-    sims = best.simulations(80, 2)
-    slow, jumps = sims["peak, 200 items"](), sims["jumps, 200 items"]()
-    assert slow.rule < slow.own
-    assert jumps.rule < jumps.own + 0.25 < jumps.always
-
-
 def test_forecasts_hold_where_the_beginning_shows_how_a_curve_moves_and_not_where_it_jumps() -> None:
     """95 % of random walks; of 200 at least 182 with chance 0.99. Lines through them are too sure."""
     wanted = forecast.simulated(200, 1)

@@ -163,8 +163,7 @@ def _told(one: Standing) -> str:
 
 
 def cost_sentences(study: Study) -> list[str]:
-    """Return how much of the best is luck, over all items or on the only benchmark, and for which standings neighbours
-    choose better."""
+    """Return how much of the best is luck, over all items or on the only benchmark."""
     found = study.once(costs_of)
     best = best_checkpoint(study.once(standings_in))
     told = [one for one in found if best is not None and one.standing == best.overall]
@@ -176,13 +175,6 @@ def cost_sentences(study: Study) -> list[str]:
             f"{one.standing.checkpoint} measures {share_text(one.measured, share=one.measure.share)} {_where(one)}; "
             f"as the best of {one.standing.of}, {luck} of that are luck: expect {expected} on further items"
         )
-    lines += [
-        f"{_where(one)} {one.standing.checkpoint} is best by its own score; by the mean with its neighbours it is "
-        f"{one.by_neighbours}: the other half of the items agrees with that more often ({one.neighbours.higher} of "
-        f"{one.neighbours.choices} choices by a half, {one.neighbours.lower} against)"
-        for one in found
-        if one.neighbours is not None
-    ]
     if names := [f"{standing.benchmark} {standing.metric}" for standing in study.once(without_cost)]:
         lines.append(
             f"not told of {listed(names, 3)}: how much of the best value is luck, since it is no mean of item scores"
@@ -226,9 +218,6 @@ def cost_facts(study: Study) -> list[dict[str, Any]]:
             **{name: getattr(one, name) for name in ("measured", "luck", "expected", "low", "high")},
             "level": study.level,
             "unit": one.measure.unit or None,
-            "by_neighbours": None
-            if one.neighbours is None
-            else {"checkpoint": one.by_neighbours, **one.neighbours._asdict()},
         }
         for one in study.once(costs_of)
     ]

@@ -70,21 +70,6 @@ def test_nothing_is_said_of_totals_or_of_one_checkpoint() -> None:
     assert costs_of(of_items({"a": answers([0.5], 100, 1)})) == []
 
 
-def test_neighbours_are_those_of_the_same_training() -> None:
-    """Three trainings of one checkpoint each have none."""
-    slow = 0.6 - 0.4 * (np.linspace(0, 1, 11) - 0.6) ** 2
-    found = [
-        (of_items({"a": runs}), of_items({f"s{place}": [one] for place, one in enumerate(runs)}))
-        for seed in range(12)
-        for runs in [answers(slow.tolist(), 200, seed)]
-    ]
-    assert any(cost(one).neighbours for one, _ in found)
-    assert not any(cost(apart).neighbours for _, apart in found)
-    named = next(one for line, _ in found if (one := cost(line)).neighbours)
-    assert named.by_neighbours != named.standing.checkpoint
-    assert known(named.neighbours).higher > known(named.neighbours).lower
-
-
 def test_an_error_rate_is_expected_within_an_interval_that_holds_it() -> None:
     how = {"error_rate": {"by": "mean", "of": "error_rate", "higher_is_better": False}}
     for errors in ((16, 12), (12, 0)):

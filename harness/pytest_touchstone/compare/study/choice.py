@@ -1,9 +1,8 @@
-"""What it costs to have chosen the best of several checkpoints, and whether its neighbours would choose better.
+"""What it costs to have chosen the best of several checkpoints.
 
 Each standing (``compare.standings``) of a metric that is a mean over items, of a composite, and over all items: how
-much of the best value is luck, what further items of the kind would give, with an interval
-(``statistics.best_of_many``), and the best checkpoint by the mean with its neighbours (``statistics.neighbours``) where
-that is another one, and better founded. Neighbours are those in the order of a training.
+much of the best value is luck, and what further items of the kind would give, with an interval
+(``statistics.best_of_many``).
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Final
 
 from pytest_touchstone.compare.standings import ALL, Standing, standings_of
 from pytest_touchstone.compare.study.differences import (
-    Aligned,
     means_of_strata,
     noise_of_strata,
     strata,
@@ -31,17 +29,13 @@ from pytest_touchstone.core.composite import Composite, Part
 from pytest_touchstone.statistics.best_of_many import best_of
 from pytest_touchstone.statistics.contrasts import Weighted, contrast
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
-from pytest_touchstone.statistics.neighbours import NeighbourChoice, Stratum, choose_with_neighbours
 
 ALL_ITEMS: Final = "all items"
-LEAST: Final = 3
-"""The checkpoints that a training needs for its neighbours to choose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceCost:
-    """A standing's best value as ``measured``, the value and interval ``expected`` on further items of the kind, and
-    the choice by neighbours, None where it is the same or not founded. ``by_neighbours`` is its checkpoint's name."""
+    """A standing's best value as ``measured``, and the value and interval ``expected`` on further items of the kind."""
 
     standing: Standing
     measure: Measure
@@ -49,8 +43,6 @@ class ChoiceCost:
     expected: float
     low: float
     high: float
-    neighbours: NeighbourChoice | None = None
-    by_neighbours: str = ""
 
     @property
     def luck(self) -> float:
@@ -145,7 +137,6 @@ def _cost(study: Study, standing: Standing, measure: Measure, parts: Sequence[Pa
     expected = on_further_items(own, choice, measure)
     if expected is None or expected.low is None or expected.high is None:  # nothing varies
         return None
-    neighbours = _neighbours(study, points, items)
     return ChoiceCost(
         standing=standing,
         measure=measure,
@@ -153,20 +144,4 @@ def _cost(study: Study, standing: Standing, measure: Measure, parts: Sequence[Pa
         expected=expected.value,
         low=expected.low,
         high=expected.high,
-        neighbours=neighbours,
-        by_neighbours=points[neighbours.place].name if neighbours else "",
     )
-
-
-def _neighbours(study: Study, points: Sequence[Point], items: Sequence[Aligned]) -> NeighbourChoice | None:
-    """The choice by neighbours where it is another one than the plain one, and better founded."""
-    places = {point.name: place for place, point in enumerate(points)}
-    lines = [
-        [places[one.name] for one in series.points if one.name in places and series.place(one) is not None]
-        for series in study.series
-    ]
-    lines = [line for line in lines if len(line) >= LEAST]
-    if not lines:
-        return None
-    found = choose_with_neighbours([Stratum(one.scores, one.clusters) for one in items], lines)
-    return found if found is not None and found.founded else None
