@@ -31,7 +31,7 @@ from pytest_touchstone.compare.candidate import (
 )
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.study.between import Between, between
-from pytest_touchstone.compare.study.curves import judged_curves
+from pytest_touchstone.compare.study.curves import curves_of
 from pytest_touchstone.compare.study.differences import MORE
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.pool import pool_of
@@ -106,7 +106,7 @@ def curves(
             shifts = np.asarray(changed) if changed and last else np.zeros(points)
             chance = np.clip(0.6 + shifts[:, None] + EASE * (ease - 0.5), 0, 1)
             right.append(generator.random(chance.shape) < chance)
-        tests = [one.tests for one in judged_curves(study_of(right, totals=False))]
+        tests = [one.tests for one in curves_of(study_of(right, totals=False))]
         for kind, last_one in tests[-1].items():
             equal = [one[kind] for one in (tests[:-1] if changed else tests)]
             found = counts.setdefault(kind, [0, 0, 0])

@@ -85,13 +85,11 @@ def run(options: argparse.Namespace) -> Output:
         files = write_files(options.folder, {**made, FILE: study_page(study, sections)}, "-o DIR")
 
     def text() -> str:
-        from pytest_touchstone.reports.study.views import render, render_brief
+        from pytest_touchstone.reports.study.views import render
 
         width, color = terminal()
-        if options.verbose or options.section:
-            shown = render(chosen, width=width, color=color, details=options.verbose)
-        else:
-            shown = render_brief(sections, width=width, color=color)
+        brief = not (options.verbose or options.section)
+        shown = render(chosen, width=width, color=color, brief=brief)
         told = [*(f"written: {shown_path(one)}" for one in files), *drawn]
         return "\n".join([spelled(shown, sys.stdout.encoding), *([""] if told else []), *told])
 

@@ -42,9 +42,8 @@ from pytest_touchstone.reports.formatting import (
     p_short,
     written,
 )
-from pytest_touchstone.reports.study.curves import amount
 from pytest_touchstone.reports.study.overview import marks_of
-from pytest_touchstone.reports.study.section import share_text
+from pytest_touchstone.reports.study.section import amount, value_range, value_text
 from pytest_touchstone.results.summary import Summary, wholes
 
 if TYPE_CHECKING:
@@ -170,9 +169,9 @@ def cost_sentences(study: Study) -> list[str]:
     lines = []
     for one in told:
         luck = one.measure.told_in.told(abs(one.luck)).removeprefix("+")
-        expected = f"{share_text(one.expected, share=one.measure.share)} {_limits(one)}"
+        expected = f"{value_text(one.expected, one.measure)} {value_range(one, one.measure)}"
         lines.append(
-            f"{one.standing.checkpoint} measures {share_text(one.measured, share=one.measure.share)} {_where(one)}; "
+            f"{one.standing.checkpoint} measures {value_text(one.measured, one.measure)} {_where(one)}; "
             f"as the best of {one.standing.of}, {luck} of that are luck: expect {expected} on further items"
         )
     if names := [f"{standing.benchmark} {standing.metric}" for standing in study.once(without_cost)]:
@@ -184,10 +183,6 @@ def cost_sentences(study: Study) -> list[str]:
 
 def _where(one: ChoiceCost) -> str:
     return "over all items" if one.standing.benchmark == ALL else f"on {one.standing.benchmark}"
-
-
-def _limits(one: ChoiceCost) -> str:
-    return formatting.interval(one.low, one.high, lambda limit: amount(limit, one.measure))
 
 
 def _cost_table(found: Sequence[ChoiceCost]) -> Table:
@@ -203,7 +198,9 @@ def _cost_table(found: Sequence[ChoiceCost]) -> Table:
             measure.told_in.moved(-one.luck),
             amount(one.expected, measure),
         )
-        table.add_row(*map(Text, (one.standing.benchmark or measure.label, *cells, _limits(one))))
+        table.add_row(
+            *map(Text, (one.standing.benchmark or measure.label, *cells, value_range(one, measure)))
+        )
     return table
 
 

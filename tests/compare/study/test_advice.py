@@ -21,14 +21,14 @@ def advice(study: Study) -> Advice:
 
 def test_the_best_that_is_told_from_all_others_is_advised_without_rivals() -> None:
     runs = answers([0.4, 0.5, 0.7], 1000, 1)
-    chosen = known(advice(of_items({"a": runs})).chosen)
+    chosen = known(advice(of_items({"a": runs})).checkpoint)
     assert (chosen.point.name, chosen.rivals, chosen.earliest) == ("a/3", (), None)
 
 
 def test_the_earlier_one_that_cannot_be_told_from_it_is_named() -> None:
     runs = answers([0.4, 0.6, 0.6, 0.601], 1000, 2)
     found = advice(of_items({"a": runs}))
-    chosen = known(found.chosen)
+    chosen = known(found.checkpoint)
     names = {"a/2", "a/3", "a/4"}
     assert {chosen.point.name, *(point.name for point in chosen.rivals)} == names
     assert chosen.earliest is None or chosen.earliest.name == "a/2"
@@ -36,7 +36,7 @@ def test_the_earlier_one_that_cannot_be_told_from_it_is_named() -> None:
 
 
 def test_what_is_expected_allows_for_the_choice() -> None:
-    chosen = known(advice(of_items({"a": answers([0.6] * 12, 400, 3)})).chosen)
+    chosen = known(advice(of_items({"a": answers([0.6] * 12, 400, 3)})).checkpoint)
     assert known(chosen.expected).value < chosen.value - 0.005
 
 
@@ -46,7 +46,7 @@ def test_a_rival_that_is_worse_on_another_benchmark_is_left_out() -> None:
         for first, second in zip(answers([0.6, 0.605], 400, 4), answers([0.8, 0.4], 400, 5), strict=True)
     ]
     study = of_items({"a": scores})
-    chosen = known(advice(study).chosen)
+    chosen = known(advice(study).checkpoint)
     assert chosen.measure.benchmark == "b"
     assert chosen.point.name == "a/1"
     assert [(point.name, one.benchmark) for point, one in chosen.vetoed] == [("a/2", "c")]
@@ -55,7 +55,7 @@ def test_a_rival_that_is_worse_on_another_benchmark_is_left_out() -> None:
 def test_the_items_that_it_takes_find_the_difference_with_the_power_that_is_promised() -> None:
     runs = answers([0.60, 0.62], 400, 6)
     found = advice(of_items({"a": runs[:1], "z": runs[1:]}))
-    (more,) = found.more
+    (more,) = found.more_items
     moved = abs(known(more.duel.comparison.difference))
     flips = (known(more.duel.as_measured.gained) + known(more.duel.as_measured.lost) + 0.5) / 401
     power = power_of_drop(binary_design(known(more.needed), flips), moved, margin=0.0)
@@ -73,7 +73,7 @@ def test_with_more_rows_the_command_asks_for_as_many_as_it_takes() -> None:
     before, after = right(60, 100), [*right(54, 60), *right(12, 40)]
     study = of_items({"a": [{"b": before}], "z": [{"b": after}]}, of=100_000)
     found = advice(study)
-    (more,) = found.more
+    (more,) = found.more_items
     (_, decide) = found.plan
     assert decide.command.endswith(f"--eval-tasks b --eval-limit {more.needed}")
     assert "--checkpoint runs/a/1" in decide.command
@@ -90,7 +90,7 @@ def test_of_totals_the_same_items_are_advised() -> None:
 def test_there_is_no_evidence_from_one_checkpoint_or_without_errors() -> None:
     for study in (of_items({"a": answers([0.6], 100, 7)}), of_totals({"a": [0.5, 0.6]}, n=0)):
         found = advice(study)
-        assert found.chosen is None
+        assert found.checkpoint is None
         assert found.why.startswith("no evidence")
         assert found.plan == ()
 
@@ -106,12 +106,12 @@ def test_gains_are_those_of_series_that_are_known_to_have_begun_here() -> None:
 
 def test_of_the_published_rows_the_highest_is_advised_and_all_others_named_as_rivals(tmp_path: Path) -> None:
     found = advice(study_of([str(published(tmp_path))], output=tmp_path))
-    chosen = known(found.chosen)
+    chosen = known(found.checkpoint)
     assert (chosen.point.name, chosen.measure.label) == ("entity_ft/2048/checkpoint-1600", "score")
     assert len(chosen.rivals) == 32
     assert known(chosen.earliest).name == "entity_ft/2048/checkpoint-1400"
-    assert len(found.more) == 4
-    assert all(known(more.needed) > more.items == 3000 or more.items == 3800 for more in found.more)
+    assert len(found.more_items) == 4
+    assert all(known(more.needed) > more.items == 3000 or more.items == 3800 for more in found.more_items)
 
 
 def test_the_advice_does_not_hang_on_the_order_of_benchmarks() -> None:
@@ -120,7 +120,7 @@ def test_the_advice_does_not_hang_on_the_order_of_benchmarks() -> None:
         for first, second in zip(answers([0.5, 0.7], 400, 4), answers([0.8, 0.4], 400, 5), strict=True)
     ]
     turned = [{name: one[name] for name in reversed(one)} for one in scores]
-    found = [known(advice(of_items({"s": runs})).chosen) for runs in (scores, turned)]
+    found = [known(advice(of_items({"s": runs})).checkpoint) for runs in (scores, turned)]
     assert found[0].measure.benchmark == found[1].measure.benchmark == "a"
     assert found[0].point.name == found[1].point.name
 
@@ -131,14 +131,14 @@ def test_the_highest_measured_is_called_so_where_it_is() -> None:
             {**first, "c": other["b"]}
             for first, other in zip(answers([0.6, 0.605], 400, 4), answers(second, 400, 5), strict=True)
         ]
-        return known(advice(of_items({"a": scores})).chosen)
+        return known(advice(of_items({"a": scores})).checkpoint)
 
     assert of([0.8, 0.8]).highest
     assert not of([0.8, 0.4]).highest
 
 
 def test_nothing_beyond_all_right_is_expected() -> None:
-    expected = known(known(advice(of_items({"a": answers([0.9, 0.95], 6, 3)})).chosen).expected)
+    expected = known(known(advice(of_items({"a": answers([0.9, 0.95], 6, 3)})).checkpoint).expected)
     assert 0 <= known(expected.low) <= known(expected.high) <= 1
 
 

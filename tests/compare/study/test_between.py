@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.compare.study.between import Between, between, by_length, starts_of
+from pytest_touchstone.compare.study.between import Between, between, by_length
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.pool import Pool, pool_of
 from pytest_touchstone.compare.study.reading import study_of
 from tests.support.compared import ran
 from tests.support.known import known
 from tests.support.published import published
-from tests.support.studies import answers, of_items, of_totals, placed, study_of_candidates
+from tests.support.studies import answers, of_items, placed, study_of_candidates
 
 
 def pools(study: Study) -> dict[str, Pool]:
@@ -46,8 +46,8 @@ def test_equal_series_cannot_be_told_though_one_has_more_chances_to_be_lucky() -
     (duel,) = found.duels
     assert duel.told == "cannot tell"
     best = found.bests[0]
-    assert (best.of, known(best.shrunk) < best.value) == (11, True)
-    assert found.bests[1].shrunk == found.bests[1].value
+    assert (best.of, known(best.corrected) < best.value) == (11, True)
+    assert found.bests[1].corrected == found.bests[1].value
 
 
 def test_all_pairs_are_corrected_together() -> None:
@@ -71,7 +71,7 @@ def test_where_lower_is_better_the_lower_best_wins() -> None:
     assert known(found.overall).series.name == "z"
     assert found.duels[0].told == "better"
     assert known(found.duels[0].comparison.difference) < 0
-    assert known(found.bests[1].shrunk) >= found.bests[1].value
+    assert known(found.bests[1].corrected) >= found.bests[1].value
     assert known(found.epochs[0].contrast).value < 0
     assert found.epochs[0].told == "better"
 
@@ -103,25 +103,19 @@ def test_beginnings_between_checkpoints_are_compared_as_equal_epochs_are(
     study = of_items(
         {name: curves[name] for name in names}, {"a": (1, 2, 3, 4), "z": (2.5, 9)}, aggregate=aggregate
     )
-    (start,) = starts_of(study, study.measures[0])
-    expected = known(first(study).epochs[0].contrast)
-    one = start.comparison
-    assert (one.difference, one.low, one.high, one.p) == (
-        expected.value,
-        expected.low,
-        expected.high,
-        expected.p,
-    )
-    assert known(one.new) - known(one.baseline) == pytest.approx(known(one.difference))
-    assert [point.epoch for point in known(start.between)] == [2, 3]
+    (start,) = first(study).starts
+    (pair,) = first(study).epochs
+    assert (start.how, start.epochs) == ("interpolated", (2.5,))
+    assert start.contrast == pair.contrast
+    assert list(start.gaps) == pytest.approx([known(start.contrast).value])
 
 
 def test_between_two_checkpoints_alone_beginnings_are_not_compared() -> None:
     runs = answers([0.5, 0.5, 0.7, 0.7], 200, 6)
     study = of_items({"a": runs[:2], "z": runs[2:]}, {"a": (1, 2), "z": (1.5, 3)})
-    (start,) = starts_of(study, study.measures[0])
-    assert start.comparison.difference is None
-    assert "two checkpoints do not tell" in known(start.comparison.why)
+    (start,) = first(study).starts
+    assert start.contrast is None
+    assert "two checkpoints do not tell" in start.why
 
 
 @pytest.mark.parametrize(
@@ -141,12 +135,6 @@ def test_where_epochs_cannot_be_matched_nothing_is_said_but_why(
     assert why in pair.why
 
 
-def test_the_way_to_the_peak() -> None:
-    found = first(of_totals({"a": [0.50, 0.58, 0.595, 0.60, 0.55]}, n=10_000)).efficiency[0]
-    assert (found.first, found.within, found.peak, found.last) == (1, 3, 4, 5)
-    assert known(found.slope).slope == pytest.approx(0.012)
-
-
 def test_results_that_are_not_valid_are_no_best() -> None:
     right, wrong = answers([0.5, 0.9], 200, 7)
     study = study_of_candidates(
@@ -157,7 +145,6 @@ def test_results_that_are_not_valid_are_no_best() -> None:
     )
     pool = pool_of(study, study.measures[0])
     assert [point.name for point in pool.points] == ["a/1"]
-    assert [point.name for point in pool.left_out] == ["a/2"]
 
 
 def test_of_the_published_rows_no_difference_of_series_or_lengths_is_carried(tmp_path: Path) -> None:
@@ -166,8 +153,11 @@ def test_of_the_published_rows_no_difference_of_series_or_lengths_is_carried(tmp
     found = {one.measure.label: one for one in between(study, pools(study))}
     assert {duel.told for one in found.values() for duel in one.duels} == {"cannot tell"}
     assert known(found["Real@1"].overall).value == 0.6778
-    lengths = {(one.training, one.measure.label): one.duel for one in by_length(study, pools(study))}
+    every = by_length(between(study, pools(study)), study.level)
+    lengths = {(one.series[0].training, one.measure.label): one for one in every}
+    assert len(lengths) == 8
     duel = lengths["mlm_v2", "Real@1"]
+    assert [one.seq_len for one in duel.series] == [1536, 2048]
     assert (duel.first.value, duel.second.value) == (0.6604, 0.6531)
     assert known(duel.as_measured.difference) == pytest.approx(-0.0073)
     assert (duel.told, duel.items) == ("cannot tell", 2400)

@@ -41,10 +41,10 @@ def test_it_is_the_one_that_any_two_results_have(
         assert difference(study, first, second, measure) == expected
 
 
-def test_a_column_is_made_once_and_none_of_scores_that_lack_an_item() -> None:
+def test_a_column_is_made_once_and_counts_no_flips_of_scores_that_lack_an_item() -> None:
     study = study_of_candidates([placed(ran("a/1", {"b": {"acc": [1.0, 0.0], "f1": [0.5, None]}}), "a", 1.0)])
     entry = study.points[0].candidate.entries["b"]
     columns = study.once(Columns)
     assert known(columns.of(entry, "acc")) is columns.of(entry, "acc")
-    assert known(columns.of(entry, "acc")).binary
-    assert columns.of(entry, "f1") is None
+    assert known(columns.of(entry, "acc")).flips
+    assert not known(columns.of(entry, "f1")).flips

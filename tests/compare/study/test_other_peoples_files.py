@@ -12,7 +12,7 @@ import pytest
 
 from pytest_touchstone.compare.candidate import told_by_path
 from pytest_touchstone.compare.study.advice import find
-from pytest_touchstone.compare.study.curves import curves_of
+from pytest_touchstone.compare.study.curves import DROP, curves_of
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.reports.study.sparklines import sparklines
@@ -129,7 +129,7 @@ def test_results_that_were_asked_in_two_ways_are_two_series_and_two_measures(tmp
     assert shape(study) == {"m 0-shot": [1000, 2000, 3000], "m 5-shot": [2000]}
     assert {one.label for one in study.measures} == {"arc_easy 0-shot acc", "arc_easy 5-shot acc"}
     (curve,) = curves_of(study)
-    assert (curve.drop, [value.value for value in curve.values]) == (None, [0.3, 0.4, 0.4])
+    assert (curve.tests[DROP].value, [value.value for value in curve.values]) == (None, [0.3, 0.4, 0.4])
     found = find(study)
     assert all(not one.duels for one in found.between)
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.candidate import CheckpointResults
-from pytest_touchstone.compare.study.differences import NOT_MORE, difference, together, verdict_on
+from pytest_touchstone.compare.study.curves import DROP, curve_of
+from pytest_touchstone.compare.study.differences import NOT_MORE, difference, verdict_on
 from pytest_touchstone.compare.study.points import Measure, Point, Series, Study
 from pytest_touchstone.compare.study.reading import about_series, project_series, study_of
 from pytest_touchstone.core.errors import DataError
@@ -75,12 +76,10 @@ def test_a_share_of_known_items_has_an_interval_and_one_of_unknown_items_says_wh
 
 def test_the_best_of_many_equal_values_is_not_told_from_the_last(tmp_path: Path) -> None:
     study = of(published(tmp_path), output=tmp_path)
-    curve = series(study, "mlm_v2/1536").points
-    all_of_it = known(together(study, curve, measure(study, "real_coref:real@1")))
-    found = known(all_of_it.best(range(len(curve) - 1), len(curve) - 1, all_of_it.sample()))
-    assert curve[found.chosen].epoch == 3.0
-    assert found.as_measured.difference == pytest.approx(-0.0137)
-    assert verdict_on(found.comparison.p, study.level) == NOT_MORE
+    curve = known(curve_of(study, series(study, "mlm_v2/1536"), measure(study, "real_coref:real@1")))
+    assert curve.points[curve.peak].epoch == 3.0
+    assert curve.tests[DROP].value == pytest.approx(-0.0137)
+    assert verdict_on(curve.tests[DROP].p, study.level) == NOT_MORE
 
 
 def test_a_run_and_a_table_may_be_mixed(tmp_path: Path) -> None:

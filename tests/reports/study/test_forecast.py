@@ -20,7 +20,7 @@ SIX = [0.40, 0.41, 0.405, 0.42, 0.412, 0.419]
 
 
 def shown(study: Study, at: float | None = None) -> str:
-    return render([known(forecast_section(study, at))], width=80, color=False, details=True)
+    return render([known(forecast_section(study, at))], width=80, color=False)
 
 
 def test_a_single_curve_has_its_forecast_in_a_sentence() -> None:

@@ -105,19 +105,12 @@ def test_published_curves_have_their_peaks_and_fit_a_narrow_terminal(tmp_path: P
     study = study_of([str(published(tmp_path))], output=tmp_path)
     lines = [line for block in sparklines(study, signs) for line in block]
     assert max(map(cell_width, lines)) <= 76
-    first = next(one for one in lines if one.startswith("mlm_v2/1536"))
-    assert first.endswith("66.04 % at 3 ~")
-    assert sum(one.startswith("Real@1  62.92 % to 67.78 %") for one in lines) == 1
+    (head,) = (place for place, one in enumerate(lines) if one.startswith("Real@1"))
+    assert lines[head].endswith("by epoch, 62.92 % to 67.78 %")
+    assert lines[head + 1].startswith("mlm_v2/1536")
+    assert lines[head + 1].endswith("66.04 [64.12, 67.91] at 3 ~")
+    assert lines[0].startswith("score")
     assert sum(one.startswith("LAMBADA@1") for one in lines) == 1
-
-
-def test_with_intervals_they_are_narrower_and_of_many_series_the_best_are_shown(tmp_path: Path) -> None:
-    study = study_of([str(published(tmp_path))], output=tmp_path)
-    (lines,) = sparklines(study, {}, study.measures[:1], intervals=True, most=2)
-    assert max(map(cell_width, lines)) <= 76
-    assert [one.split()[0] for one in lines] == ["Real@1", "combined/1536", "entity_ft"]
-    assert lines[0].endswith("by epoch, 62.92 % to 67.78 %")
-    assert lines[-1].endswith("67.78 [66.14, 69.38] at 2.84")
 
 
 def test_long_and_korean_names_keep_the_columns(tmp_path: Path) -> None:
@@ -134,15 +127,15 @@ def test_a_peak_says_whether_it_is_more_than_noise(tmp_path: Path) -> None:
     for table, sign in ((noise, " ~"), (clear, "")):
         section = glance(study_of([str(table)], output=tmp_path))
         assert section is not None
-        first, *_, about = section.parts
+        first = section.parts[0]
         assert isinstance(first, Verbatim)
-        assert isinstance(about, Verbatim)
-        assert first.lines[-1].endswith(f"66.00 % at 2{sign}")
-        assert any(line.startswith("~   not more than noise") for line in about.lines)
+        about = "".join(part for part in section.parts if isinstance(part, str))
+        assert re.search(rf"60\.90 \[[\d., ]+\] at 2{sign}$", first.lines[-1])
+        assert "~   not more than noise" in about
     unknown = write(tmp_path / "u.csv", row(step=100, sizes=","), row(step=200, sizes=","))
     section = glance(study_of([str(unknown)], output=tmp_path))
     assert section is not None
-    assert "cannot be tested" in str(section.parts[-1])
+    assert any("cannot be tested" in str(part) for part in section.parts)
 
 
 def test_a_terminal_without_bars_gets_numbers() -> None:

@@ -9,32 +9,32 @@ Everything rests on numbers of this study. Where it holds none, the advice is "n
 - **More items**: for the best series against each other one that cannot be told from it. The number is that with which
   a drop of the measured size is found with power 0.8 (``statistics.power``), among as many comparisons.
 
-Everything that a study finds by comparing its series, made once for all reports.
+``find`` makes everything that a study finds by comparing its series, once for all reports.
 """
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.load import select
-from pytest_touchstone.compare.study.between import Between, Duel, Lengths, between, by_length, gain
+from pytest_touchstone.compare.study.between import UNTOLD, Between, Contest, Duel, between, by_length
+from pytest_touchstone.compare.study.choice import expected_of
 from pytest_touchstone.compare.study.forgetting import Forgetting, forgetting
-from pytest_touchstone.compare.study.points import Measure, Point, Study, interval_of, on_further_items
+from pytest_touchstone.compare.study.points import Measure, Point, Study
 from pytest_touchstone.compare.study.pool import MeasureNoise, Pool, noise, pools_of
 from pytest_touchstone.core.lm_eval_names import translated
 from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.core.text import place_text
-from pytest_touchstone.statistics.best_of_many import BestChoice, best_of
-from pytest_touchstone.statistics.comparison import z_quantile
-from pytest_touchstone.statistics.contrasts import Contrast, Weighted
+from pytest_touchstone.statistics.best_of_many import best_of
+from pytest_touchstone.statistics.comparison import Comparison, z_quantile
+from pytest_touchstone.statistics.contrasts import Contrast
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
 from pytest_touchstone.statistics.power import design_of_comparison, items_for_drop
-from pytest_touchstone.statistics.verdicts import POWER, ROUNDING, holm
+from pytest_touchstone.statistics.verdicts import POWER, holm
 
 MOST: Final = 3
 """The comparisons for which commands are given."""
@@ -106,31 +106,38 @@ class NextCommand:
 class Advice:
     """All of it; ``why`` says why there is no checkpoint to advise."""
 
-    chosen: Chosen | None
+    checkpoint: Chosen | None
     why: str
-    more: tuple[MoreItems, ...]
+    more_items: tuple[MoreItems, ...]
     plan: tuple[NextCommand, ...]
 
 
 def advice(study: Study, pools: Mapping[str, Pool], found: Sequence[Between]) -> Advice:
     """The advice that the study supports."""
-    main = _main(found, pools)
+    main = min(found, key=lambda one: _order(pools[one.measure.key]), default=None)
     chosen = None if main is None else choose(study, pools, main.measure)
-    why = "" if chosen else "no evidence: no measure with two checkpoints whose noise is known"
     more = [] if main is None else _more_items(main, study.level)
-    return Advice(chosen=chosen, why=why, more=tuple(more), plan=tuple(_plan(study, pools, chosen, more)))
+    return Advice(
+        checkpoint=chosen,
+        why="" if chosen else "no evidence: no measure with two checkpoints whose noise is known",
+        more_items=tuple(more),
+        plan=(
+            *([_go_on(study, pools[chosen.measure.key], chosen)] if chosen else []),
+            *(_decide(one, study.level) for one in more[:MOST]),
+        ),
+    )
 
 
-def _main(found: Sequence[Between], pools: Mapping[str, Pool]) -> Between | None:
-    """The measure that decides, in whatever order files have them: a composite before others, one whose noise is known,
-    the one of most checkpoints, the first by name."""
-
-    def order(one: Between) -> tuple[bool, bool, int, str]:
-        pool = pools[one.measure.key]
-        known = len(pool.points) > 1 and pool.noise(range(len(pool.points))) is not None
-        return not known, one.measure.composite is None, -len(pool.points), one.measure.key
-
-    return min(found, key=order, default=None)
+def _order(pool: Pool) -> tuple[bool, bool, int, str]:
+    """The order of measures to decide by, in whatever order files have them: one whose noise is known, a composite
+    before others, the one of most checkpoints, the first by name."""
+    known = len(pool.points) > 1 and pool.noise(range(len(pool.points))) is not None
+    return (
+        not (known and pool.measure.primary),
+        pool.measure.composite is None,
+        -len(pool.points),
+        pool.measure.key,
+    )
 
 
 def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen | None:
@@ -146,57 +153,42 @@ def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen 
     vetoed = _vetoed([pool.points[place] for place in candidates], study, pools, measure)
     names = {point.name for point, _ in vetoed}
     best, *others = [place for place in candidates if pool.points[place].name not in names] or candidates
-    sign = 1 if measure.higher_is_better else -1
-    kept = tuple(pool.points[place] for place in others)
+    series = study.series_of(pool.points[best])
+    before = series.points[: series.points.index(pool.points[best])]
     return Chosen(
         point=pool.points[best],
         measure=measure,
-        value=sign * pool.means[best],
+        value=measure.sign * pool.means[best],
         highest=best == choice.place,
         of=len(places),
-        rivals=kept,
-        expected=_expected(study, pool, best, choice),
+        rivals=tuple(pool.points[place] for place in others),
+        expected=expected_of(study, pool, best, choice),
         vetoed=tuple(vetoed),
-        earliest=_earliest(study, pool.points[best], kept),
+        earliest=next((point for point in before if set(pool.places([point])) & set(others)), None),
     )
-
-
-def _expected(study: Study, pool: Pool, place: int, choice: BestChoice) -> Contrast | None:
-    """The value on further items with its interval, both after allowing for the choice."""
-    own = interval_of(study.value(pool.points[place], pool.measure), pool.measure)
-    if (
-        own is None or abs(own.value - pool.means[place]) > ROUNDING
-    ):  # a perplexity goes by its log-probabilities
-        own = pool.contrast([Weighted(place, 1.0)], level=study.level)
-    return on_further_items(own, choice, pool.measure)
 
 
 def _vetoed(
     candidates: Sequence[Point], study: Study, pools: Mapping[str, Pool], measure: Measure
 ) -> list[tuple[Point, Measure]]:
     """The candidates that are worse than the best of them by another primary metric."""
-    parts = (
-        {(part.benchmark, part.metric) for part in measure.composite.parts} if measure.composite else set()
-    )
+    parts = {(part.benchmark, part.metric) for part in measure.parts}
     tests: list[tuple[Point, Measure, float | None]] = []
     for other in study.measures:
-        inside = (other.benchmark, other.metric) in parts or other.key == measure.key
-        if not other.primary or inside or other.composite is not None:
-            continue
         pool = pools[other.key]
         places = pool.places(candidates)
-        if len(places) < 2:
-            continue
-        best = max(places, key=lambda place: pool.means[place])
-        tests += [
-            (
-                pool.points[place],
-                other,
-                pool.contrast([Weighted(best, 1.0), Weighted(place, -1.0)], level=study.level).p,
-            )
-            for place in places
-            if place != best
-        ]
+        if (
+            other.primary
+            and other.composite is None
+            and (other.benchmark, other.metric) not in parts
+            and places
+        ):
+            best = max(places, key=lambda place: pool.means[place])
+            tests += [
+                (pool.points[place], other, pool.lead(best, place, study.level).p)
+                for place in places
+                if place != best
+            ]
     adjusted = holm([p for _, _, p in tests])
     return [
         (point, other)
@@ -205,111 +197,92 @@ def _vetoed(
     ]
 
 
-def _earliest(study: Study, chosen: Point, rivals: Sequence[Point]) -> Point | None:
-    """The rival of the same series with the least training, where that is less than the chosen one's."""
-    series = study.series_of(chosen)
-    order = {point.name: number for number, point in enumerate(series.points)}
-    same = [point for point in rivals if point.name in order and order[point.name] < order[chosen.name]]
-    return min(same, key=lambda point: order[point.name], default=None)
-
-
 # More items
 
 
 def _more_items(main: Between, level: float) -> list[MoreItems]:
     """The best series against those that cannot be told from it, the nearest to being told first."""
-    if main.overall is None:
-        return []
-    best = main.overall.series.name
-    mine = [one for one in main.duels if best in (one.first.series.name, one.second.series.name)]
-    found = []
-    for one in mine:
-        if one.told != "cannot tell":
-            continue
-        duel = one if one.first.series.name == best else one.turned
-        found.append(_needed(main.measure, duel, len(main.duels), level))
+    others = [one.series for one in main.bests if one is not main.overall]
+    duels = [main.duel(main.overall.series, one) for one in others] if main.overall else []
+    found = [
+        _needed(main.measure, duel, len(main.duels), level)
+        for duel in duels
+        if duel is not None and duel.told == UNTOLD
+    ]
     return sorted(found, key=lambda one: (one.needed is None, one.needed or 0))
 
 
 def _needed(measure: Measure, duel: Duel, family: int, level: float) -> MoreItems:
     design = design_of_comparison(duel.as_measured)
     moved = abs(duel.comparison.difference or 0.0)
+    plain = MoreItems(measure=measure, duel=duel, items=duel.items, needed=None, why=NO_ERROR)
     if design is None or not duel.items:
-        return MoreItems(measure=measure, duel=duel, items=duel.items, needed=None, why=NO_ERROR)
+        return plain
     if not moved:
-        return MoreItems(measure=measure, duel=duel, items=duel.items, needed=None, why=NO_DIFFERENCE)
+        return replace(plain, why=NO_DIFFERENCE)
     found = items_for_drop(design, moved, power=POWER, family=family, margin=0.0, alpha=1 - level)
-    needed = None if found is None else math.ceil(duel.items * found / design.items)
-    return MoreItems(
-        measure=measure, duel=duel, items=duel.items, needed=needed, why="" if needed else TOO_MANY
-    )
+    if found is None:
+        return replace(plain, why=TOO_MANY)
+    return replace(plain, needed=math.ceil(duel.items * found / design.items), why="")
 
 
 # Commands
 
 
-def _plan(
-    study: Study, pools: Mapping[str, Pool], chosen: Chosen | None, more: Sequence[MoreItems]
-) -> list[NextCommand]:
-    found = [_go_on(study, pools[chosen.measure.key], chosen)] if chosen else []
-    return [*found, *(_decide(one, study.level) for one in more[:MOST])]
-
-
 def _go_on(study: Study, pool: Pool, chosen: Chosen) -> NextCommand:
-    entries = [chosen.point.candidate.entries[name] for name in _benchmarks(chosen.measure)]
     return NextCommand(
         aim=f"after training on from {chosen.point.name}: score the new checkpoints",
-        command=_command(entries, "--checkpoint 'runs/NEW/checkpoint-*'"),
+        command=_command(chosen.measure, [chosen.point], "--checkpoint 'runs/NEW/checkpoint-*'"),
         expected=_gains(study, pool) or NO_GAIN,
     )
 
 
 def _gains(study: Study, pool: Pool) -> str:
     """The gains of the series that are known to have begun at a checkpoint of the study (``from``), over it."""
-    known = {point.candidate.name: point for point in study.points}
+    places = {point.candidate.name: pool.places([point]) for point in study.points}
     texts = []
     for series in study.series:
         start = select([point.candidate for point in study.points], series.about.told.get(FROM, ""))
-        found = gain(study, series, known[start[0].name], pool) if len(start) == 1 else None
-        if found is None:
-            continue
-        one = found.comparison
-        moved = _difference(one.difference, one.low, one.high, pool.measure)
-        texts.append(f"{series.name} reached {moved} over its start, {found.first.point.name}")
+        began = places[start[0].name] if len(start) == 1 else []
+        reached = pool.places(series.points)
+        if began and reached:
+            duel = Contest(study, pool, [(series, began), (series, reached)]).duel(0, 1)
+            moved = _difference(duel.comparison, pool.measure)
+            texts.append(f"{series.name} reached {moved} over its start, {duel.first.point.name}")
     return f"{'; '.join(texts)}: one training is no range" if len(texts) == 1 else "; ".join(texts)
 
 
-def _difference(value: float | None, low: float | None, high: float | None, measure: Measure) -> str:
+def _difference(one: Comparison, measure: Measure) -> str:
     """The difference with its interval, as text."""
-    if value is None:
+    if one.difference is None:
         return "no known difference"
     unit = measure.told_in
-    limits = "" if low is None or high is None else f" [{unit.moved(low)}, {unit.moved(high)}]"
-    return f"{unit.told(value)}{limits}"
+    limits = (
+        "" if one.low is None or one.high is None else f" [{unit.moved(one.low)}, {unit.moved(one.high)}]"
+    )
+    return f"{unit.told(one.difference)}{limits}"
 
 
 def _decide(one: MoreItems, level: float) -> NextCommand:
     first, second = one.duel.first.point, one.duel.second.point
-    names = _benchmarks(one.measure)
-    aim = f"decide {first.name} against {second.name} by {one.measure.label}"
-    entries = [point.candidate.entries[name] for point in (first, second) for name in names]
+    entries = [point.candidate.entries[name] for point in (first, second) for name in one.measure.benchmarks]
     given = [_given(first), _given(second)]
-    again = _command(entries, " ".join(given)) if all(given) else ""
+    command = _command(one.measure, (first, second), " ".join(given)) if all(given) else ""
+    room = min(max(entry.saved.of, entry.saved.scored) / max(entry.saved.scored, 1) for entry in entries)
     if not all(entry.items.examples for entry in entries):
-        return NextCommand(aim=aim, command=again, expected=PAIRED)
-    room = min(max(entry.saved.of, entry.saved.scored) / entry.saved.scored for entry in entries)
-    if one.times is None or one.times > room:
-        return NextCommand(aim=aim, command="", expected=_too_few(one, room))
-    limit = "all" if len(names) > 1 else f"{one.needed}"
+        expected = PAIRED
+    elif one.times is None or one.times > room:
+        takes = one.why if one.times is None else f"it takes {place_text(one.times, 2)} times the items"
+        more = f"{place_text(room, 2)} times as many" if room > 1 else "no more"
+        command, expected = "", f"cannot be decided with this data: {takes}, and there are {more}"
+    else:
+        limit = "all" if len(one.measure.benchmarks) > 1 else f"{one.needed}"
+        command, expected = f"{command} --eval-limit {limit}" if command else "", _range(one, level)
     return NextCommand(
-        aim=aim, command=f"{again} --eval-limit {limit}" if again else "", expected=_range(one, level)
+        aim=f"decide {first.name} against {second.name} by {one.measure.label}",
+        command=command,
+        expected=expected,
     )
-
-
-def _too_few(one: MoreItems, room: float) -> str:
-    takes = one.why if one.times is None else f"it takes {place_text(one.times, 2)} times the items"
-    more = f"{place_text(room, 2)} times as many" if room > 1 else "no more"
-    return f"cannot be decided with this data: {takes}, and there are {more}"
 
 
 def _range(one: MoreItems, level: float) -> str:
@@ -317,29 +290,23 @@ def _range(one: MoreItems, level: float) -> str:
     known = one.duel.comparison
     if known.difference is None or not known.stderr or not one.needed:
         return "not known"
-    error = known.stderr * math.sqrt(1 + one.items / one.needed)
-    half = z_quantile(level) * error
-    low, high = known.difference - half, known.difference + half
-    return f"a difference within {_difference(known.difference, low, high, one.measure)}"
-
-
-def _benchmarks(measure: Measure) -> list[str]:
-    return measure.composite.benchmarks if measure.composite else [measure.benchmark]
+    half = z_quantile(level) * known.stderr * math.sqrt(1 + one.items / one.needed)
+    further = replace(known, low=known.difference - half, high=known.difference + half)
+    return f"a difference within {_difference(further, one.measure)}"
 
 
 def _given(point: Point) -> str:
     """The option that names the checkpoint; empty where no run knew its path."""
-    paths = (entry.saved.path for entry in point.candidate.entries.values())
-    path = next(filter(None, paths), "")
+    path = next(filter(None, (entry.saved.path for entry in point.candidate.entries.values())), "")
     return f"--checkpoint {shlex.quote(path)}" if path else ""
 
 
-def _command(entries: Sequence[BenchmarkScores], given: str) -> str:
+def _command(measure: Measure, points: Iterable[Point], given: str) -> str:
     """The command that scores checkpoints on these benchmarks: of the shipped ones, or of the files here; empty
     where somebody's file names a benchmark that there is none of."""
     shipped = shipped_names()
     terms: dict[str, bool] = {}
-    for entry in entries:
+    for entry in (point.candidate.entries[name] for point in points for name in measure.benchmarks):
         saved = entry.saved
         names = translated(saved.benchmark, shipped, theirs=saved.published)
         known = all(name.partition("/")[0] in shipped for name in names)
@@ -360,19 +327,19 @@ class Findings:
     """Series against series, by length, what was forgotten, the noise of measures, and what to do next."""
 
     between: tuple[Between, ...]
-    lengths: tuple[Lengths, ...]
+    lengths: tuple[Duel, ...]
     forgetting: tuple[Forgetting, ...]
     noise: tuple[MeasureNoise, ...]
     advice: Advice
 
 
 def find(study: Study) -> Findings:
-    """The findings of a study."""
+    """The findings of a study; ``study.once(find)`` keeps them."""
     pools = study.once(pools_of)
     found = between(study, pools)
     return Findings(
         between=tuple(found),
-        lengths=tuple(by_length(study, pools)),
+        lengths=tuple(by_length(found, study.level)),
         forgetting=tuple(forgetting(study)),
         noise=tuple(noise(study, pools)),
         advice=advice(study, pools, found),

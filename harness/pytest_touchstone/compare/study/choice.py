@@ -7,16 +7,11 @@ much of the best value is luck, and what further items of the kind would give, w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_touchstone.compare.standings import ALL, Standing, standings_of
-from pytest_touchstone.compare.study.differences import (
-    means_of_strata,
-    noise_of_strata,
-    strata,
-)
 from pytest_touchstone.compare.study.points import (
     Measure,
     Point,
@@ -25,10 +20,12 @@ from pytest_touchstone.compare.study.points import (
     on_further_items,
     value_of,
 )
+from pytest_touchstone.compare.study.pool import Pool, pool_over
 from pytest_touchstone.core.composite import Composite, Part
-from pytest_touchstone.statistics.best_of_many import best_of
-from pytest_touchstone.statistics.contrasts import Weighted, contrast
+from pytest_touchstone.statistics.best_of_many import BestChoice, best_of
+from pytest_touchstone.statistics.contrasts import Contrast, Weighted
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
+from pytest_touchstone.statistics.verdicts import ROUNDING
 
 ALL_ITEMS: Final = "all items"
 
@@ -61,21 +58,15 @@ def standings_in(study: Study) -> list[Standing]:
 
 def costs_of(study: Study) -> list[ChoiceCost]:
     """The costs of the study's standings, without those of which nothing is known."""
-    standings = study.once(standings_in)
     measures = {(one.benchmark, one.metric): one for one in study.measures}
-    found = []
-    for one in standings:
-        measure = measures.get((one.benchmark, one.metric))
-        if measure is not None:
-            parts = (
-                measure.composite.parts
-                if measure.composite
-                else [Part(1.0, measure.benchmark, measure.metric)]
-            )
-            found.append(_cost(study, one, measure, parts))
-        elif one.benchmark == ALL:
-            found.append(_over_all(study, one, [known.measure for known in found if known is not None]))
-    return [one for one in found if one is not None]
+    found: list[ChoiceCost] = []
+    for standing in study.once(standings_in):
+        measure = measures.get((standing.benchmark, standing.metric))
+        if standing.benchmark == ALL:  # the last one, over the benchmarks before it
+            measure = _over_all(study, standing, [one.measure for one in found])
+        cost = _cost(study, standing, measure) if measure is not None else None
+        found += [cost] if cost is not None else []
+    return found
 
 
 def without_cost(study: Study) -> list[Standing]:
@@ -89,23 +80,18 @@ def without_cost(study: Study) -> list[Standing]:
     ]
 
 
-def _over_all(study: Study, standing: Standing, measures: Iterable[Measure]) -> ChoiceCost | None:
-    """The cost over all items: the mean of the benchmarks whose scores are shares, by their numbers of items."""
+def _over_all(study: Study, standing: Standing, measures: Iterable[Measure]) -> Measure | None:
+    """The mean over all items of the benchmarks whose scores are shares; None of a single one."""
     kept = [one for one in measures if one.share and one.higher_is_better and one.composite is None]
     points = _runners(study, [one.benchmark for one in kept])
-    sizes = [len(points[0].candidate.entries[one.benchmark].items.examples) for one in kept] if points else []
+    if len(kept) < 2 or not points:
+        return None
+    sizes = [len(points[0].candidate.entries[one.benchmark].items.examples) for one in kept]
     parts = [
         Part(size / sum(sizes), one.benchmark, one.metric) for size, one in zip(sizes, kept, strict=True)
     ]
-    if len(kept) < 2 or not points:
-        return None
     whole = Composite(ALL_ITEMS, tuple(parts))
-    return _cost(
-        study,
-        standing,
-        Measure(benchmark=ALL, metric=standing.metric, label=ALL_ITEMS, composite=whole),
-        parts,
-    )
+    return Measure(benchmark=ALL, metric=standing.metric, label=ALL_ITEMS, composite=whole)
 
 
 def _runners(study: Study, benchmarks: Collection[str]) -> list[Point]:
@@ -118,30 +104,33 @@ def _runners(study: Study, benchmarks: Collection[str]) -> list[Point]:
     return [point for point in study.points if runs(point)]
 
 
-def _cost(study: Study, standing: Standing, measure: Measure, parts: Sequence[Part]) -> ChoiceCost | None:
-    points = _runners(study, {part.benchmark for part in parts})
-    sign = 1 if measure.higher_is_better else -1
-    items = strata(study, points, [part._replace(weight=sign * part.weight) for part in parts])
-    noise = noise_of_strata(items) if items and len(points) > 1 else None
-    if items is None or noise is None:
+def _cost(study: Study, standing: Standing, measure: Measure) -> ChoiceCost | None:
+    pool = pool_over(study, measure, _runners(study, measure.benchmarks))
+    noise = pool.noise(range(len(pool.points)))
+    if noise is None or len(pool.points) < 2 or any(pool.errors):
         return None
-    means = means_of_strata(items)
-    choice = best_of(means, noise, level=study.level, draws=CURVE_DRAWS)
-    best = points[choice.place]
+    choice = best_of(pool.means, noise, level=study.level, draws=CURVE_DRAWS)
+    best = pool.points[choice.place]
     if best.name != standing.checkpoint and not standing.tied:  # a benchmark of its own was pooled otherwise
         return None
-    value = value_of(best.candidate, measure) if measure.benchmark == ALL else study.value(best, measure)
-    own = interval_of(value, measure) or contrast(
-        means, noise.covariance, [Weighted(choice.place, 1.0)], units=noise.units, level=study.level
-    )
-    expected = on_further_items(own, choice, measure)
+    expected = expected_of(study, pool, choice.place, choice)
     if expected is None or expected.low is None or expected.high is None:  # nothing varies
         return None
     return ChoiceCost(
         standing=standing,
         measure=measure,
-        measured=sign * choice.measured + 0.0,  # not -0.0
+        measured=measure.sign * choice.measured + 0.0,  # not -0.0
         expected=expected.value,
         low=expected.low,
         high=expected.high,
     )
+
+
+def expected_of(study: Study, pool: Pool, place: int, choice: BestChoice) -> Contrast | None:
+    """The value on further items with its interval, both after allowing for the choice."""
+    point, measure = pool.points[place], pool.measure
+    own = interval_of(study.value(point, measure) or value_of(point.candidate, measure), measure)
+    # A perplexity goes by its log-probabilities.
+    if own is None or abs(own.value - pool.means[place]) > ROUNDING:
+        own = pool.contrast([Weighted(place, 1.0)], level=study.level)
+    return on_further_items(own, choice, measure)

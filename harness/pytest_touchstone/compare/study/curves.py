@@ -2,63 +2,73 @@
 
 - **Peak** is the best value, the first of equals, and **lowest** the worst one; where lower is better, the peak is the
   smallest value.
-- **Rise** (start to peak) and **drop** (peak to last) allow for the peak's having been chosen
-  (``statistics.best_of_many``): the best of eleven equal checkpoints lies above the last of them by luck alone.
-- **Trend** and **steadiness** are those of ``statistics.curves``.
+- **Start to peak** and **peak to last** are tested as the bests of two series are (``between``), which allows for the
+  peak's having been chosen: the best of eleven equal checkpoints lies above the last of them by luck alone.
+- **Trend** and **stability** are those of ``statistics.curves``.
 - **Ties**: the points that cannot be told from the peak, by a t test corrected (Bonferroni) for choosing one of many
   points, as ``statistics.best_of_many`` says, and for the number of curves. **Early** is the first of them, or the
   peak. Nothing that these items can show was gained after it.
-
+- **Within**: the first place within one point of the peak.
 - **Forecast**: from the first two thirds of the points the last value, which is known, so that a reader sees what
   forecasts are worth here; and from all of them the value at a place that is asked for.
 
-``judged_curves`` has the verdicts on all curves, each kind (rises, drops, trends, changes) corrected together (Holm).
+The tests of each kind are corrected together over all curves (Holm).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from pytest_touchstone.compare.judge import Compared
-from pytest_touchstone.compare.study.differences import UNTESTED, PointsTogether, together, verdict_on
+from pytest_touchstone.compare.study.between import Contest
+from pytest_touchstone.compare.study.differences import UNTESTED, verdict_on
 from pytest_touchstone.compare.study.points import Measure, Point, Series, Study, Value
-from pytest_touchstone.statistics.curves import (
-    FORECAST_LEAST,
-    Forecast,
-    Steadiness,
-    Trend,
-    forecast,
-    steadiness,
-    trend,
-)
-from pytest_touchstone.statistics.verdicts import holm
+from pytest_touchstone.compare.study.pool import pools_of
+from pytest_touchstone.statistics.curves import FORECAST_LEAST, Forecast, forecast, steadiness, trend
+from pytest_touchstone.statistics.verdicts import MARGIN, holm
 
 LEAST: Final = 2
 """The points that a curve has at least."""
+
+RISE, DROP, TREND, STABILITY = KINDS = ("start to peak", "peak to last", "trend", "stability")
+"""The tests of a curve by their names in reports."""
+
+
+class CurveChange(NamedTuple):
+    """A number of a curve in its measure's unit, with its limits, its p, that after Holm's correction, and the verdict.
+
+    Of the stability the limits are those of what noise alone gives. ``less_luck`` is the peak's value less the part
+    that luck has in it.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    adjusted: float | None = None
+    verdict: str = UNTESTED
+    less_luck: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
     """A measure along a series; ``points`` and ``values`` are those that have it, in order.
 
-    ``start``, ``peak``, ``lowest`` and ``last`` are places among them. What cannot be computed is None: all tests
-    where an error is not known (``why``), the drop where the last point is the peak, the rise where the first is.
+    ``peak`` and ``lowest`` are places among them. ``tests`` are by the kinds, without values where there is nothing to
+    test. What cannot be computed is None: ``ties`` where an error is not known (``why``). ``noise_alone`` is the change
+    between neighbours that noise alone gives. ``items``: the scores of items are known.
     """
 
     series: Series
     measure: Measure
     points: tuple[Point, ...]
     values: tuple[Value, ...]
-    start: int
     peak: int
     lowest: int
-    last: int
-    rise: Compared | None = None
-    drop: Compared | None = None
-    trend: Trend | None = None
-    steadiness: Steadiness | None = None
+    tests: Mapping[str, CurveChange] = field(default_factory=lambda: dict.fromkeys(KINDS, CurveChange()))
+    noise_alone: float | None = None
     ties: tuple[int, ...] | None = None
     items: bool = False
     why: str | None = None
@@ -68,9 +78,28 @@ class Curve:
         """The first point that cannot be told from the peak, or the peak."""
         return None if self.ties is None else min(self.peak, *self.ties, self.peak)
 
+    @property
+    def last(self) -> int:
+        """The place of the last point."""
+        return len(self.points) - 1
+
+    @property
+    def within(self) -> float | None:
+        """The first place on the axis within one point of the peak; None where values are no shares."""
+        near = (
+            point
+            for point, value in zip(self.points, self.values, strict=True)
+            if abs(value.value - self.at(self.peak)) <= MARGIN + 1e-12
+        )
+        return self.series.place(next(near)) if self.measure.share else None
+
     def at(self, place: int) -> float:
         """The value at a place of the curve."""
         return self.values[place].value
+
+    def where(self, place: int) -> str:
+        """The place on the axis in words."""
+        return self.series.where(self.points[place])
 
     @property
     def shape(self) -> str:
@@ -79,21 +108,40 @@ class Curve:
         if self.at(self.peak) == self.at(self.lowest):
             return "is level"
         if self.at(self.last) == self.at(self.peak):
-            level = "" if self.peak == self.last else f" from {self.series.where(self.points[self.peak])} on"
-            return f"{up} to the end" if not level else f"{up}, level{level}"
+            return (
+                f"{up} to the end"
+                if self.peak == self.last
+                else f"{up}, level from {self.where(self.peak)} on"
+            )
         if self.peak == 0:
             return f"{down} from the start"
         peaks = "peaks" if self.measure.higher_is_better else "is lowest"
-        return f"{peaks} at {self.series.where(self.points[self.peak])}, then {down}"
+        return f"{peaks} at {self.where(self.peak)}, then {down}"
 
 
 def curves_of(study: Study) -> list[Curve]:
-    """The curves of the study, by measure and series; none of a series with fewer than two points of the measure."""
-    return [
+    """The curves of the study, by measure and series; none of a series with fewer than two points of the measure.
+
+    ``study.once(curves_of)`` keeps them.
+    """
+    curves = [
         curve
         for measure in study.measures
         for series in study.series
         if (curve := curve_of(study, series, measure)) is not None
+    ]
+    adjusted = {kind: holm([one.tests[kind].p for one in curves]) for kind in KINDS}
+    return [
+        replace(
+            one,
+            tests={
+                kind: test._replace(
+                    adjusted=adjusted[kind][number], verdict=verdict_on(adjusted[kind][number], study.level)
+                )
+                for kind, test in one.tests.items()
+            },
+        )
+        for number, one in enumerate(curves)
     ]
 
 
@@ -102,125 +150,68 @@ def curve_of(study: Study, series: Series, measure: Measure) -> Curve | None:
     found = study.ordered(series, measure)
     if len(found) < LEAST:
         return None
-    points, values = tuple(point for point, _ in found), tuple(value for _, value in found)
-    sign = 1 if measure.higher_is_better else -1
-    levels = [sign * value.value for value in values]
-    peak, lowest, last = levels.index(max(levels)), levels.index(min(levels)), len(levels) - 1
-    known = together(study, points, measure)
+    levels = [measure.sign * value.value for _, value in found]
     plain = Curve(
         series=series,
         measure=measure,
-        points=points,
-        values=values,
-        start=0,
-        peak=peak,
-        lowest=lowest,
-        last=last,
-        why=None if known else next((value.why for value in values if value.stderr is None), None),
+        points=tuple(point for point, _ in found),
+        values=tuple(value for _, value in found),
+        peak=levels.index(max(levels)),
+        lowest=levels.index(min(levels)),
+        why=next((value.why for _, value in found if value.stderr is None), None),
     )
-    return plain if known is None else _tested(study, plain, known)
+    return _tested(study, plain)
 
 
-def _tested(study: Study, plain: Curve, known: PointsTogether) -> Curve:
-    sample = known.sample()
-    drop = rise = None
-    if plain.at(plain.last) != plain.at(plain.peak):
-        drop = known.best(range(plain.last), plain.last, sample)
-    if plain.at(plain.start) != plain.at(plain.peak):
-        rise = known.best(range(1, len(plain.points)), 0, sample)
+def _tested(study: Study, plain: Curve) -> Curve:
+    """The curve with its tests; without an error, with the values of its changes alone."""
+    pool = study.once(pools_of)[plain.measure.key]
+    places = pool.places(plain.points)
+    noise = pool.noise(places)
+    contest = None
+    if noise is not None:
+        groups = (places[:1], places[1:], places[:-1], places[-1:])
+        contest = Contest(study, pool, [(plain.series, group) for group in groups])
+
+    def change(before: int, after: int, first: int, peak: int) -> CurveChange:
+        moved = plain.at(after) - plain.at(before)
+        if not moved or contest is None:
+            return CurveChange(value=moved or None)
+        duel = contest.duel(first, first + 1)
+        plainly = duel.as_measured
+        return CurveChange(
+            value=moved if plainly.difference is None else plainly.difference,
+            low=plainly.low,
+            high=plainly.high,
+            p=duel.comparison.p,
+            less_luck=contest.bests[peak].corrected,
+        )
+
+    tests = {
+        RISE: change(0, plain.peak, 0, 1),
+        DROP: change(plain.peak, plain.last, 2, 2),
+        TREND: CurveChange(),
+        STABILITY: CurveChange(),
+    }
+    if noise is None:
+        return replace(plain, tests=tests)
     at = [float(place) for point in plain.points if (place := plain.series.place(point)) is not None]
+    means = [plain.measure.sign * pool.means[place] for place in places]
+    slope, steady = trend(at, means, noise, study.level), steadiness(means, noise, level=study.level)
+    if slope is not None:
+        tests[TREND] = CurveChange(slope.slope, slope.low, slope.high, slope.p)
+    if steady is not None:
+        tests[STABILITY] = CurveChange(steady.change, steady.low, steady.high, steady.p)
+    level = 1 - (1 - study.level) / (len(study.series) * len(study.measures))
+    rivals = pool.rivals(places[plain.peak], places, level)
     return replace(
         plain,
-        drop=drop,
-        rise=rise,
-        trend=trend(at, known.means, known.noise, study.level),
-        steadiness=steadiness(known.means, known.noise, sample, study.level),
-        ties=_ties(known, plain.peak, (1 - study.level) / (len(study.series) * len(study.measures))),
-        items=known.items,
+        tests=tests,
+        noise_alone=steady.noise if steady else None,
+        ties=tuple(number for number, place in enumerate(places) if place in rivals),
+        items=not any(pool.errors[place] for place in places),
+        why=None,
     )
-
-
-def _ties(known: PointsTogether, peak: int, alpha: float) -> tuple[int, ...]:
-    from scipy.special import stdtr
-
-    covariance, freedom = known.noise.covariance, max(1, known.noise.units - 1)
-    found = []
-    for place in range(len(known.means)):
-        square = covariance[place, place] + covariance[peak, peak] - 2 * covariance[place, peak]
-        gap = abs(known.means[peak] - known.means[place])
-        p = 2 * float(stdtr(freedom, -gap / math.sqrt(square))) if square > 0 else (0.0 if gap else 1.0)
-        if place != peak and p * len(known.means) / 2 > alpha:
-            found.append(place)
-    return tuple(found)
-
-
-class CurveChange(NamedTuple):
-    """A number of a curve in its measure's unit, with its limits, its p, that after Holm's correction, and the
-    verdict."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    p: float | None
-    adjusted: float | None
-    verdict: str
-
-
-NO_CHANGE: Final = CurveChange(None, None, None, None, None, UNTESTED)
-
-
-class JudgedCurve(NamedTuple):
-    """A curve and its four tests: rise and drop as measured, with the p that allows for the choice of the peak."""
-
-    curve: Curve
-    rise: CurveChange
-    drop: CurveChange
-    trend: CurveChange
-    steadiness: CurveChange
-
-    @property
-    def tests(self) -> dict[str, CurveChange]:
-        """The tests by their names in reports."""
-        names = ("start to peak", "peak to last", "trend", "stability")
-        return dict(zip(names, (self.rise, self.drop, self.trend, self.steadiness), strict=True))
-
-
-def judged_curves(study: Study) -> list[JudgedCurve]:
-    """All curves with their tests, each kind corrected together (Holm); ``study.once(judged_curves)`` keeps them."""
-    curves = curves_of(study)
-
-    def of_kind(found: list[CurveChange]) -> list[CurveChange]:
-        adjusted = holm([one.p for one in found])
-        return [
-            one._replace(adjusted=p, verdict=verdict_on(p, study.level))
-            for one, p in zip(found, adjusted, strict=True)
-        ]
-
-    rises = of_kind([_of_choice(one, one.rise, one.start, one.peak) for one in curves])
-    drops = of_kind([_of_choice(one, one.drop, one.peak, one.last) for one in curves])
-    trends = of_kind([_as_measured(one.trend) for one in curves])
-    changes = of_kind([_as_measured(one.steadiness) for one in curves])
-    return [JudgedCurve(*one) for one in zip(curves, rises, drops, trends, changes, strict=True)]
-
-
-def _of_choice(curve: Curve, found: Compared | None, before: int, after: int) -> CurveChange:
-    """The change between two places of a curve, one of which is the peak; without a test, its value alone."""
-    if curve.at(before) == curve.at(after):
-        return NO_CHANGE
-    difference = None if found is None else found.as_measured.difference
-    if found is None or difference is None:
-        return NO_CHANGE._replace(value=curve.at(after) - curve.at(before))
-    low, high = found.as_measured.low, found.as_measured.high
-    if after == curve.peak:  # the comparison is of the start with the peak
-        difference, low, high = (None if value is None else -value for value in (difference, high, low))
-    return NO_CHANGE._replace(value=difference, low=low, high=high, p=found.comparison.p)
-
-
-def _as_measured(one: Trend | Steadiness | None) -> CurveChange:
-    if one is None:
-        return NO_CHANGE
-    value = one.slope if isinstance(one, Trend) else one.change
-    return NO_CHANGE._replace(value=value, low=one.low, high=one.high, p=one.p)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +234,7 @@ class CurveForecast:
 def forecasts(study: Study, at: float | None = None) -> list[CurveForecast]:
     """The forecasts of all curves of five points or more: for ``at``, or without it of the last value."""
     found = []
-    for curve in (one.curve for one in study.once(judged_curves)):
+    for curve in study.once(curves_of):
         places = [float(curve.series.place(point) or 0.0) for point in curve.points]
         values = [value.value for value in curve.values]
         if len(values) <= FORECAST_LEAST:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_touchstone.compare.answers import Shown, first_exchanges, shown_answers
+from pytest_touchstone.compare.answers import first_exchanges, shown_answers
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.study.differences import Aligned, aligned
+from pytest_touchstone.compare.study.differences import Columns, shared_items
 from pytest_touchstone.compare.study.points import Measure, Point, Series, Study
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.statistics.paired import changed, changed_by_chance, paths
@@ -29,6 +29,8 @@ EXAMPLES: Final = 6
 PASS: Final = "pass@"
 
 Kind = Literal["certain", "sampled", "not known"]
+WAYS: Final = ("kept", "never", "learned", "lost", "unsteady")
+"""The ways of items through a training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +42,13 @@ class ForgettingStep:
     after: Point
     forgotten: int
     learned: int
-    p: float
+    p: float | None
     by_chance: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgottenItem:
-    """A forgotten item: right at ``before``, wrong from ``after`` on."""
+    """A forgotten item: right at ``before``, wrong from ``after`` on, each with its answer."""
 
     item: str
     before: Point
@@ -61,8 +63,8 @@ class ForgottenItem:
 class Forgetting:
     """The items that a series learned and forgot on one benchmark, by their way (``statistics.paired``).
 
-    ``kind`` says whether answers are certain, ``samples`` are those of each item. ``candidates`` are the items that
-    were lost for good, those that were right the longest first.
+    ``kind`` says whether answers are certain, ``samples`` are those of each item. ``examples`` are items that were lost
+    for good, those that were right the longest first; the first of them have their answers.
     """
 
     series: Series
@@ -76,7 +78,6 @@ class Forgetting:
     kind: Kind
     samples: int
     steps: tuple[ForgettingStep, ...]
-    candidates: tuple[ForgottenItem, ...] = ()
     examples: tuple[ForgottenItem, ...] = ()
 
 
@@ -89,53 +90,67 @@ def forgetting(study: Study, examples: int = EXAMPLES) -> list[Forgetting]:
         if measure.primary and measure.composite is None
         if (one := forgotten_in(study, series, measure)) is not None
     ]
-    return _with_examples(found, examples)
+    # In turn from each series and benchmark.
+    turns = [
+        (turn, number)
+        for turn in range(EXAMPLES)
+        for number, one in enumerate(found)
+        if turn < len(one.examples)
+    ]
+    shown = set(turns[:examples])
+    return [
+        replace(
+            one,
+            examples=tuple(
+                _with_answers(item, one.measure)
+                for turn, item in enumerate(one.examples)
+                if (turn, number) in shown
+            ),
+        )
+        for number, one in enumerate(found)
+    ]
 
 
 def forgotten_in(study: Study, series: Series, measure: Measure) -> Forgetting | None:
     """The changes within a series; None where fewer than two of its points have items in common."""
-    points = [point for point, _ in study.ordered(series, measure) if study.has_items(point, measure)]
-    scores = aligned(study, points, measure) if len(points) > 1 else None
-    if scores is None or not measure.share:
+    known = [
+        (point, column)
+        for point, _ in study.ordered(series, measure)
+        if (column := study.once(Columns).of(point.candidate.entries[measure.benchmark], measure.metric))
+    ]
+    shared = shared_items([column for _, column in known]) if len(known) > 1 and measure.share else None
+    if shared is None:
         return None
-    columns = _right(scores, measure)
-    entry = points[0].candidate.entries[measure.benchmark]
-    kind, samples = _asked(entry, measure)
-    steps = []
-    for place, (a, b) in enumerate(pairwise(columns)):
-        one = changed(a, b)
-        chance = changed_by_chance(a, b, samples) if kind == "sampled" else 0.0 if kind == "certain" else None
-        steps.append(
-            ForgettingStep(
-                before=points[place],
-                after=points[place + 1],
-                forgotten=len(one.forgotten),
-                learned=len(one.learned),
-                p=one.p,
-                by_chance=chance,
-            )
-        )
-    adjusted = holm([step.p for step in steps])
+    points = [point for point, _ in known]
+    columns = shared.values if measure.higher_is_better else 1 - shared.values
+    kind, samples = _asked(points[0].candidate.entries[measure.benchmark], measure)
+    changes = [changed(*pair) for pair in pairwise(columns)]
+    chances = [
+        changed_by_chance(*pair, samples) if kind == "sampled" else 0.0 if kind == "certain" else None
+        for pair in pairwise(columns)
+    ]
+    steps = zip(pairwise(points), changes, holm([one.p for one in changes]), chances, strict=True)
     ways = paths(columns)
     return Forgetting(
         series=series,
         measure=measure,
-        items=len(scores.names),
-        kept=len(ways.kept),
-        never=len(ways.never),
-        learned=len(ways.learned),
-        lost=len(ways.lost),
-        unsteady=len(ways.unsteady),
+        items=len(shared.names),
+        **{name: len(getattr(ways, name)) for name in WAYS},
         kind=kind,
         samples=samples,
-        steps=tuple(replace(step, p=p or 0.0) for step, p in zip(steps, adjusted, strict=True)),
-        candidates=tuple(_lost(columns, ways.lost, scores.names, points)),
+        steps=tuple(
+            ForgettingStep(
+                before=before,
+                after=after,
+                forgotten=len(one.forgotten),
+                learned=len(one.learned),
+                p=p,
+                by_chance=chance,
+            )
+            for (before, after), one, p, chance in steps
+        ),
+        examples=tuple(_lost(columns, ways.lost, [one.example for one in shared.names], points)),
     )
-
-
-def _right(scores: Aligned, measure: Measure) -> np.ndarray:
-    """The scores by point, larger is better."""
-    return scores.scores if measure.higher_is_better else 1 - scores.scores
 
 
 def _asked(entry: BenchmarkScores, measure: Measure) -> tuple[Kind, int]:
@@ -174,45 +189,22 @@ def _lost(
         yield ForgottenItem(item=names[place], before=points[last], after=points[last + 1])
 
 
-def _with_examples(found: Sequence[Forgetting], count: int) -> list[Forgetting]:
-    """The same with the answers of the first candidates, in turn from each series and benchmark."""
-    chosen: dict[int, list[ForgottenItem]] = {}
-    rounds = max((len(one.candidates) for one in found), default=0)
-    turns = [
-        (number, one.candidates[turn])
-        for turn in range(rounds)
-        for number, one in enumerate(found)
-        if turn < len(one.candidates)
-    ][:count]
-    asked: dict[tuple[int, str], tuple[Point, set[str]]] = {}
-    for number, one in turns:
-        for point in (one.before, one.after):
-            asked.setdefault((number, point.name), (point, set()))[1].add(one.item)
-    shown = {
-        (number, name): _answers(point, found[number].measure, items)
-        for (number, name), (point, items) in asked.items()
-    }
-    for number, one in turns:
-        before, after = (shown[number, point.name].get(one.item) for point in (one.before, one.after))
-        chosen.setdefault(number, []).append(_told(one, before, after))
-    return [replace(one, examples=tuple(chosen.get(number, ()))) for number, one in enumerate(found)]
-
-
-def _answers(point: Point, measure: Measure, items: set[str]) -> dict[str, Shown]:
+def _with_answers(one: ForgottenItem, measure: Measure) -> ForgottenItem:
+    """The item with its question and answers, as far as journals have them."""
     try:
-        return shown_answers(point.candidate.entries[measure.benchmark], measure.metric, items)
-    except HarnessError:  # the journal has changed since; the items are named without their answers
-        return {}
-
-
-def _told(one: ForgottenItem, before: Shown | None, after: Shown | None) -> ForgottenItem:
-    known = before or after
-    if known is None:
+        before, after = (
+            shown_answers(point.candidate.entries[measure.benchmark], measure.metric, {one.item}).get(
+                one.item
+            )
+            for point in (one.before, one.after)
+        )
+    except HarnessError:  # the journal has changed since; the item is named without its answers
         return one
+    known = [answer for answer in (before, after) if answer is not None]
     return replace(
         one,
-        question=known.question,
+        question=next((answer.question for answer in known), ""),
         answer_before=before.answer if before else "",
         answer_after=after.answer if after else "",
-        gold=(before.gold if before else None) or (after.gold if after else None),
+        gold=next((answer.gold for answer in known if answer.gold), None),
     )

@@ -29,14 +29,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from pytest_touchstone.compare.candidate import AS_PUBLISHED, BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.formats.base import BadRow, Contradiction
 from pytest_touchstone.compare.metric import is_share, metric_of
 from pytest_touchstone.compare.ranking import composite_of_items
-from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
+from pytest_touchstone.core.composite import COMPOSITE, Composite, Part, composite_value
 from pytest_touchstone.core.text import place_text
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.best_of_many import BestChoice
@@ -97,9 +97,20 @@ class Measure:
         """Return the unit of differences."""
         return unit_of(self.unit, share=self.share)
 
-    def better(self, one: float, other: float) -> bool:
-        """Return whether the first value is better than the second."""
-        return one > other if self.higher_is_better else one < other
+    @property
+    def sign(self) -> int:
+        """Return the factor that turns values so that larger is better."""
+        return 1 if self.higher_is_better else -1
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return the weighted metrics that it is made of, which may be one."""
+        return self.composite.parts if self.composite else (Part(1.0, self.benchmark, self.metric),)
+
+    @property
+    def benchmarks(self) -> list[str]:
+        """Return the names of the benchmarks that it is made of."""
+        return list(dict.fromkeys(part.benchmark for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,10 +187,14 @@ class Series:
         """The place on the axis; None where only the order is known, and for a point without a place."""
         return {"epoch": point.epoch, "step": point.step, "order": None}[self.axis]
 
+    def at(self, point: Point) -> str:
+        """The place as text, or the checkpoint's name."""
+        place = self.place(point)
+        return point.short if place is None else place_text(place)
+
     def where(self, point: Point) -> str:
         """The place in words: ``epoch 3``, ``step 390``, or the checkpoint's name."""
-        place = self.place(point)
-        return point.short if place is None else f"{self.axis} {place_text(place)}"
+        return self.at(point) if self.place(point) is None else f"{self.axis} {self.at(point)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,17 +251,37 @@ class Study:
 
     def has_items(self, point: Point, measure: Measure) -> bool:
         """Return whether the scores of its items are known, of every part of a composite."""
-        names = measure.composite.benchmarks if measure.composite else [measure.benchmark]
-        entries = [point.candidate.entries.get(name) for name in names]
+        entries = [point.candidate.entries.get(name) for name in measure.benchmarks]
         return all(entry is not None and entry.items.examples for entry in entries)
 
     def facts(self) -> dict[str, Any]:
         """Series, points and measures as plain data."""
         return {
-            "series": [_series_facts(one) for one in self.series],
-            "measures": [_measure_facts(one) for one in self.measures],
+            "series": [
+                fields_of(one, "name", "training", "seq_len", "axis")
+                | {
+                    "told": dict(one.about.told),
+                    "noted": dict(one.about.noted),
+                    "steps_per_epoch": asdict(one.steps_per_epoch) if one.steps_per_epoch else None,
+                    "points": [
+                        fields_of(
+                            point, "name", "short", "step", "epoch", "seq_len", "val_loss", "fingerprint"
+                        )
+                        | {"origin": point.candidate.origin}
+                        for point in one.points
+                    ],
+                }
+                for one in self.series
+            ],
+            "measures": [
+                fields_of(
+                    one, "key", "label", "benchmark", "metric", "higher_is_better", "share", "unit", "primary"
+                )
+                | {"formula": one.composite.formula if one.composite else None}
+                for one in self.measures
+            ],
             "values": [
-                {"point": point.name, "measure": measure.key, **_value_facts(value)}
+                {"point": point.name, "measure": measure.key, **asdict(value)}
                 for point in self.points
                 for measure in self.measures
                 if (value := self.value(point, measure)) is not None
@@ -256,35 +291,24 @@ class Study:
         }
 
 
-def _series_facts(one: Series) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "training": one.training,
-        "seq_len": one.seq_len,
-        "axis": one.axis,
-        "told": dict(one.about.told),
-        "noted": dict(one.about.noted),
-        "steps_per_epoch": asdict(one.steps_per_epoch) if one.steps_per_epoch else None,
-        "points": [
-            {
-                name: getattr(point, name)
-                for name in ("name", "short", "step", "epoch", "seq_len", "val_loss", "fingerprint")
-            }
-            | {"origin": point.candidate.origin}
-            for point in one.points
-        ],
-    }
+def fields_of(one: Any, *names: str) -> dict[str, Any]:
+    """Return fields and properties of a record by their names."""
+    return {name: getattr(one, name) for name in names}
 
 
-def _measure_facts(one: Measure) -> dict[str, Any]:
-    names = ("key", "label", "benchmark", "metric", "higher_is_better", "share", "unit", "primary")
-    return {name: getattr(one, name) for name in names} | {
-        "formula": one.composite.formula if one.composite else None
-    }
-
-
-def _value_facts(value: Value) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in Value.__dataclass_fields__}
+def facts_of(value: Any) -> Any:
+    """Return records as plain data: points and series by their names, measures by their keys."""
+    if isinstance(value, (Point, Series)):
+        return value.name
+    if isinstance(value, Measure):
+        return value.key
+    if is_dataclass(value):
+        return {one.name: facts_of(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: facts_of(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [facts_of(one) for one in value]
+    return value
 
 
 # The value of a measure at a point

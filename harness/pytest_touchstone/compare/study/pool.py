@@ -20,16 +20,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.judge import score_name
 from pytest_touchstone.compare.metric import metric_of
+from pytest_touchstone.compare.study.differences import Columns, ScoreColumn, shared_items
 from pytest_touchstone.compare.study.points import Measure, Point, Series, Study, with_limits
-from pytest_touchstone.core.errors import GateError
-from pytest_touchstone.results.store_entry import ItemScores
+from pytest_touchstone.core.composite import Part
 from pytest_touchstone.statistics.best_of_many import is_told_best
 from pytest_touchstone.statistics.contrasts import Contrast, JointNoise, Weighted, contrast, noise_of
 from pytest_touchstone.statistics.curves import LAST, LEAST, SignalToNoise, signal_to_noise
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 UNKNOWN_UNITS: Final = 0
+NORMAL_UNITS: Final = 10_000
+"""The units of an error that names no number of items: so many that t intervals are normal ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,8 +47,7 @@ class Pool:
     """A measure at the points that have it, in the study's order; ``means`` are turned so that larger is better.
 
     ``index`` has the points' places by name. ``units`` counts the independent items behind each, 0 where nothing is
-    known of the noise; ``further`` is the most that a further item moves each by. ``left_out`` are points whose result
-    is not valid.
+    known of the noise; ``further`` is the most that a further item moves each by.
     """
 
     measure: Measure
@@ -58,9 +58,8 @@ class Pool:
     errors: tuple[float, ...]
     units: tuple[int, ...]
     further: tuple[float, ...]
-    left_out: tuple[Point, ...] = ()
 
-    def places(self, points: Sequence[Point]) -> list[int]:
+    def places(self, points: Iterable[Point]) -> list[int]:
         """The places of those of the points that are here."""
         return [self.index[point.name] for point in points if point.name in self.index]
 
@@ -84,17 +83,20 @@ class Pool:
 
     def contrast(self, weights: Sequence[Weighted], *, level: float, extra: float = 0.0) -> Contrast:
         """The weighted sum of means."""
-        units = min((self.units[place] for place, _ in weights), default=UNKNOWN_UNITS)
         return contrast(
             self.means,
             self.covariance,
             weights,
-            units=units,
+            units=min((self.units[place] for place, _ in weights), default=UNKNOWN_UNITS),
             errors=self.errors,
             further=max((self.further[place] for place, _ in weights), default=0.0),
             extra=extra,
             level=level,
         )
+
+    def lead(self, first: int, second: int, level: float) -> Contrast:
+        """The first mean less the second."""
+        return self.contrast([Weighted(first, 1.0), Weighted(second, -1.0)], level=level)
 
     def rivals(self, best: int, among: Sequence[int], level: float) -> list[int]:
         """The others that cannot be told from the one measured best of so many: a paired p, times half their number
@@ -102,12 +104,7 @@ class Pool:
         return [
             place
             for place in among
-            if place != best
-            and not is_told_best(
-                [self.contrast([Weighted(best, 1.0), Weighted(place, -1.0)], level=level).p],
-                len(among),
-                1 - level,
-            )
+            if place != best and not is_told_best([self.lead(best, place, level).p], len(among), 1 - level)
         ]
 
 
@@ -117,44 +114,26 @@ def pools_of(study: Study) -> dict[str, Pool]:
 
 
 def pool_of(study: Study, measure: Measure) -> Pool:
-    """The measure at all points of the study that have it."""
+    """The measure at all points of the study that have a valid result of it."""
+    return pool_over(study, measure, [one for one in study.points if study.valid(one, measure) is not None])
+
+
+def pool_over(study: Study, measure: Measure, points: Sequence[Point]) -> Pool:
+    """The measure at points that have it."""
     import numpy as np
 
-    values = [(point, study.value(point, measure)) for point in study.points]
-    points = [point for point, value in values if value is not None and not value.invalid]
-    means, errors = np.zeros(len(points)), np.zeros(len(points))
-    covariance = np.zeros((len(points), len(points)))
-    noises: list[_Noise] = []
-    for benchmark, parts in _parts(measure).items():
-        entries = [point.candidate.entries[benchmark] for point in points]
-        found = _noise(entries, benchmark, parts)
-        means, covariance = means + found.means, covariance + found.covariance
-        errors = np.hypot(errors, found.errors)
-        noises.append(found)
+    found = [_noise(study, measure, name, points) for name in measure.benchmarks]
+    further = [one.span / (one.units + 2) for one in found]
     return Pool(
         measure=measure,
         points=tuple(points),
         index={point.name: place for place, point in enumerate(points)},
-        means=tuple(means.tolist()),
-        covariance=covariance,
-        errors=tuple(errors.tolist()),
-        units=tuple(_units(noises, place) for place in range(len(points))),
-        further=tuple(math.hypot(*(one.further(place) for one in noises)) for place in range(len(points))),
-        left_out=tuple(point for point, value in values if value is not None and value.invalid),
+        means=tuple(np.sum([one.means for one in found], axis=0).tolist()),
+        covariance=np.sum([one.covariance for one in found], axis=0),
+        errors=tuple(np.linalg.norm([one.errors for one in found], axis=0).tolist()),
+        units=tuple(_units(found, place) for place in range(len(points))),
+        further=tuple(np.linalg.norm(further, axis=0).tolist()),
     )
-
-
-def _units(noises: Sequence[_Noise], place: int) -> int:
-    """The number of independent items behind a point's sum over benchmarks; unknown where one's is not known."""
-    if min(one.units[place] for one in noises) < 2:
-        return UNKNOWN_UNITS
-    variances = [float(one.covariance[place, place] + one.errors[place] ** 2) for one in noises]
-    return 1 + round(satterthwaite(variances, [one.units[place] - 1 for one in noises]))
-
-
-class _Part(NamedTuple):
-    weight: float
-    metric: str
 
 
 class _Noise(NamedTuple):
@@ -164,142 +143,87 @@ class _Noise(NamedTuple):
     means: np.ndarray
     covariance: np.ndarray
     errors: np.ndarray
-    units: list[int]
+    units: np.ndarray
     span: float
 
-    def further(self, place: int) -> float:
-        """The most that a further item moves the point's mean by; 0 for scores of no known range."""
-        return self.span / (self.units[place] + 2)
+
+def _units(noises: Sequence[_Noise], place: int) -> int:
+    """The number of independent items behind a point's sum over benchmarks; unknown where one's is not known."""
+    if min(one.units[place] for one in noises) < 2:
+        return UNKNOWN_UNITS
+    variances = [float(one.covariance[place, place] + one.errors[place] ** 2) for one in noises]
+    return 1 + round(satterthwaite(variances, [int(one.units[place]) - 1 for one in noises]))
 
 
-def _parts(measure: Measure) -> dict[str, list[_Part]]:
-    """The weighted metrics by benchmark."""
-    if measure.composite is None:
-        return {measure.benchmark: [_Part(1.0, measure.metric)]}
-    found: dict[str, list[_Part]] = {}
-    for weight, benchmark, metric in measure.composite.parts:
-        found.setdefault(benchmark, []).append(_Part(weight, metric))
-    return found
-
-
-def _noise(entries: Sequence[BenchmarkScores], benchmark: str, parts: Sequence[_Part]) -> _Noise:
+def _noise(study: Study, measure: Measure, benchmark: str, points: Sequence[Point]) -> _Noise:
     import numpy as np
 
-    n = len(entries)
-    means, errors, covariance, units = np.zeros(n), np.zeros(n), np.zeros((n, n)), [UNKNOWN_UNITS] * n
-    bounded = True
-    columns: dict[int, np.ndarray] = {}
+    parts = [part for part in measure.parts if part.benchmark == benchmark]
+    entries = [point.candidate.entries[benchmark] for point in points]
+    means, errors, units = np.zeros(len(points)), np.zeros(len(points)), np.zeros(len(points), dtype=int)
+    covariance = np.zeros((len(points), len(points)))
+    columns = {place: _column(study, entry, parts) for place, entry in enumerate(entries)}
     for place, entry in enumerate(entries):
-        own = _column(entry, parts)
-        if own is not None:
-            columns[place] = own
-            continue
-        means[place], error, items = _total(entry, benchmark, parts)
-        bounded &= 0 <= abs(means[place]) <= 1
-        if error is not None:
-            errors[place], units[place] = error, items
-    for same in _together(entries, columns):
-        places = [place for alike, _ in same for place in alike]
-        matrix = np.concatenate([np.stack([columns[one] for one in alike])[:, rows] for alike, rows in same])
-        bounded &= bool(np.all(np.abs(matrix) <= 1))
-        means[places] = [math.fsum(row) / len(row) for row in matrix.tolist()]
-        clusters = [entries[places[0]].items.clusters[row] for row in same[0][1]]
-        noise = noise_of(matrix[:-1], matrix[-1], clusters)
+        if columns[place] is None:
+            means[place], errors[place], units[place] = _total(entry, parts)
+    for places, shared in _groups({place: one for place, one in columns.items() if one is not None}):
+        means[places] = [math.fsum(row) / len(row) for row in shared.values.tolist()]
+        noise = noise_of(shared.values[:-1], shared.values[-1], shared.clusters)
         if noise is not None:
             covariance[np.ix_(places, places)] = noise.covariance
-            for place in places:
-                units[place] = noise.units
-    span = math.fsum(abs(weight) for weight, _ in parts) if bounded else 0.0
+            units[places] = noise.units
+    span = math.fsum(abs(part.weight) for part in parts) if measure.share else 0.0
     return _Noise(means, covariance, errors, units, span)
 
 
-def _column(entry: BenchmarkScores, parts: Sequence[_Part]) -> np.ndarray | None:
-    """The weighted sum of each item's scores, larger is better, NaN where one is missing; None without items."""
+def _column(study: Study, entry: BenchmarkScores, parts: Sequence[Part]) -> ScoreColumn | None:
+    """The weighted sum of each item's scores, larger is better; None where they are not known."""
     import numpy as np
 
-    if not entry.items.examples:
+    known = [study.once(Columns).of(entry, part.metric) for part in parts]
+    columns = [one for one in known if one is not None]
+    if len(columns) < len(parts):
         return None
-    total = np.zeros(len(entry.items.examples))
-    for weight, metric in parts:
-        if not entry.saved.aggregation(metric).is_mean:
-            return None
-        try:
-            scores = entry.items.scores.get(score_name(entry.saved, metric))
-        except GateError:  # a mean over groups, which no item has
-            return None
-        if scores is None:
-            return None
-        sign = 1 if entry.saved.aggregation(metric).higher_score_is_better else -1
-        total += sign * weight * np.array(scores, dtype=float)
-    return None if np.isnan(total).all() else total
+    weights = [
+        part.weight if entry.saved.aggregation(part.metric).higher_score_is_better else -part.weight
+        for part in parts
+    ]
+    values = np.asarray(weights) @ np.stack([one.values for one in columns])
+    return None if np.isnan(values).all() else replace(columns[0], values=values)
 
 
-def _total(entry: BenchmarkScores, benchmark: str, parts: Sequence[_Part]) -> tuple[float, float | None, int]:
+def _total(entry: BenchmarkScores, parts: Sequence[Part]) -> tuple[float, float, int]:
     """The weighted sum of totals, its error at most, and the number of items."""
-    value, error, items = 0.0, 0.0, []
-    lacking = False
-    for weight, name in parts:
-        metric = metric_of(entry, name)
-        if metric is None or metric.value is None:  # the study has a value, so this cannot be
-            return 0.0, None, 0
-        known = with_limits(metric, benchmark)
+    value, error, units = 0.0, 0.0, []
+    for weight, benchmark, name in parts:
         sign = 1 if entry.saved.aggregation(name).higher_is_better else -1
-        value += sign * weight * metric.value
-        lacking |= known.stderr is None or known.n < 2
-        error += abs(weight) * (known.stderr or 0.0)
-        items.append(known.n)
-    return value, None if lacking else error, min(items)
+        if (metric := metric_of(entry, name)) is not None:
+            metric = with_limits(metric, benchmark)
+            value += sign * weight * (metric.value or 0.0)
+            error += abs(weight) * (metric.stderr or 0.0)
+            units.append(UNKNOWN_UNITS if metric.stderr is None else metric.n or NORMAL_UNITS)
+    return value, error, min(units, default=UNKNOWN_UNITS)
 
 
-class _Alike(NamedTuple):
-    """Places of results with the very same items, and the rows of those that count, in one order."""
-
-    places: list[int]
-    rows: list[int]
-
-
-def _together(entries: Sequence[BenchmarkScores], columns: dict[int, np.ndarray]) -> list[list[_Alike]]:
-    """The results that share items, with the rows of the common ones.
+def _groups(columns: Mapping[int, ScoreColumn]) -> list[tuple[list[int], ScoreColumn]]:
+    """The places of results that share items, with the scores of the common ones.
 
     Results join others where at least half of the smaller one's items are common to all.
     """
-    import numpy as np
-
     same: dict[str, list[int]] = {}
-    for place in columns:
-        entry = entries[place]
-        same.setdefault(entry.saved.items_sha256 or entry.items.digest(), []).append(place)
-    groups: list[tuple[list[list[int]], set[_Name]]] = []
+    for place, one in columns.items():
+        same.setdefault(one.digest, []).append(place)
+    found: list[tuple[list[int], ScoreColumn]] = []
     for places in sorted(same.values(), key=len, reverse=True):
-        missing = np.any([np.isnan(columns[place]) for place in places], axis=0).tolist()
-        names = zip(_names(entries[places[0]].items), missing, strict=True)
-        known = {name for name, gone in names if not gone}
-        for number, (others, common) in enumerate(groups):
-            both = common & known
-            if both and 2 * len(both) >= min(len(common), len(known)):
-                groups[number] = ([*others, places], both)
+        for number, (others, _) in enumerate(found):
+            shared = shared_items([columns[place] for place in (*others, *places)])
+            if shared is not None:
+                found[number] = ([*others, *places], shared)
                 break
         else:
-            groups.append(([places], known))
-    return [
-        [_Alike(places, _rows(entries[places[0]].items, common)) for places in found]
-        for found, common in groups
-        if common
-    ]
-
-
-_Name: TypeAlias = tuple[str, str]
-"""The id of an item and the hash of its row."""
-
-
-def _names(items: ItemScores) -> Iterable[_Name]:
-    return zip(items.examples, items.rows, strict=True)
-
-
-def _rows(items: ItemScores, common: set[_Name]) -> list[int]:
-    """The rows of the common items, in order of their names."""
-    found = {name: row for row, name in enumerate(_names(items)) if name in common}
-    return [found[name] for name in sorted(found)]
+            shared = shared_items([columns[place] for place in places], least=0.0)
+            found += [(places, shared)] if shared is not None else []
+    return found
 
 
 # Noise from checkpoint to checkpoint
@@ -342,7 +266,7 @@ def _of_measure(study: Study, pool: Pool) -> MeasureNoise:
     places = {series.name: pool.places(series.points) for series in study.series}
     used = [series for series in study.series if len(places[series.name]) >= LEAST]
     lines = [places[one.name] for one in used]
-    sign = 1 if pool.measure.higher_is_better else -1
+    sign = pool.measure.sign
     found = signal_to_noise(
         [[sign * pool.means[place] for place in line] for line in lines], level=study.level
     )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from pytest_touchstone.compare.study.curves import CurveForecast, forecasts
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.text import place_text
-from pytest_touchstone.reports.formatting import interval
-from pytest_touchstone.reports.study.curves import MOST, amount, unit_of
-from pytest_touchstone.reports.study.section import Part, Section, StudyTable, share_text
+from pytest_touchstone.reports.study.section import (
+    Part,
+    Section,
+    StudyTable,
+    amount,
+    unit_of,
+    value_range,
+    value_text,
+)
 
 HOW = (
     "A forecast is the last value before it; its 95 % interval is as wide as the curve has moved before, over the same "
@@ -24,37 +29,52 @@ def forecast_section(study: Study, at: float | None = None) -> Section | None:
     past, coming = forecasts(study), [] if at is None else forecasts(study, at)
     if not past and at is None:
         return None
-    parts: list[Part] = []
-    if at is not None:
-        where = place_text(at)
-        parts.append(
-            _table(coming, f"Forecast at {where}")
-            if coming
-            else f"Nothing can be forecast at {where}: it takes five checkpoints of a series, all before it."
-        )
-    brief = tuple(parts)
-    if past:
-        parts.append(_table(past, "The last values, forecast from the first two thirds of the checkpoints"))
-        parts.append(HOW)
+    where = "" if at is None else place_text(at)
+    asked: Part = f"Nothing can be forecast at {where}: it takes five checkpoints of a series, all before it."
+    if coming:
+        asked = _table(coming, f"Forecast at {where}")
+    parts: list[Part] = [asked] if where else []
+    parts += (
+        [_table(past, "The last values, forecast from the first two thirds of the checkpoints"), HOW]
+        if past
+        else []
+    )
     return Section(
         key="forecast",
         title="The end from the beginning",
         parts=tuple(parts),
-        brief=brief,
+        brief=1 if where else 0,
         line=_line(past) if past else "",
-        data={"past": [_facts(one) for one in past], "coming": [_facts(one) for one in coming]},
+        data={
+            name: [
+                {
+                    "measure": one.curve.measure.key,
+                    "series": one.curve.series.name,
+                    "axis": one.curve.series.axis,
+                    "from": one.count,
+                    "of": len(one.curve.points),
+                    "at": one.at,
+                    **one.found._asdict(),
+                    "known": one.known,
+                    "holds": one.holds if one.known is not None else None,
+                    "unit": unit_of(one.curve.measure),
+                }
+                for one in found
+            ]
+            for name, found in (("past", past), ("coming", coming))
+        },
     )
 
 
 def _line(past: Sequence[CurveForecast]) -> str:
     if len(past) == 1:
-        one = past[0]
-        share, found, series = one.curve.measure.share, one.found, one.curve.series
+        (one,) = past
         value, low, high, known = (
-            share_text(each, share=share) for each in (found.value, found.low, found.high, one.known)
+            value_text(each, one.curve.measure)
+            for each in (one.found.value, one.found.low, one.found.high, one.known)
         )
         return (
-            f"from the first {one.count} of {len(one.curve.points)} checkpoints: {value} at {series.axis} "
+            f"from the first {one.count} of {len(one.curve.points)} checkpoints: {value} at {one.curve.series.axis} "
             f"{place_text(one.at)}, between {low.removesuffix(' %')} and {high}; known: {known}"
         )
     held = f"{sum(one.holds for one in past)} of {len(past)} ends are within their forecasts"
@@ -63,34 +83,20 @@ def _line(past: Sequence[CurveForecast]) -> str:
 
 
 def _table(found: Sequence[CurveForecast], title: str) -> StudyTable:
-    rows = []
-    for one in found[:MOST]:
-        measure = one.curve.measure
-        rows.append(
+    return StudyTable(
+        header=("measure", "series", "from", "at", "forecast", "95 % interval", "known"),
+        rows=tuple(
             (
-                measure.label,
+                one.curve.measure.label,
                 one.curve.series.name,
                 f"{one.count} of {len(one.curve.points)}",
                 place_text(one.at),
-                amount(one.found.value, measure),
-                interval(one.found.low, one.found.high, lambda limit, own=measure: amount(limit, own)),  # type: ignore[misc]
-                *((amount(one.known, measure),) if one.known is not None else ()),
+                amount(one.found.value, one.curve.measure),
+                value_range(one.found, one.curve.measure),
+                amount(one.known, one.curve.measure),
             )
-        )
-    header = ("measure", "series", "from", "at", "forecast", "95 % interval", "known")
-    return StudyTable(header=header[: len(rows[0])], rows=tuple(rows), left=2, title=title)
-
-
-def _facts(one: CurveForecast) -> dict[str, Any]:
-    return {
-        "measure": one.curve.measure.key,
-        "series": one.curve.series.name,
-        "axis": one.curve.series.axis,
-        "from": one.count,
-        "of": len(one.curve.points),
-        "at": one.at,
-        **one.found._asdict(),
-        "known": one.known,
-        "holds": one.holds if one.known is not None else None,
-        "unit": unit_of(one.curve.measure),
-    }
+            for one in found
+        ),
+        left=2,
+        title=title,
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
-from pytest_touchstone.compare.study.forgetting import Forgetting, ForgettingStep, ForgottenItem
+from pytest_touchstone.compare.study.advice import find
+from pytest_touchstone.compare.study.forgetting import WAYS, Forgetting, ForgettingStep, ForgottenItem
+from pytest_touchstone.compare.study.points import Study, facts_of
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports.formatting import NOTHING, p_short
-from pytest_touchstone.reports.study.section import Facts, Part, Section, StudyTable, found_among
+from pytest_touchstone.reports.study.section import Facts, Section, StudyTable, found_among
 from pytest_touchstone.statistics.verdicts import ALPHA
 
 NO_ITEMS: Final = (
@@ -27,47 +29,44 @@ UNKNOWN: Final = "whether answers were sampled is not known, so neither is what 
 
 QUESTION, ANSWER = 300, 160
 """The characters that are shown of a question (its end) and of an answer (its beginning)."""
+LEGEND: Final = (
+    ("kept", "right at every checkpoint; never: wrong at every one"),
+    ("learned", "wrong at first, right from some checkpoint to the last; lost: the other way"),
+    ("unsteady", "changed more than once"),
+    ("p", "of steps that forget as often as they learn (McNemar's test, corrected within each series)"),
+)
 
 
-def forgotten(found: Sequence[Forgetting]) -> Section:
-    """Return the section; it says so where nothing is known."""
-    title = "Learned and forgotten"
-    if not found:
-        line = "no evidence: the scores of items are not known"
-        return Section(key="forgetting", title=title, parts=(NO_ITEMS,), line=line, data=[])
-    table = StudyTable(
-        header=("series", "benchmark", "items", "kept", "never", "learned", "lost", "unsteady"),
+def forgotten(study: Study) -> Section:
+    """Return what series learned and forgot; it says so where nothing is known."""
+    found = study.once(find).forgetting
+    steps = [(one, step) for one in found for step in one.steps]
+    lost = [
+        f"{one.measure.benchmark} of {one.series.name}, {_between(one, step)}"
+        for one, step in steps
+        if (step.p or 0.0) <= ALPHA and step.forgotten > step.learned
+    ]
+    line = found_among(lost, len(steps), "steps that lost more items than they gained")
+    ways = StudyTable(
+        header=("series", "benchmark", "items", *WAYS),
         rows=tuple(
             (
                 one.series.name,
                 one.measure.benchmark,
-                *(f"{n:,}" for n in (one.items, one.kept, one.never, one.learned, one.lost, one.unsteady)),
+                *(f"{n:,}" for n in (one.items, *(getattr(one, way) for way in WAYS))),
             )
             for one in found
         ),
         left=2,
     )
-    parts: list[Part] = [table, Facts((*LEGEND, *_noise(found)))]
-    parts += [*_losses(found), *_examples(found)]
-    named = [
-        f"{one.measure.benchmark} of {one.series.name}, {_between(one, step)}" for one, step in _lost(found)
-    ]
-    steps = sum(len(one.steps) for one in found)
+    legend = Facts((*LEGEND, *_noise(found)))
     return Section(
         key="forgetting",
-        title=title,
-        parts=tuple(parts),
-        details=tuple(part for one in found for part in _steps(one)),
-        line=found_among(named, steps, "steps that lost more items than they gained"),
-        data=[_facts(one) for one in found],
+        title="Learned and forgotten",
+        parts=(ways, legend, *map(_steps, found), *_examples(found)) if found else (NO_ITEMS,),
+        line=line if found else "no evidence: the scores of items are not known",
+        data=facts_of(found),
     )
-
-
-LEGEND: Final = (
-    ("kept", "right at every checkpoint; never: wrong at every one"),
-    ("learned", "wrong at first, right from some checkpoint to the last; lost: the other way"),
-    ("unsteady", "changed more than once"),
-)
 
 
 def _noise(found: Sequence[Forgetting]) -> Iterable[tuple[str, str]]:
@@ -75,75 +74,44 @@ def _noise(found: Sequence[Forgetting]) -> Iterable[tuple[str, str]]:
     words: dict[str, list[str]] = {}
     for one in found:
         many = f"answers are sampled, {count(one.samples, 'time')} for each item: steps have what chance alone changes"
-        text = {
-            "certain": CERTAIN,
-            "sampled": many if one.samples > 1 else ONE_SAMPLE,
-            "not known": UNKNOWN,
-        }[one.kind]
+        sampled = many if one.samples > 1 else ONE_SAMPLE
+        text = {"certain": CERTAIN, "sampled": sampled, "not known": UNKNOWN}[one.kind]
         words.setdefault(text, []).append(one.measure.benchmark)
     for text, names in words.items():
         yield "by chance", text if len(words) == 1 else f"{', '.join(dict.fromkeys(names))}: {text}"
 
 
-def _losses(found: Sequence[Forgetting]) -> Iterable[Part]:
-    """The steps at which more was forgotten than learned, by more than chance."""
-    rows = [(one.series.name, one.measure.benchmark, *_cells(one, step)) for one, step in _lost(found)]
-    if rows:
-        header = ("series", "benchmark", "step", "forgotten", "learned", "by chance", "p")
-        title = "Steps that lost more than they gained, by more than chance"
-        yield StudyTable(title=title, header=header, rows=tuple(rows), left=3)
-    else:
-        yield (
-            "No step from a checkpoint to the next lost more items than it gained by more than chance (McNemar's "
-            "test, corrected within each series)."
-        )
-
-
-def _lost(found: Sequence[Forgetting]) -> list[tuple[Forgetting, ForgettingStep]]:
-    return [
-        (one, step)
-        for one in found
-        for step in one.steps
-        if step.p <= ALPHA and step.forgotten > step.learned
-    ]
-
-
-def _steps(one: Forgetting) -> Iterable[Part]:
-    yield StudyTable(
+def _steps(one: Forgetting) -> StudyTable:
+    return StudyTable(
         title=f"{one.series.name}, {one.measure.benchmark}: from each checkpoint to the next",
         header=("step", "forgotten", "learned", "by chance", "p"),
-        rows=tuple(_cells(one, step) for step in one.steps),
+        rows=tuple(
+            (
+                _between(one, step),
+                str(step.forgotten),
+                str(step.learned),
+                NOTHING if step.by_chance is None else f"{step.by_chance:.0f}",
+                p_short(step.p or 0.0),
+            )
+            for step in one.steps
+        ),
     )
 
 
-def _cells(one: Forgetting, step: ForgettingStep) -> tuple[str, ...]:
-    chance = NOTHING if step.by_chance is None else f"{step.by_chance:.0f}"
-    return (_between(one, step), str(step.forgotten), str(step.learned), chance, p_short(step.p))
-
-
 def _between(one: Forgetting, step: ForgettingStep) -> str:
-    after = one.series.where(step.after).removeprefix(f"{one.series.axis} ")
-    return f"{one.series.where(step.before)} to {after}"
+    return f"{one.series.where(step.before)} to {one.series.at(step.after)}"
 
 
-def _examples(found: Sequence[Forgetting]) -> Iterable[Part]:
-    for one in found:
-        for example in one.examples:
-            where = one.series.where(example.before), one.series.where(example.after)
-            told = [
-                (
-                    "forgotten",
-                    f"{example.item}, {one.series.name}: right at {where[0]}, wrong from {where[1]} on",
-                ),
-                *_told(example),
-            ]
-            yield Facts(tuple(told))
+def _examples(found: Sequence[Forgetting]) -> Iterable[Facts]:
+    """Yield the forgotten items with their answers."""
+    for series, example in [(one.series, example) for one in found for example in one.examples]:
+        before, after = series.where(example.before), series.where(example.after)
+        where = f"{example.item}, {series.name}: right at {before}, wrong from {after} on"
+        known = example.question or example.answer_before
+        yield Facts((("forgotten", where), *(_told(example) if known else [("answers", "not kept")])))
 
 
 def _told(example: ForgottenItem) -> Iterable[tuple[str, str]]:
-    if not example.question and not example.answer_before:
-        yield "answers", "not kept"
-        return
     yield "question", _short(example.question, QUESTION, end=True)
     yield "before", _short(example.answer_before, ANSWER)
     yield "after", _short(example.answer_after, ANSWER)
@@ -156,38 +124,3 @@ def _short(text: str, most: int, *, end: bool = False) -> str:
     if len(line) <= most:
         return line or NOTHING
     return f"... {line[-most:]}" if end else f"{line[:most]} ..."
-
-
-def _facts(one: Forgetting) -> dict[str, Any]:
-    counts = ("items", "kept", "never", "learned", "lost", "unsteady", "samples")
-    return {
-        "series": one.series.name,
-        "benchmark": one.measure.benchmark,
-        "metric": one.measure.metric,
-        **{name: getattr(one, name) for name in counts},
-        "answers": one.kind,
-        "steps": [
-            {
-                "before": step.before.name,
-                "after": step.after.name,
-                "forgotten": step.forgotten,
-                "learned": step.learned,
-                "p_corrected": step.p,
-                "by_chance": step.by_chance,
-            }
-            for step in one.steps
-        ],
-        "examples": [_example_facts(example) for example in one.examples],
-    }
-
-
-def _example_facts(one: ForgottenItem) -> dict[str, Any]:
-    return {
-        "item": one.item,
-        "before": one.before.name,
-        "after": one.after.name,
-        "question": one.question or None,
-        "answer_before": one.answer_before or None,
-        "answer_after": one.answer_after or None,
-        "gold": one.gold,
-    }

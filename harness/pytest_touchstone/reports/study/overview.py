@@ -3,63 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from pytest_touchstone.compare.study.curves import judged_curves
-from pytest_touchstone.compare.study.points import UNKNOWN, Measure, Point, Series, Study, Value
+from pytest_touchstone.compare.study.curves import curves_of
+from pytest_touchstone.compare.study.points import UNKNOWN, Measure, Point, Series, Study, Value, fields_of
 from pytest_touchstone.compare.study.reading import SHOWN
 from pytest_touchstone.core.text import count, listed, place_text
-from pytest_touchstone.reports.formatting import NOTHING, in_percent, number
-from pytest_touchstone.reports.study.section import Facts, Part, Section, StudyTable, range_text, share_text
+from pytest_touchstone.reports.formatting import NOTHING, number
+from pytest_touchstone.reports.study.section import (
+    Facts,
+    Part,
+    Section,
+    StudyTable,
+    amount,
+    place_or_nothing,
+    value_range,
+    value_text,
+)
 from pytest_touchstone.statistics.units import POINTS
-
-MOST_POINTS: Final = 40
-"""The checkpoints whose values are shown without ``-v``."""
-
-MOST_WRONG: Final = 5
-"""Contradictions, rows that could not be read, and notes that are shown without ``-v``."""
 
 COLUMNS: Final = 5
 """Measures in one table."""
 
 
 def overview(study: Study) -> Section:
-    """Return the series, the best checkpoint by each measure, and what a reader must know before believing them."""
+    """Return what a reader must know before believing the study, the best checkpoints, and the series."""
     unknown = {name: [one.name for one in study.series if one.about.get(name) == UNKNOWN] for name in SHOWN}
     notes = [("note", note) for note in [*marks_of(study), *_lower(study), *study.notes]]
-    few = notes[:MOST_WRONG]
-    few += [("note", f"and {len(notes) - len(few)} notes more")] if len(notes) > len(few) else []
-    brief: list[Part] = [_counts(study), *([Facts(tuple(few))] if few else [])]
-    brief += [] if study.once(judged_curves) else [_best(study)]
-    parts: list[Part] = [_counts(study), _series(study, unknown)]
-    parts += [text for text in [_unknown(study, unknown)] if text]
-    parts.append(_best(study))
-    parts += [Facts(tuple(notes))] if notes else []
     facts = [(one.name, text) for one in study.series if (text := _known(one))]
-    data = [
-        {
-            "measure": measure.key,
-            "point": point.name,
-            "value": value.value,
-            "low": value.low,
-            "high": value.high,
-        }
-        for measure, point, value in _bests(study)
-    ]
+    bests = list(_bests(study))
+    first: list[Part] = [_counts(study), *([Facts(tuple(notes))] if notes else [])]
     return Section(
         key="best",
         title="The study",
-        parts=tuple(parts),
-        details=(Facts(tuple(facts)),) if facts else (),
-        brief=tuple(brief),
-        data=data,
+        parts=(
+            *first,
+            _best(study, bests),
+            _series(study, unknown),
+            *filter(None, [_unknown(study, unknown)]),
+            *([Facts(tuple(facts))] if facts else []),
+        ),
+        brief=len(first) + (not study.once(curves_of)),
+        data=[
+            {"measure": measure.key, "point": point.name, **fields_of(value, "value", "low", "high")}
+            for measure, point, value in bests
+        ],
     )
 
 
 def _counts(study: Study) -> str:
-    series, measures = len(study.series), len(study.measures)
-    words = f"{count(series, 'series', 'series')}, {count(measures, 'measure')}"
-    return f"{count(len(study.points), 'checkpoint')} in {words}"
+    measures, series = count(len(study.measures), "measure"), count(len(study.series), "series", "series")
+    return f"{count(len(study.points), 'checkpoint')} in {series}, {measures}"
 
 
 def _series(study: Study, unknown: dict[str, list[str]]) -> StudyTable:
@@ -108,20 +102,25 @@ def _known(one: Series) -> str:
 def _bests(study: Study) -> Iterator[tuple[Measure, Point, Value]]:
     for measure in study.measures:
         known = [(p, v) for series in study.series for p, v in study.measured(series, measure)]
-        pick = max if measure.higher_is_better else min
         if known:
-            yield measure, *pick(known, key=lambda one: one[1].value)
+            yield measure, *max(known, key=lambda one: measure.sign * one[1].value)
 
 
-def _best(study: Study) -> StudyTable:
-    rows = []
-    for measure, point, value in _bests(study):
-        where = study.series_of(point).where(point)
-        place = "" if where == point.short else where
-        text = share_text(value.value, share=measure.share)
-        rows.append((measure.label, text, range_text(value, share=measure.share), place, point.name))
-    header = ("best by", "value", "95 % interval", "at", "checkpoint")
-    return StudyTable(header=header, rows=tuple(rows), words=True)
+def _best(study: Study, bests: Sequence[tuple[Measure, Point, Value]]) -> StudyTable:
+    return StudyTable(
+        header=("best by", "value", "95 % interval", "at", "checkpoint"),
+        rows=tuple(
+            (
+                measure.label,
+                value_text(value.value, measure),
+                value_range(value, measure),
+                study.series_of(point).where(point),
+                point.name,
+            )
+            for measure, point, value in bests
+        ),
+        words=True,
+    )
 
 
 def marks_of(study: Study) -> list[str]:
@@ -149,28 +148,18 @@ def _lower(study: Study) -> list[str]:
 
 def contradictions(study: Study) -> Section | None:
     """Return the composites in the data that do not follow from their own parts, and rows that could not be read."""
-    if not study.contradictions and not study.bad:
+    wrong = sorted(study.contradictions, key=lambda one: -abs(one.reported - one.computed))
+    if not wrong and not study.bad:
         return None
-    parts: list[Part] = []
-    brief: list[Part] = []
-    details: list[Part] = []
-    if study.contradictions:
-        formulas = {one.composite.name: one.composite for one in study.measures if one.composite}
-        names = listed(
-            f"{name} = {formulas[name].formula}"
-            for name in dict.fromkeys(one.composite for one in study.contradictions)
-            if name in formulas
-        )
-        wrong = len(study.contradictions)
-        parts.append(
-            f"{wrong} of {len(study.points)} checkpoints have a composite in the data that does not follow from "
-            f"the values beside it by more than rounding ({names}). This report computes it."
-        )
-        brief.append(
-            f"{wrong} of {len(study.points)} checkpoints have a composite in the data that does not follow from the "
-            "values beside it by more than rounding. This report computes it."
-        )
-        rows = [
+    formulas = {one.composite.name: one.composite.formula for one in study.measures if one.composite}
+    names = dict.fromkeys(one.composite for one in wrong if one.composite in formulas)
+    text = (
+        f"{len(wrong)} of {len(study.points)} checkpoints have a composite in the data that does not follow from the "
+        "values beside it by more than rounding. This report computes it."
+    )
+    table = StudyTable(
+        header=("checkpoint", "composite", "in the data", "computed", "points"),
+        rows=tuple(
             (
                 one.name,
                 one.composite,
@@ -178,33 +167,21 @@ def contradictions(study: Study) -> Section | None:
                 number(one.computed),
                 POINTS.moved(one.reported - one.computed),
             )
-            for one in study.contradictions
-        ]
-        header = ("checkpoint", "composite", "in the data", "computed", "points")
-        largest = sorted(rows, key=lambda row: -abs(float(row[4])))[:MOST_WRONG]
-        few = len(rows) <= MOST_WRONG
-        title = "" if few else f"The {MOST_WRONG} largest"
-        parts.append(StudyTable(header=header, rows=tuple(rows if few else largest), left=2, title=title))
-        details += [] if few else [StudyTable(header=header, rows=tuple(rows), left=2, title=f"All {wrong}")]
-    if study.bad:
-        told = [("not read", f"{path}, {row}") for path, row in study.bad]
-        shown: list[Part] = [Facts(tuple(told[:MOST_WRONG]))]
-        shown += [f"and {len(told) - MOST_WRONG} rows more (-v)"] if len(told) > MOST_WRONG else []
-        parts += shown
-        brief += shown
-        details += [Facts(tuple(told))] if len(told) > MOST_WRONG else []
-    data: dict[str, Any] = {
-        "contradictions": [one._asdict() for one in study.contradictions],
-        "not_read": [{"file": path, "row": str(row)} for path, row in study.bad],
-    }
-    title = "What the data contradict"
+            for one in wrong
+        ),
+        left=2,
+        title=listed(f"{name} = {formulas[name]}" for name in names),
+    )
+    bad = [Facts(tuple(("not read", f"{path}, {row}") for path, row in study.bad))] if study.bad else []
     return Section(
         key="faults_of_data",
-        title=title,
-        parts=tuple(parts),
-        details=tuple(details),
-        brief=tuple(brief),
-        data=data,
+        title="What the data contradict",
+        parts=(*([text] if wrong else []), *bad, *([table] if wrong else [])),
+        brief=bool(wrong) + len(bad),
+        data={
+            "contradictions": [one._asdict() for one in wrong],
+            "not_read": [{"file": path, "row": str(row)} for path, row in study.bad],
+        },
     )
 
 
@@ -212,12 +189,7 @@ def checkpoints(study: Study) -> Section:
     """Return every value: a table for each series, the best of each column marked."""
     tables = [table for series in study.series for table in _tables(study, series)]
     unit = "Shares in per cent; * is the best of its column in this series."
-    title = "Checkpoints and epochs"
-    if len(study.points) <= MOST_POINTS:
-        return Section(key="checkpoints", title=title, parts=(unit, *tables))
-    some = count(len(study.points), "checkpoint")
-    hidden = f"{some}: their values are shown with -v, and are in study.md and study.json."
-    return Section(key="checkpoints", title=title, parts=(hidden,), details=(unit, *tables))
+    return Section(key="checkpoints", title="Checkpoints and epochs", parts=(unit, *tables))
 
 
 def _tables(study: Study, series: Series) -> Iterator[StudyTable]:
@@ -231,7 +203,7 @@ def _tables(study: Study, series: Series) -> Iterator[StudyTable]:
             (
                 point.short,
                 NOTHING if point.step is None else str(point.step),
-                NOTHING if point.epoch is None else place_text(point.epoch),
+                place_or_nothing(point.epoch),
                 *([NOTHING if point.val_loss is None else f"{point.val_loss:.4g}"] if losses else []),
                 *(_cell(study, point, one) for one in measures),
             )
@@ -257,15 +229,12 @@ def _cell(study: Study, point: Point, measure: Measure) -> str:
     value = study.value(point, measure)
     if value is None:
         return NOTHING
-    text = in_percent(value.value) if measure.share else number(value.value)
-    return f"{text}!" if value.invalid else text
+    return f"{amount(value.value, measure)}{'!' if value.invalid else ''}"
 
 
 def _peaks(study: Study, series: Series, measure: Measure) -> Sequence[int]:
     """Return the rows with the best value, none where all are equal."""
-    found = [study.valid(point, measure) for point in series.points]
-    known = [value.value for value in found if value is not None]
-    if len(set(known)) < 2:
-        return []
-    best = max(known) if measure.higher_is_better else min(known)
-    return [row for row, value in enumerate(found) if value is not None and value.value == best]
+    values = [study.valid(point, measure) for point in series.points]
+    levels = [None if value is None else measure.sign * value.value for value in values]
+    known = {level for level in levels if level is not None}
+    return [row for row, level in enumerate(levels) if level == max(known)] if len(known) > 1 else []

@@ -1,11 +1,10 @@
-"""The parts of a study's report, before they are text: what every form (terminal, Markdown, JSON) is made of.
+"""The parts of a study's report, before they are text: what every form (terminal, Markdown, page, JSON) is made of.
 
-A section's ``parts`` are shown in order: a ``str`` is a paragraph, ``Facts`` are labels with texts, a ``Table`` is a
-table, and ``Verbatim`` keeps its lines as they are (sparklines). ``details`` are shown in a terminal with ``-v`` only,
-and always in Markdown. Texts are plain: each form escapes what it must.
+A section's ``parts`` are shown in order: a ``str`` is a paragraph, ``Facts`` are labels with texts, a ``StudyTable`` is
+a table, and ``Verbatim`` keeps its lines as they are (sparklines). Texts are plain: each form escapes what it must.
 
-A terminal shows the whole section with ``-v`` or by its name (``--section``); else its ``brief`` parts, and its
-``line`` among those of all sections. Without either it shows nothing of the section.
+A brief report has the first ``brief`` parts of each section, as many rows of them as fit, and its ``line`` among those
+of all sections.
 """
 
 from __future__ import annotations
@@ -14,11 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from pytest_touchstone.compare.study.differences import verdict_on
-from pytest_touchstone.compare.study.points import Study, Value
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.compare.study.choice import ChoiceCost
+from pytest_touchstone.compare.study.curves import CurveChange
+from pytest_touchstone.compare.study.points import Measure, Study, Value
+from pytest_touchstone.core.text import listed, place_text
 from pytest_touchstone.reports.formatting import NOTHING, in_percent, interval, number
 from pytest_touchstone.statistics.comparison import Comparison
+from pytest_touchstone.statistics.contrasts import Contrast
+from pytest_touchstone.statistics.curves import Forecast
 
 MOST_IN_LINE: Final = 3
 """The findings that a section's line names."""
@@ -68,15 +70,14 @@ Part: TypeAlias = str | StudyTable | Facts | Verbatim
 class Section:
     """A section: its title, its parts, and its findings as plain data under ``key``, which is its name too.
 
-    ``brief`` and ``line`` are what a reader sees who asks for no section: parts, and what of the section's tests is
-    more than noise in one line.
+    ``brief`` is the number of parts that a reader sees who asks for no section, and ``line`` says what of the section's
+    tests is more than noise.
     """
 
     key: str
     title: str
     parts: tuple[Part, ...]
-    details: tuple[Part, ...] = ()
-    brief: tuple[Part, ...] = ()
+    brief: int = 0
     line: str = ""
     data: Any = None
 
@@ -91,22 +92,33 @@ def found_among(told: Sequence[str], tested: int, tests: str) -> str:
     return f"{len(told)} of {tested} {tests}: {listed(told, MOST_IN_LINE, between='; ')}"
 
 
-def share_text(value: float | None, *, share: bool = True) -> str:
-    """Return ``66.04 %`` for a share, four decimals for other values."""
+def amount(value: float | None, measure: Measure) -> str:
+    """Return a value of the measure without its unit: ``66.04``."""
     if value is None:
         return NOTHING
-    return f"{in_percent(value)} %" if share else number(value)
+    return in_percent(value) if measure.share else number(value)
 
 
-def range_text(value: Value, *, share: bool = True) -> str:
-    """Return the value's interval, ``[64.12, 67.91]``; ``-`` where there is none."""
-    return interval(value.low, value.high, in_percent if share else number)
+def value_text(value: float | None, measure: Measure) -> str:
+    """Return a value of the measure: ``66.04 %`` of a share."""
+    return f"{amount(value, measure)} %" if measure.share and value is not None else amount(value, measure)
 
 
-def comparison_facts(one: Comparison | None) -> dict[str, Any] | None:
-    """Return a comparison as plain data."""
-    if one is None:
-        return None
-    names = ("baseline", "new", "difference", "low", "high", "stderr", "p", "n", "method", "why", "level")
-    facts: dict[str, Any] = {name: getattr(one, name) for name in names}
-    return facts | {"verdict": verdict_on(one.p, one.level)}
+def value_range(one: Value | Forecast | ChoiceCost | CurveChange, measure: Measure) -> str:
+    """Return the interval of a value, ``[64.12, 67.91]``; ``-`` where there is none."""
+    return interval(one.low, one.high, lambda limit: amount(limit, measure))
+
+
+def moved_range(one: Comparison | Contrast | CurveChange | None, measure: Measure) -> str:
+    """Return the interval of a difference, ``[-4.06, +1.32]``; ``-`` where there is none."""
+    return NOTHING if one is None else interval(one.low, one.high, measure.told_in.moved)
+
+
+def unit_of(measure: Measure) -> str:
+    """Return the unit of values in tables."""
+    return "per cent" if measure.share else measure.unit or "own unit"
+
+
+def place_or_nothing(place: float | None) -> str:
+    """Return a place on an axis as text."""
+    return NOTHING if place is None else place_text(place)

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pytest_touchstone.compare.study.advice import find
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.reports.study.advice import advice_section, noise_section
-from pytest_touchstone.reports.study.curves import curves, overfitting, stability, starts
+from pytest_touchstone.reports.study.curves import curves, overfitting, stability
 from pytest_touchstone.reports.study.forecast import forecast_section
 from pytest_touchstone.reports.study.forgetting import forgotten
 from pytest_touchstone.reports.study.overview import checkpoints, contradictions, overview
 from pytest_touchstone.reports.study.section import Maker, Section
 from pytest_touchstone.reports.study.sparklines import glance
-from pytest_touchstone.reports.study.versus import matrix, versus
+from pytest_touchstone.reports.study.versus import matrix, starts, versus
 from pytest_touchstone.results.summary import finite
 
-SECTIONS: Final[tuple[Maker, ...]] = (
+BEFORE: Final[tuple[Maker, ...]] = (
     overview,
     contradictions,
     checkpoints,
@@ -28,12 +27,14 @@ SECTIONS: Final[tuple[Maker, ...]] = (
     overfitting,
     starts,
 )
+FINDINGS: Final[tuple[Maker, ...]] = (versus, forgotten, noise_section, matrix, advice_section)
 
 
 def sections_of(study: Study, forecast_at: float | None = None) -> list[Section]:
     """Return the sections that the study has something for; the place is one to forecast."""
-    found = [make(study) for make in SECTIONS] + [forecast_section(study, forecast_at)]
-    return [*(section for section in found if section is not None), *finding_sections(study)]
+    found = [make(study) for make in BEFORE] + [forecast_section(study, forecast_at)]
+    found += [make(study) for make in FINDINGS]
+    return [section for section in found if section is not None]
 
 
 def study_facts(study: Study, sections: Sequence[Section]) -> dict[str, Any]:
@@ -42,16 +43,3 @@ def study_facts(study: Study, sections: Sequence[Section]) -> dict[str, Any]:
     found |= {one.key: one.data for one in sections if one.data is not None}
     plain: dict[str, Any] = finite(found)
     return plain
-
-
-def finding_sections(study: Study) -> list[Section]:
-    """Return series against series, what was forgotten, the noise, the closing matrix and the advice."""
-    found = find(study)
-    sections = [
-        versus(study, found.between, found.lengths),
-        forgotten(found.forgetting),
-        noise_section(found.noise),
-        matrix(study, found.between),
-        advice_section(found.advice),
-    ]
-    return [section for section in sections if section is not None]

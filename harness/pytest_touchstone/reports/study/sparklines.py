@@ -1,8 +1,7 @@
 """Curves as lines of text, one for each series and measure, aligned by epoch.
 
-    Real@1                 61.38 % to 67.78 %
-    epoch         0.5          2          3.5         5
-    mlm_v2/1536    ▅ ▄ ▅ ▃ ▄[▆]▅ ▄ ▅ ▄    66.04 % at 3 ~
+    Real@1      0.5          2          3.5         5   by epoch, 62.92 % to 67.78 %
+    mlm_v2/1536  ▅ ▄ ▅ ▃ ▄[▆]▅ ▄ ▅ ▄    66.04 [64.12, 67.91] at 3 ~
 
 All series of a measure share one scale, and those with epochs one axis. Brackets are around the best value; ``~`` says
 that it is not more than noise.
@@ -13,14 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
-from pytest_touchstone.compare.study.curves import Curve, judged_curves
-from pytest_touchstone.compare.study.points import Axis, Measure, Point, Series, Study
+from pytest_touchstone.compare.study.curves import Curve, curves_of
+from pytest_touchstone.compare.study.points import Axis, Measure, Series, Study
 from pytest_touchstone.core.text import place_text
-from pytest_touchstone.reports.charts import best_of, ticks
+from pytest_touchstone.reports.charts import ticks
 from pytest_touchstone.reports.formatting import NOTHING, cell_width
-from pytest_touchstone.reports.study.section import Part, Section, Verbatim, range_text, share_text
+from pytest_touchstone.reports.study.section import Section, Verbatim, amount, value_range, value_text
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 LACKING: Final = "·"
@@ -34,9 +34,6 @@ MOST: Final = 20
 
 FEWEST: Final = 6
 """The most columns that an axis has beside the longest texts."""
-
-SHOWN: Final = 6
-"""The measures that a terminal shows without ``-v``."""
 
 NEAR: Final = 0.2
 """The part of a column by which a number on the axis may stand beside its place."""
@@ -60,22 +57,25 @@ SIGNS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """The values of a series at its places, None where not measured, and the sign of its peak."""
+    """The values of a series at its places, None where not measured; ``peak`` is the best value as text."""
 
     name: str
     places: tuple[float, ...]
     values: tuple[float | None, ...]
     higher_is_better: bool = True
-    sign: str = ""
     peak: str = ""
-    """The best value and its place as text."""
+
+    @property
+    def order(self) -> list[int]:
+        """The numbers of the values, the best last, and the first of equals after the others."""
+        sign = 1 if self.higher_is_better else -1
+        levels = [-math.inf if value is None else sign * value for value in self.values]
+        return sorted(range(len(levels)), key=lambda number: (levels[number], -number))
 
     @property
     def best(self) -> int | None:
         """The number of the best value."""
-        known = [one for one, value in enumerate(self.values) if value is not None]
-        place = best_of((self.values[one] or 0.0 for one in known), higher=self.higher_is_better)
-        return None if place is None else known[place]
+        return self.order[-1] if any(value is not None for value in self.values) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,7 @@ def grid_of(sparks: Sequence[Spark], most: int = MOST) -> Grid:
     """Return columns as narrow as the smallest gap within a series needs, at most ``most`` of them."""
     places = sorted({place for one in sparks for place in one.places})
     gaps = [
-        after - before
-        for one in sparks
-        for before, after in zip(sorted(one.places), sorted(one.places)[1:], strict=False)
-        if after > before
+        after - before for one in sparks for before, after in pairwise(sorted(one.places)) if after > before
     ]
     width = places[-1] - places[0]
     if not gaps:
@@ -114,19 +111,12 @@ def grid_of(sparks: Sequence[Spark], most: int = MOST) -> Grid:
 def line(spark: Spark, grid: Grid, low: float, high: float) -> str:
     """Return the bars of a series, two characters to a column; of several in a column the best, or the first."""
     cells = [" "] * (2 * grid.columns + 1)
-    best = spark.best
-    sign = 1 if spark.higher_is_better else -1
-    shown: dict[int, int] = {}
-    for place, value in enumerate(spark.values):
-        column = grid.column(spark.places[place])
-        other = spark.values[shown[column]] if column in shown else None
-        if column not in shown or (value is not None and (other is None or sign * value > sign * other)):
-            shown[column] = place
-    for column, place in shown.items():
-        cells[2 * column + 1] = bar(spark.values[place], low, high)
-    if best is not None:
-        column = grid.column(spark.places[best])
-        cells[2 * column], cells[2 * column + 2] = "[", "]"
+    for number in spark.order:
+        column = 2 * grid.column(spark.places[number]) + 1
+        cells[column] = bar(spark.values[number], low, high)
+    if spark.best is not None:
+        column = 2 * grid.column(spark.places[spark.best]) + 1
+        cells[column - 1], cells[column + 1] = "[", "]"
     return "".join(cells)
 
 
@@ -154,111 +144,55 @@ def scale(grid: Grid, places: Iterable[float]) -> str:
     return "".join(cells).rstrip()
 
 
-def sparklines(
-    study: Study,
-    signs: Mapping[tuple[str, str], str],
-    measures: Sequence[Measure] | None = None,
-    *,
-    intervals: bool = False,
-    most: int | None = None,
-) -> list[list[str]]:
-    """Return the lines of each measure; ``signs`` are those of the peaks, by series and key of the measure.
-
-    With ``intervals`` each peak has its interval. ``most``: so many series of a measure, those with the best peaks.
-    """
+def sparklines(study: Study, signs: Mapping[tuple[str, str], str]) -> list[list[str]]:
+    """Return the lines of each measure, the primary composites first; ``signs`` are those of the peaks, by series and
+    key of the measure."""
     blocks = []
-    for measure in study.measures if measures is None else measures:
-        every = {one.name: _spark(study, one, measure, signs, intervals) for one in study.series}
-        sparks = {one.name: one for one in _best_of(list(every.values()), most)}
-        known = [value for one in sparks.values() for value in one.values if value is not None]
-        curves = [one for one in study.series if one.name in sparks and _measured(sparks[one.name]) > 1]
-        if not curves:
-            continue
-        low, high = min(known), max(known)
-        spread = f"{share_text(low, share=measure.share)} to {share_text(high, share=measure.share)}"
-        lines = [] if intervals else [f"{measure.label}  {spread}"]
-        for axis in dict.fromkeys(one.axis for one in curves):
-            own = [sparks[one.name] for one in study.series if one.axis == axis and one.name in sparks]
-            head = (measure.label, spread) if intervals else None
-            lines += _block([one for one in own if _measured(one)], axis, (low, high), head)
-        blocks.append(lines)
+    for measure in sorted(study.measures, key=lambda one: (not one.primary, one.composite is None)):
+        sparks = [(one, _spark(study, one, measure, signs)) for one in study.series]
+        sizes = {one.name: len(study.measured(one, measure)) for one in study.series}
+        axes = dict.fromkeys(one.axis for one in study.series if sizes[one.name] > 1)
+        known = [value for _, spark in sparks for value in spark.values if value is not None]
+        lines: list[str] = []
+        for axis in axes:
+            shown = [spark for one, spark in sparks if one.axis == axis and sizes[one.name]]
+            lines += _block(shown, axis, (min(known), max(known)), measure)
+        blocks += [lines] if lines else []
     return blocks
 
 
-def _best_of(sparks: Sequence[Spark], most: int | None) -> Sequence[Spark]:
-    """Return so many with the best peaks, in their order."""
-    if most is None or len(sparks) <= most:
-        return sparks
-
-    def height(one: Spark) -> float:
-        value = None if one.best is None else one.values[one.best]
-        return -math.inf if value is None else value if one.higher_is_better else -value
-
-    chosen = {one.name for one in sorted(sparks, key=height, reverse=True)[:most]}
-    return [one for one in sparks if one.name in chosen]
-
-
-def _spark(
-    study: Study,
-    series: Series,
-    measure: Measure,
-    signs: Mapping[tuple[str, str], str],
-    intervals: bool,
-) -> Spark:
-    places, values, shown = [], [], []
-    for order, point in enumerate(series.points):
-        place, found = series.place(point), study.valid(point, measure)
-        if place is None and series.axis != "order":
-            continue
-        places.append(float(order if place is None else place))
-        shown.append(point)
-        values.append(found.value if found is not None and math.isfinite(found.value) else None)
-    sign = signs.get((series.name, measure.key), "")
-    spark = Spark(series.name, tuple(places), tuple(values), measure.higher_is_better, sign)
-    return (
-        spark
-        if spark.best is None
-        else replace(spark, peak=_peak(study, series, measure, shown[spark.best], intervals))
+def _spark(study: Study, series: Series, measure: Measure, signs: Mapping[tuple[str, str], str]) -> Spark:
+    points = [one for one in series.points if series.axis == "order" or series.place(one) is not None]
+    places = [series.place(one) for one in points]
+    values = [study.valid(one, measure) for one in points]
+    spark = Spark(
+        series.name,
+        tuple(float(order if place is None else place) for order, place in enumerate(places)),
+        tuple(one.value if one is not None and math.isfinite(one.value) else None for one in values),
+        measure.higher_is_better,
     )
+    if spark.best is None or (value := values[spark.best]) is None:
+        return spark
+    where, limits = series.at(points[spark.best]), value_range(value, measure)
+    text = (
+        value_text(value.value, measure) if limits == NOTHING else f"{amount(value.value, measure)} {limits}"
+    )
+    return replace(spark, peak=f"{text} at {where} {signs.get((series.name, measure.key), '')}".rstrip())
 
 
-def _peak(study: Study, series: Series, measure: Measure, point: Point, interval: bool) -> str:
-    """Return the value and its place: ``66.04 % at 3``, or ``66.04 [64.12, 67.91] at 3``."""
-    place, value = series.place(point), study.value(point, measure)
-    where = point.short if place is None else place_text(place)
-    if value is None:
-        return where
-    text = share_text(value.value, share=measure.share)
-    limits = range_text(value, share=measure.share) if interval else NOTHING
-    return f"{text} at {where}" if limits == NOTHING else f"{text.removesuffix(' %')} {limits} at {where}"
-
-
-def _measured(spark: Spark) -> int:
-    return sum(value is not None for value in spark.values)
-
-
-def _block(
-    own: Sequence[Spark], axis: Axis, limits: tuple[float, float], head: tuple[str, str] | None
-) -> list[str]:
-    """Return the lines of the series on one axis, below its numbers; all fit ``WIDTH``, if names of places allow.
-
-    ``head`` are the measure's name and range, which then stand beside the numbers; a long name stands above them.
-    """
-    title = head[0] if head else axis
-    alone = [title] * (head is not None and cell_width(title) > LONGEST)
-    title = "" if alone else title
-    width = min(LONGEST, max(map(cell_width, (title, *(one.name for one in own)))))
-    told = [f"{spark.peak} {spark.sign}".rstrip() for spark in own]
-    room = (WIDTH - width - max(map(cell_width, told)) - len("   ") - 1) // 2
-    grid = grid_of(own, max(FEWEST, min(MOST, room)))
-    numbers = "" if axis == "order" else scale(grid, {place for one in own for place in one.places})
-    lines = [f"{_fit(title, width)} {numbers}"] if numbers else []
-    if head:
-        by = "" if axis == "order" else f"by {axis}, "
-        lines = [*alone, f"{_fit(title, width)} {numbers:{2 * grid.columns + 1}}  {by}{head[1]}"]
-    for spark, text in zip(own, told, strict=True):
-        lines.append(f"{_fit(spark.name, width)} {line(spark, grid, *limits)}  {text}")
-    return lines
+def _block(sparks: Sequence[Spark], axis: Axis, limits: tuple[float, float], measure: Measure) -> list[str]:
+    """Return the lines of the series on one axis, below its numbers; all fit ``WIDTH``, if names of places allow."""
+    names = min(LONGEST, max(cell_width(one.name) for one in sparks))
+    width = max(names, cell_width(measure.label))
+    room = (WIDTH - width - max(cell_width(one.peak) for one in sparks) - len("   ") - 1) // 2
+    grid = grid_of(sparks, max(FEWEST, min(MOST, room)))
+    numbers = "" if axis == "order" else scale(grid, {place for one in sparks for place in one.places})
+    spread = " to ".join(value_text(limit, measure) for limit in limits)
+    by = "" if axis == "order" else f"by {axis}, "
+    return [
+        f"{_fit(measure.label, width)} {numbers:{2 * grid.columns + 1}}  {by}{spread}",
+        *(f"{_fit(one.name, width)} {line(one, grid, *limits)}  {one.peak}" for one in sparks),
+    ]
 
 
 def _fit(text: str, width: int) -> str:
@@ -271,39 +205,22 @@ def _fit(text: str, width: int) -> str:
 
 
 def glance(study: Study) -> Section | None:
-    """Return the section, with a line on every sign that occurs; None where no series has two values."""
-    signs = {
-        (one.curve.series.name, one.curve.measure.key): _sign(one.curve) for one in study.once(judged_curves)
-    }
-    blocks = sparklines(study, signs)
+    """Return the curves at a glance, with a line on every sign that occurs; None where no series has two values."""
+    signs = {(one.series.name, one.measure.key): _sign(one) for one in study.once(curves_of)}
+    blocks = [Verbatim(tuple(block)) for block in sparklines(study, signs)]
     if not blocks:
         return None
     about = [f"[ ] the best of a series; {BARS[0]} the lowest, {BARS[-1]} the highest value of the measure"]
     about += [f"{sign}   {SIGNS[sign]}" for sign in SIGNS if sign in signs.values()]
     lacking = f"{LACKING}   a checkpoint without a value, or with one that is NOT VALID"
-    about += [lacking] if any(LACKING in line for block in blocks for line in block) else []
-    parts = [Verbatim(tuple(block)) for block in blocks]
-    brief = [*_brief(study, signs), "\n".join(about)]
+    about += [lacking] if any(LACKING in line for block in blocks for line in block.lines) else []
+    shown = min(sum(one.primary for one in study.measures), max(1, LINES // len(study.series)))
     return Section(
         key="sparklines",
         title="Curves at a glance",
-        parts=(*parts[:SHOWN], Verbatim(tuple(about))),
-        details=tuple(parts[SHOWN:]),
-        brief=tuple(brief),
+        parts=(*blocks[:shown], "\n".join(about), *blocks[shown:]),
+        brief=min(shown, len(blocks)) + 1,
     )
-
-
-def _brief(study: Study, signs: Mapping[tuple[str, str], str]) -> Sequence[Part]:
-    """Return the curves of the primary measures as far as there is room, the first composite before others."""
-    primary = [one for one in study.measures if one.primary]
-    ordered = sorted(primary, key=lambda one: one.composite is None)
-    room = max(1, LINES // len(study.series))
-    shown = [one for one in primary if one in ordered[:room]]
-    blocks = sparklines(study, signs, shown, intervals=True, most=LINES)
-    hidden = [f"{len(primary) - len(shown)} primary measures more"] if len(primary) > len(shown) else []
-    hidden += [f"{len(study.series) - LINES} series more"] if len(study.series) > LINES else []
-    told = [f"{' and '.join(hidden)}: --section sparklines"] if hidden else []
-    return [*(Verbatim(tuple(block)) for block in blocks), *told]
 
 
 def _sign(curve: Curve) -> str:

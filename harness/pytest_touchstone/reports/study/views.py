@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote
@@ -38,6 +39,9 @@ _STYLES: Final = {"not more than noise": "", "more than noise": "bold", "cannot 
 
 TITLE: Final = "What is more than noise"
 
+MOST_ROWS: Final = 24
+"""The rows of a part that a brief report shows."""
+
 SAFE: Final = "/@+=,"
 """Signs that addresses of pictures keep."""
 
@@ -45,43 +49,54 @@ SAFE: Final = "/@+=,"
 # For a terminal
 
 
-def render_brief(sections: Sequence[Section], *, width: int, color: bool) -> str:
-    """Return what decides, in a screen or two of at most ``width`` columns (of at least 76)."""
+def render(sections: Sequence[Section], *, width: int, color: bool, brief: bool = False) -> str:
+    """Return sections as text of at most ``width`` columns (of at least 76), whole or what decides of them in a screen
+    or two."""
     from rich.text import Text
 
     console = console_of(max(width, NARROWEST), color=color)
-    for section in brief_sections(sections):
+    for number, section in enumerate(brief_sections(sections) if brief else sections):
+        if number:
+            console.print()
         console.print(Text(section.title, style="bold cyan"))
         for place, part in enumerate(section.parts):
-            if place and not isinstance(part, str):  # a paragraph explains what stands above it
+            if not brief or (
+                place and not isinstance(part, str)
+            ):  # a paragraph explains what stands above it
                 console.print()
             for line in _drawn(part, console.width):
                 console.print(line)
+    if brief:
+        names = ", ".join(one.key for one in sections)
+        more = f"More: -v shows all, -o DIR writes it as files, --section NAME[,NAME] shows one of {names}."
         console.print()
-    console.print(Text(where_more(sections), style="dim"))
+        console.print(Text(more, style="dim"))
     return written(console)
 
 
-def render(sections: Sequence[Section], *, width: int, color: bool, details: bool = False) -> str:
-    """Return whole sections as text of at most ``width`` columns (of at least 76)."""
-    from rich.text import Text
+def brief_sections(sections: Sequence[Section]) -> list[Section]:
+    """Return the sections with their first parts alone; all lines are a section, at the place of the first."""
+    lines = Facts(tuple((one.key, one.line) for one in sections if one.line))
+    found: dict[str, Section] = {}
+    for one in sections:
+        if one.line:
+            found.setdefault("told", Section(key="told", title=TITLE, parts=(lines,)))
+        if one.brief:
+            parts = [part for whole in one.parts[: one.brief] for part in _cut(whole)]
+            found[one.key] = replace(one, parts=tuple(parts))
+    return list(found.values())
 
-    console = console_of(max(width, NARROWEST), color=color)
-    hidden = False
-    for place, section in enumerate(sections):
-        if place:
-            console.print()
-        console.print(Text(section.title, style="bold cyan"))
-        shown = (*section.parts, *(section.details if details else ()))
-        hidden |= bool(section.details) and not details
-        for part in shown:
-            console.print()
-            for line in _drawn(part, console.width):
-                console.print(line)
-    if hidden:
-        console.print()
-        console.print(Text("-v shows all tables; -o DIR writes them as files", style="dim"))
-    return written(console)
+
+def _cut(part: Part) -> Iterable[Part]:
+    """Yield the first rows of a part, and how many more there are."""
+    if isinstance(part, str):
+        yield part
+        return
+    name = "lines" if isinstance(part, Verbatim) else "rows"
+    rows = getattr(part, name)
+    yield replace(part, **{name: rows[:MOST_ROWS]})
+    if len(rows) > MOST_ROWS:
+        yield f"and {len(rows) - MOST_ROWS} rows more (-v)"
 
 
 def _drawn(part: Part, width: int) -> list[Any]:
@@ -122,26 +137,6 @@ def _table(part: StudyTable) -> Any:
     return table
 
 
-def brief_sections(sections: Sequence[Section]) -> list[Section]:
-    """Return the sections with their brief parts alone; all lines are a section, at the place of the first."""
-    lines = Facts(tuple((one.key, one.line) for one in sections if one.line))
-    found: list[Section] = []
-    told = not lines.rows
-    for one in sections:
-        if one.line and not told:
-            found.append(Section(key="told", title=TITLE, parts=(lines,)))
-            told = True
-        if one.brief:
-            found.append(Section(key=one.key, title=one.title, parts=one.brief))
-    return found
-
-
-def where_more(sections: Sequence[Section]) -> str:
-    """Return a sentence on how to see the rest."""
-    names = ", ".join(one.key for one in sections)
-    return f"More: -v shows all, -o DIR writes it as files, --section NAME[,NAME] shows one of {names}."
-
-
 # Markdown
 
 
@@ -150,7 +145,7 @@ def study_page(sections: Sequence[Section], pictures: Sequence[str] = ()) -> str
     blocks = ["# Study"]
     for section in sections:
         blocks.append(f"## {markdown_text(section.title)}")
-        for part in (*section.parts, *section.details):
+        for part in section.parts:
             blocks += _blocks(part)
     blocks += ["## Pictures", *_pictures(pictures)] if pictures else []
     return "\n\n".join(block for block in blocks if block) + "\n"
