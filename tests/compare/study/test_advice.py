@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_touchstone.compare.study.advice import NO_GAIN, PAIRED, Advice, Chosen, find
+from pytest_touchstone.compare.study.advice import NO_GAIN, PAIRED, Advice, find
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.statistics.power import binary_design, power_of_drop
@@ -38,18 +38,6 @@ def test_the_earlier_one_that_cannot_be_told_from_it_is_named() -> None:
 def test_what_is_expected_allows_for_the_choice() -> None:
     chosen = known(advice(of_items({"a": answers([0.6] * 12, 400, 3)})).checkpoint)
     assert known(chosen.expected).value < chosen.value - 0.005
-
-
-def test_a_rival_that_is_worse_on_another_benchmark_is_left_out() -> None:
-    scores = [
-        {**first, "c": second["b"]}
-        for first, second in zip(answers([0.6, 0.605], 400, 4), answers([0.8, 0.4], 400, 5), strict=True)
-    ]
-    study = of_items({"a": scores})
-    chosen = known(advice(study).checkpoint)
-    assert chosen.measure.benchmark == "b"
-    assert chosen.point.name == "a/1"
-    assert [(point.name, one.benchmark) for point, one in chosen.vetoed] == [("a/2", "c")]
 
 
 def test_the_items_that_it_takes_find_the_difference_with_the_power_that_is_promised() -> None:
@@ -123,18 +111,6 @@ def test_the_advice_does_not_hang_on_the_order_of_benchmarks() -> None:
     found = [known(advice(of_items({"s": runs})).checkpoint) for runs in (scores, turned)]
     assert found[0].measure.benchmark == found[1].measure.benchmark == "a"
     assert found[0].point.name == found[1].point.name
-
-
-def test_the_highest_measured_is_called_so_where_it_is() -> None:
-    def of(second: list[float]) -> Chosen:
-        scores = [
-            {**first, "c": other["b"]}
-            for first, other in zip(answers([0.6, 0.605], 400, 4), answers(second, 400, 5), strict=True)
-        ]
-        return known(advice(of_items({"a": scores})).checkpoint)
-
-    assert of([0.8, 0.8]).highest
-    assert not of([0.8, 0.4]).highest
 
 
 def test_nothing_beyond_all_right_is_expected() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.metric import compare_metric
-from pytest_touchstone.compare.study.differences import Columns, difference
+from pytest_touchstone.compare.study.differences import column_of, difference
 from tests.support.compared import ran
 from tests.support.known import known
 from tests.support.studies import placed, study_of_candidates
@@ -44,7 +44,6 @@ def test_it_is_the_one_that_any_two_results_have(
 def test_a_column_is_made_once_and_counts_no_flips_of_scores_that_lack_an_item() -> None:
     study = study_of_candidates([placed(ran("a/1", {"b": {"acc": [1.0, 0.0], "f1": [0.5, None]}}), "a", 1.0)])
     entry = study.points[0].candidate.entries["b"]
-    columns = study.once(Columns)
-    assert known(columns.of(entry, "acc")) is columns.of(entry, "acc")
-    assert known(columns.of(entry, "acc")).flips
-    assert not known(columns.of(entry, "f1")).flips
+    assert known(column_of(study, entry, "acc")) is column_of(study, entry, "acc")
+    assert known(column_of(study, entry, "acc")).flips
+    assert not known(column_of(study, entry, "f1")).flips

@@ -2,9 +2,8 @@
 
 Everything rests on numbers of this study. Where it holds none, the advice is "no evidence", with the reason.
 
-- **The checkpoint**: by a composite, else the primary metric that most checkpoints have. Of the checkpoints that cannot
-  be told from the best of it, the one measured best that no other of them beats on another primary metric (Holm over
-  these tests). The earliest of them in its series is named too.
+- **The checkpoint**: the one measured best, by a composite, else by the primary metric that most checkpoints have. The
+  earliest of its series that cannot be told from it is named too.
 - **Expected** of it on further items of the kind: its value and interval after allowing for the choice.
 - **More items**: for the best series against each other one that cannot be told from it. The number is that with which
   a drop of the measured size is found with power 0.8 (``statistics.power``), among as many comparisons.
@@ -34,7 +33,7 @@ from pytest_touchstone.statistics.comparison import Comparison, z_quantile
 from pytest_touchstone.statistics.contrasts import Contrast
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
 from pytest_touchstone.statistics.power import design_of_comparison, items_for_drop
-from pytest_touchstone.statistics.verdicts import POWER, holm
+from pytest_touchstone.statistics.verdicts import POWER
 
 MOST: Final = 3
 """The comparisons for which commands are given."""
@@ -56,21 +55,18 @@ NO_GAIN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The checkpoint to go on from: the one measured best of ``rivals`` + 1 that cannot be told apart.
+    """The checkpoint to go on from: the one measured best, which cannot be told from its ``rivals``.
 
-    ``highest``: it is also the one measured best of all. ``expected`` is what further items would give; None where
-    nothing is known of the noise. ``vetoed`` are rivals that another one beats on the measure beside them. ``earliest``
-    is the rival with the least training in its own series, where that is less than the chosen one's.
+    ``expected`` is what further items would give. ``earliest`` is the rival with the least training in its own series,
+    where that is less than the chosen one's.
     """
 
     point: Point
     measure: Measure
     value: float
-    highest: bool
     of: int
     rivals: tuple[Point, ...]
     expected: Contrast | None
-    vetoed: tuple[tuple[Point, Measure], ...] = ()
     earliest: Point | None = None
 
 
@@ -148,53 +144,18 @@ def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen 
     if len(places) < 2 or noise is None:
         return None
     choice = best_of(pool.means, noise, level=study.level, draws=CURVE_DRAWS)
-    rivals = pool.rivals(choice.place, places, study.level)
-    candidates = sorted([choice.place, *rivals], key=lambda place: -pool.means[place])
-    vetoed = _vetoed([pool.points[place] for place in candidates], study, pools, measure)
-    names = {point.name for point, _ in vetoed}
-    best, *others = [place for place in candidates if pool.points[place].name not in names] or candidates
-    series = study.series_of(pool.points[best])
-    before = series.points[: series.points.index(pool.points[best])]
+    best, rivals = pool.points[choice.place], pool.rivals(choice.place, places, study.level)
+    series = study.series_of(best)
+    before = series.points[: series.points.index(best)]
     return Chosen(
-        point=pool.points[best],
+        point=best,
         measure=measure,
-        value=measure.sign * pool.means[best],
-        highest=best == choice.place,
+        value=measure.sign * choice.measured,
         of=len(places),
-        rivals=tuple(pool.points[place] for place in others),
-        expected=expected_of(study, pool, best, choice),
-        vetoed=tuple(vetoed),
-        earliest=next((point for point in before if set(pool.places([point])) & set(others)), None),
+        rivals=tuple(pool.points[place] for place in sorted(rivals, key=lambda place: -pool.means[place])),
+        expected=expected_of(study, pool, choice.place, choice),
+        earliest=next((point for point in before if set(pool.places([point])) & set(rivals)), None),
     )
-
-
-def _vetoed(
-    candidates: Sequence[Point], study: Study, pools: Mapping[str, Pool], measure: Measure
-) -> list[tuple[Point, Measure]]:
-    """The candidates that are worse than the best of them by another primary metric."""
-    parts = {(part.benchmark, part.metric) for part in measure.parts}
-    tests: list[tuple[Point, Measure, float | None]] = []
-    for other in study.measures:
-        pool = pools[other.key]
-        places = pool.places(candidates)
-        if (
-            other.primary
-            and other.composite is None
-            and (other.benchmark, other.metric) not in parts
-            and places
-        ):
-            best = max(places, key=lambda place: pool.means[place])
-            tests += [
-                (pool.points[place], other, pool.lead(best, place, study.level).p)
-                for place in places
-                if place != best
-            ]
-    adjusted = holm([p for _, _, p in tests])
-    return [
-        (point, other)
-        for (point, other, _), p in zip(tests, adjusted, strict=True)
-        if p is not None and p <= 1 - study.level
-    ]
 
 
 # More items

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.judge import score_name
@@ -25,11 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class ItemName(NamedTuple):
-    """The id of an item, and the hash of its row."""
-
-    example: str
-    row: str
+ItemName: TypeAlias = tuple[str, str]
+"""The id of an item, and the hash of its row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,19 +50,14 @@ class ScoreColumn:
         return found
 
 
-class Columns:
-    """The columns of a study, made when they are asked for: ``study.once(Columns).of(entry, metric)``."""
-
-    def __init__(self, study: Study) -> None:
-        del study  # it keeps this
-        self._known: dict[tuple[int, str], ScoreColumn | None] = {}
-
-    def of(self, entry: BenchmarkScores, metric: str) -> ScoreColumn | None:
-        """The scores by which a metric is compared; None without items, and for a metric that is no mean of scores."""
-        key = id(entry), metric
-        if key not in self._known:
-            self._known[key] = _column(entry, metric)
-        return self._known[key]
+def column_of(study: Study, entry: BenchmarkScores, metric: str) -> ScoreColumn | None:
+    """The scores by which a metric is compared, made once; None without items, and for a metric that is no mean of
+    scores."""
+    key = id(entry), metric
+    if key not in study.made:
+        study.made[key] = _column(entry, metric)
+    found: ScoreColumn | None = study.made[key]
+    return found
 
 
 def _column(entry: BenchmarkScores, metric: str) -> ScoreColumn | None:
@@ -84,7 +76,7 @@ def _column(entry: BenchmarkScores, metric: str) -> ScoreColumn | None:
     shared = any_shared(clusters)
     return ScoreColumn(
         digest=entry.saved.items_sha256 or items.digest(),
-        names=[ItemName(items.examples[place], items.rows[place]) for place in order],
+        names=[(items.examples[place], items.rows[place]) for place in order],
         values=values,
         clusters=clusters if shared else None,
         flips=not shared and is_binary(values.tolist()),
@@ -96,22 +88,18 @@ def shared_items(columns: Sequence[ScoreColumn], least: float = 0.5) -> ScoreCol
     share of the smallest column."""
     import numpy as np
 
-    first, *others = columns
-    if all(one.digest == first.digest for one in others):
-        names, matrix = first.names, np.stack([one.values for one in columns])
-    else:
-        common = set(first.names).intersection(*(one.names for one in others))
-        names = [name for name in first.names if name in common]
-        matrix = np.stack([one.at(names) for one in columns])
-    kept = np.flatnonzero(~np.isnan(matrix).any(axis=0)).tolist()
-    if not kept or len(kept) < least * min(len(one.values) for one in columns):
+    first = columns[0]
+    complete = [
+        {name for name, missing in zip(one.names, np.isnan(one.values)) if not missing} for one in columns
+    ]
+    names = sorted(set.intersection(*complete))
+    if not names or len(names) < least * min(len(one.values) for one in columns):
         return None
-    names = [names[place] for place in kept]
     clusters = dict(zip(first.names, first.clusters, strict=True)) if first.clusters else None
     return replace(
         first,
         names=names,
-        values=matrix[:, kept],
+        values=np.stack([one.at(names) for one in columns]),
         clusters=None if clusters is None else [clusters[name] for name in names],
     )
 
@@ -127,7 +115,7 @@ UNTESTED: Final = "cannot be tested"
 
 def difference(study: Study, baseline: Point, new: Point, measure: Measure) -> Comparison:
     """The new point against the baseline by a measure; undefined, with the reason, where one lacks it."""
-    level, columns = study.level, study.once(Columns)
+    level = study.level
     before, after = baseline.candidate.entries, new.candidate.entries
     if measure.composite is not None:
         found = compare_composite_in(measure.composite, before, after, level)
@@ -135,7 +123,7 @@ def difference(study: Study, baseline: Point, new: Point, measure: Measure) -> C
     a, b, metric = before.get(measure.benchmark), after.get(measure.benchmark), measure.metric
     if a is None or b is None or metric not in a.saved.metrics or metric not in b.saved.metrics:
         return undefined("not measured at both", level=level)
-    one, other = columns.of(a, metric), columns.of(b, metric)
+    one, other = column_of(study, a, metric), column_of(study, b, metric)
     if one is not None and other is not None and one.digest == other.digest and one.flips and other.flips:
         return _of_flips(one, other, level, higher=b.saved.aggregation(metric).higher_score_is_better)
     return compare_metric(a, b, metric, primary=measure.primary, level=level).comparison

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_touchstone.compare.answers import first_exchanges, shown_answers
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.study.differences import Columns, shared_items
+from pytest_touchstone.compare.study.differences import column_of, shared_items
 from pytest_touchstone.compare.study.points import Measure, Point, Series, Study
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.statistics.paired import changed, changed_by_chance, paths
@@ -116,7 +116,7 @@ def forgotten_in(study: Study, series: Series, measure: Measure) -> Forgetting |
     known = [
         (point, column)
         for point, _ in study.ordered(series, measure)
-        if (column := study.once(Columns).of(point.candidate.entries[measure.benchmark], measure.metric))
+        if (column := column_of(study, point.candidate.entries[measure.benchmark], measure.metric))
     ]
     shared = shared_items([column for _, column in known]) if len(known) > 1 and measure.share else None
     if shared is None:
@@ -149,7 +149,7 @@ def forgotten_in(study: Study, series: Series, measure: Measure) -> Forgetting |
             )
             for (before, after), one, p, chance in steps
         ),
-        examples=tuple(_lost(columns, ways.lost, [one.example for one in shared.names], points)),
+        examples=tuple(_lost(columns, ways.lost, [example for example, _ in shared.names], points)),
     )
 
 

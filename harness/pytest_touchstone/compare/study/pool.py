@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.metric import metric_of
-from pytest_touchstone.compare.study.differences import Columns, ScoreColumn, shared_items
+from pytest_touchstone.compare.study.differences import ScoreColumn, column_of, shared_items
 from pytest_touchstone.compare.study.points import Measure, Point, Series, Study, with_limits
 from pytest_touchstone.core.composite import Part
 from pytest_touchstone.statistics.best_of_many import is_told_best
@@ -180,7 +180,7 @@ def _column(study: Study, entry: BenchmarkScores, parts: Sequence[Part]) -> Scor
     """The weighted sum of each item's scores, larger is better; None where they are not known."""
     import numpy as np
 
-    known = [study.once(Columns).of(entry, part.metric) for part in parts]
+    known = [column_of(study, entry, part.metric) for part in parts]
     columns = [one for one in known if one is not None]
     if len(columns) < len(parts):
         return None

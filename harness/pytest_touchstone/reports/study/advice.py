@@ -66,20 +66,13 @@ def _chosen(one: Chosen) -> Iterable[tuple[str, str]]:
     """Yield the checkpoint and why it is the one."""
     measure = one.measure
     extreme = "highest" if measure.higher_is_better else "lowest"
-    told = (
-        f"the {extreme} measured"
-        if one.highest
-        else f"the {extreme} of those that no other one beats elsewhere"
-    )
-    yield "go on from", f"{one.point.name}: {measure.label} {value_text(one.value, measure)}, {told}"
+    value = value_text(one.value, measure)
+    yield "go on from", f"{one.point.name}: {measure.label} {value}, the {extreme} measured"
     others = one.of - 1
     told_apart = f"it is told from all {others} others"
     rivals = f"nothing better is known; {len(one.rivals)} of {others} others cannot be told from it"
     names = f": {listed((point.name for point in one.rivals), 2)}"
     yield "reason", f"{rivals}{names}" if one.rivals else told_apart
-    if one.vetoed:
-        worse = "; ".join(f"{point.name} on {other.label}" for point, other in one.vetoed[:3])
-        yield "left out", f"as good by {measure.label}, but worse than another: {worse}"
     if one.earliest is not None:
         yield "earlier", f"{one.earliest.name} had less training and cannot be told from it"
     if one.expected is not None:

@@ -30,15 +30,16 @@ def forecast_section(study: Study, at: float | None = None) -> Section | None:
     if not past and at is None:
         return None
     where = "" if at is None else place_text(at)
-    asked: Part = f"Nothing can be forecast at {where}: it takes five checkpoints of a series, all before it."
+    parts: list[Part] = []
     if coming:
-        asked = _table(coming, f"Forecast at {where}")
-    parts: list[Part] = [asked] if where else []
-    parts += (
-        [_table(past, "The last values, forecast from the first two thirds of the checkpoints"), HOW]
-        if past
-        else []
-    )
+        parts.append(_table(coming, f"Forecast at {where}"))
+    elif where:
+        parts.append(
+            f"Nothing can be forecast at {where}: it takes five checkpoints of a series, all before it."
+        )
+    if past:
+        title = "The last values, forecast from the first two thirds of the checkpoints"
+        parts += [_table(past, title), HOW]
     return Section(
         key="forecast",
         title="The end from the beginning",

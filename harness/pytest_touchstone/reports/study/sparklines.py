@@ -12,13 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final
 
 from pytest_touchstone.compare.study.curves import Curve, curves_of
 from pytest_touchstone.compare.study.points import Axis, Measure, Series, Study
 from pytest_touchstone.core.text import place_text
-from pytest_touchstone.reports.charts import ticks
 from pytest_touchstone.reports.formatting import NOTHING, cell_width
 from pytest_touchstone.reports.study.section import Section, Verbatim, amount, value_range, value_text
 
@@ -34,9 +32,6 @@ MOST: Final = 20
 
 FEWEST: Final = 6
 """The most columns that an axis has beside the longest texts."""
-
-NEAR: Final = 0.2
-"""The part of a column by which a number on the axis may stand beside its place."""
 
 LINES: Final = 24
 """The lines of curves that a reader sees who asks for no section."""
@@ -78,45 +73,21 @@ class Spark:
         return self.order[-1] if any(value is not None for value in self.values) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The columns of an axis: places from ``first`` on, each ``step`` wide."""
-
-    first: float
-    step: float
-    columns: int
-
-    def column(self, place: float) -> int:
-        """Return the column of a place."""
-        return min(self.columns - 1, round((place - self.first) / self.step)) if self.step else 0
-
-    def stands_at(self, place: float) -> bool:
-        """Return whether a place is nearer to its column than to the middle between two."""
-        return not self.step or abs((place - self.first) / self.step - self.column(place)) <= NEAR
-
-
-def grid_of(sparks: Sequence[Spark], most: int = MOST) -> Grid:
-    """Return columns as narrow as the smallest gap within a series needs, at most ``most`` of them."""
+def columns_of(sparks: Iterable[Spark], most: int = MOST) -> dict[float, int]:
+    """Return the column of each place, in order; where there are more places than columns, neighbours share one."""
     places = sorted({place for one in sparks for place in one.places})
-    gaps = [
-        after - before for one in sparks for before, after in pairwise(sorted(one.places)) if after > before
-    ]
-    width = places[-1] - places[0]
-    if not gaps:
-        return Grid(places[0], width, 1 if not width else 2)
-    columns = min(most, round(width / min(gaps)) + 1)
-    return Grid(places[0], width / (columns - 1) if columns > 1 else 0.0, columns)
+    shown = min(most, len(places))
+    return {place: number * shown // len(places) for number, place in enumerate(places)}
 
 
-def line(spark: Spark, grid: Grid, low: float, high: float) -> str:
+def line(spark: Spark, columns: Mapping[float, int], low: float, high: float) -> str:
     """Return the bars of a series, two characters to a column; of several in a column the best, or the first."""
-    cells = [" "] * (2 * grid.columns + 1)
+    cells = [" "] * (2 * max(columns.values()) + 3)
     for number in spark.order:
-        column = 2 * grid.column(spark.places[number]) + 1
-        cells[column] = bar(spark.values[number], low, high)
+        cells[2 * columns[spark.places[number]] + 1] = bar(spark.values[number], low, high)
     if spark.best is not None:
-        column = 2 * grid.column(spark.places[spark.best]) + 1
-        cells[column - 1], cells[column + 1] = "[", "]"
+        column = 2 * columns[spark.places[spark.best]]
+        cells[column], cells[column + 2] = "[", "]"
     return "".join(cells)
 
 
@@ -129,17 +100,13 @@ def bar(value: float | None, low: float, high: float) -> str:
     return BARS[min(len(BARS) - 1, int((value - low) / (high - low) * len(BARS) + 1e-9))]
 
 
-def scale(grid: Grid, places: Iterable[float]) -> str:
-    """Return the places of checkpoints above their columns, as many as fit: the ends, then round ones, then others."""
-    last = grid.first + grid.step * (grid.columns - 1)
-    cells = [" "] * (2 * grid.columns + 9)
-    known = sorted(places)
-    even = [place for place in ticks(grid.first, last, 9) if place in known]
-    for place in [grid.first, last, *even, *known]:
-        text, start = place_text(place), 2 * grid.column(place) + 1
-        inside = grid.first <= place <= last and grid.stands_at(place)
-        around = cells[start - 1 : start + len(text) + 1]
-        if inside and start + len(text) <= len(cells) and set(around) == {" "}:
+def scale(columns: Mapping[float, int]) -> str:
+    """Return the places above their columns, as many as fit: the ends, then others."""
+    places = list(columns)
+    cells = [" "] * (2 * columns[places[-1]] + 12)
+    for place in (places[0], places[-1], *places):
+        text, start = place_text(place), 2 * columns[place] + 1
+        if set(cells[start - 1 : start + len(text) + 1]) == {" "}:
             cells[start : start + len(text)] = text
     return "".join(cells).rstrip()
 
@@ -185,13 +152,13 @@ def _block(sparks: Sequence[Spark], axis: Axis, limits: tuple[float, float], mea
     names = min(LONGEST, max(cell_width(one.name) for one in sparks))
     width = max(names, cell_width(measure.label))
     room = (WIDTH - width - max(cell_width(one.peak) for one in sparks) - len("   ") - 1) // 2
-    grid = grid_of(sparks, max(FEWEST, min(MOST, room)))
-    numbers = "" if axis == "order" else scale(grid, {place for one in sparks for place in one.places})
+    columns = columns_of(sparks, max(FEWEST, min(MOST, room)))
+    numbers = "" if axis == "order" else scale(columns)
     spread = " to ".join(value_text(limit, measure) for limit in limits)
     by = "" if axis == "order" else f"by {axis}, "
     return [
-        f"{_fit(measure.label, width)} {numbers:{2 * grid.columns + 1}}  {by}{spread}",
-        *(f"{_fit(one.name, width)} {line(one, grid, *limits)}  {one.peak}" for one in sparks),
+        f"{_fit(measure.label, width)} {numbers:{2 * max(columns.values()) + 3}}  {by}{spread}",
+        *(f"{_fit(one.name, width)} {line(one, columns, *limits)}  {one.peak}" for one in sparks),
     ]
 
 
