@@ -90,7 +90,8 @@ def shared_items(columns: Sequence[ScoreColumn], least: float = 0.5) -> ScoreCol
 
     first = columns[0]
     complete = [
-        {name for name, missing in zip(one.names, np.isnan(one.values)) if not missing} for one in columns
+        {name for name, missing in zip(one.names, np.isnan(one.values), strict=True) if not missing}
+        for one in columns
     ]
     names = sorted(set.intersection(*complete))
     if not names or len(names) < least * min(len(one.values) for one in columns):
