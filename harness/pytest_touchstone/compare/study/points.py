@@ -417,35 +417,29 @@ def _of_totals(candidate: CheckpointResults, composite: Composite) -> Metric | N
             return None
         values[name, metric] = found.value
         parts.setdefault(name, []).append((weight, with_limits(found, name)))
-    value = composite_value(composite, values)
     known = [part for same in parts.values() for _, part in same]
     lacking = next((part for part in known if part.low is None or part.high is None), None)
-    n = sum(min(part.n for _, part in same) for same in parts.values())
-    if value is None or lacking is not None:
-        return Metric(
-            name=composite.name,
-            value=value,
-            low=None,
-            high=None,
-            stderr=None,
-            n=n,
-            method="none",
-            why=lacking.why if lacking else None,
-        )
 
-    def joined(distances: Sequence[Sequence[float]]) -> float:
-        return math.hypot(*(math.fsum(same) for same in distances))
+    def joined(distance: Callable[[Metric], float]) -> float:
+        return math.hypot(*(math.fsum(w * distance(part) for w, part in same) for same in parts.values()))
 
-    down = joined([[w * ((p.value or 0) - (p.low or 0)) for w, p in same] for same in parts.values()])
-    up = joined([[w * ((p.high or 0) - (p.value or 0)) for w, p in same] for same in parts.values()])
-    errors = [[w * p.stderr for w, p in same if p.stderr is not None] for same in parts.values()]
-    whole = all(len(own) == len(same) for own, same in zip(errors, parts.values(), strict=True))
-    return Metric(
+    value = composite_value(composite, values)
+    found = Metric(
         name=composite.name,
         value=value,
-        low=value - down,
-        high=value + up,
-        stderr=joined(errors) if whole else None,
-        n=n,
+        low=None,
+        high=None,
+        stderr=None,
+        n=sum(min(part.n for _, part in same) for same in parts.values()),
+        method="none",
+        why=lacking.why if lacking else None,
+    )
+    if value is None or lacking is not None:
+        return found
+    return replace(
+        found,
+        low=value - joined(lambda part: (part.value or 0) - (part.low or 0)),
+        high=value + joined(lambda part: (part.high or 0) - (part.value or 0)),
+        stderr=None if None in (part.stderr for part in known) else joined(lambda part: part.stderr or 0.0),
         method="MOVER on totals; parts on the same items taken as wholly dependent",
     )

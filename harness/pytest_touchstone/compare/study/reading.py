@@ -64,16 +64,11 @@ from pytest_touchstone.results.summary import SUMMARY
 _WAYS: Final = ("shots", "template")
 
 
-class CandidateByWay(NamedTuple):
-    """A candidate whose benchmarks are named by their ways, where there are several: ``arc_easy 5-shot``. ``way``
-    has these ways; it is empty where there is one of each."""
+def by_way(candidates: Sequence[CheckpointResults]) -> list[tuple[CheckpointResults, str]]:
+    """The candidates, each with the ways in which it was asked, empty where there is one of each.
 
-    candidate: CheckpointResults
-    way: str
-
-
-def by_way(candidates: Sequence[CheckpointResults]) -> list[CandidateByWay]:
-    """The candidates, with every benchmark that was asked in several ways named by its way."""
+    Every benchmark that was asked in several ways is named by its way: ``arc_easy 5-shot``.
+    """
     known: dict[tuple[str, str], set[Any]] = {}
     for one in candidates:
         for benchmark, entry in one.entries.items():
@@ -84,8 +79,9 @@ def by_way(candidates: Sequence[CheckpointResults]) -> list[CandidateByWay]:
     for one in candidates:
         ways = {benchmark: _way(benchmark, entry, several) for benchmark, entry in one.entries.items()}
         entries = {f"{name} {ways[name]}".rstrip(): entry for name, entry in one.entries.items()}
-        way = ", ".join(sorted({way for way in ways.values() if way}))
-        found.append(CandidateByWay(replace(one, entries=entries) if way else one, way))
+        found.append(
+            (replace(one, entries=entries), ", ".join(sorted({way for way in ways.values() if way})))
+        )
     return found
 
 
@@ -501,15 +497,10 @@ def _training_names(trainings: Iterable[str]) -> dict[str, str]:
     known = list(trainings)
     found = {}
     for one in known:
-        parts = [part for part in one.lstrip("\0").split("/") if part] or ["checkpoints"]
-        if one.startswith("\0"):
-            found[one] = one.lstrip("\0")
-            continue
-        for depth in range(1, len(parts) + 1):
-            name = "/".join(parts[-depth:])
-            if sum(_ends(other, name) for other in known) == 1:
-                break
-        found[one] = name
+        parts = [part for part in one.split("/") if part] or ["checkpoints"]
+        names = ["/".join(parts[-depth:]) for depth in range(1, len(parts) + 1)]
+        alone = (name for name in names if sum(_ends(other, name) for other in known) == 1)
+        found[one] = one.lstrip("\0") if one.startswith("\0") else next(alone, names[-1])
     return found
 
 
