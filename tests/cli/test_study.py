@@ -60,7 +60,9 @@ def test_series_are_held_against_each_other_epoch_by_epoch_and_in_a_closing_matr
 ) -> None:
     name = published(here).name
     lines = [line.split() for line in printed(capsys, name, "--section", "between").splitlines()]
-    table = lines.index(["Real@1", "at", "equal", "epochs:", "second", "less", "first"])
+    table = lines.index(
+        ["Real@1", "at", "equal", "epochs:", "the", "mean", "difference,", "second", "less", "first"]
+    )
     assert lines[table + 2][:6] == ["mlm_v2/1536", "mlm_v2/2048", "0.5", "to", "4.5", "(9)"]
     assert lines[table + 4] == ["1", "+0.51"]
     assert lines[table + 6] == ["2", "+0.50"]

@@ -24,10 +24,10 @@ from pytest_touchstone.reports.study.section import (
 from pytest_touchstone.statistics.curves import LAST
 from pytest_touchstone.statistics.verdicts import POWER
 
+OF_ALL: Final = "of all benchmarks of the composite together, in the same proportions; "
 NEEDED: Final = (
-    "needed: of all benchmarks of a composite together, in the same proportions; they find a true difference as large "
-    f"as the corrected gap with a chance of {100 * POWER:.0f} %, corrected for all pairs. Finding a smaller one takes "
-    "more."
+    f"they find a true difference as large as the corrected gap with a chance of {100 * POWER:.0f} %, corrected for "
+    "all pairs. Finding a smaller one takes more."
 )
 
 
@@ -38,7 +38,10 @@ def advice_section(study: Study) -> Section:
     undecided = [("undecided", _undecided(one)) for one in found.more_items[:1]]
     first = Facts((*_chosen(chosen), *undecided)) if chosen else f"{found.why[:1].upper()}{found.why[1:]}."
     plan = [_step(one) for one in found.plan]
-    more: list[Part] = [_more(found.more_items), NEEDED] if found.more_items else []
+    more: list[Part] = []
+    if found.more_items:
+        what = OF_ALL if found.more_items[0].measure.composite else ""
+        more = [_more(found.more_items), f"needed: {what}{NEEDED}"]
     return Section(
         key="advice",
         title="What to do next",

@@ -27,8 +27,11 @@ PER: Final = {"epoch": "per epoch", "step": "per 1000 steps", "order": "per chec
 
 CORRECTED: Final = (
     "Intervals are 95 %. The trend is the slope of a line through all values. Verdicts on start to peak and peak to "
-    "last allow for the peak's having been chosen, and all are corrected (Holm) over the tests of their kind. Such a "
-    "peak lies above the truth by luck, and less that luck it has the value beside it."
+    "last allow for the peak's having been chosen, and all are corrected (Holm) over the tests of their kind."
+)
+CHOSEN: Final = (
+    "The interval is that of the two values as measured. The verdict allows for the peak's having been chosen as the "
+    "best of several: such a peak lies above the truth by luck, and less that luck it has the value beside it."
 )
 TOTALS: Final = (
     "Only totals are known, so checkpoints are taken as asked different items. On the same items, differences are known"
@@ -148,11 +151,11 @@ def _line(found: Sequence[Curve], kinds: Sequence[str], tests: str) -> str:
 
 def _told(curve: Curve, kind: str) -> str:
     test = shown_change(curve, kind)
-    limits = moved_range(test, curve.measure)
-    moved = f"{_name(curve, kind)} {curve.measure.told_in.moved(test.value)}"
-    return f"{curve.measure.label} of {curve.series.name}, {moved}" + (
-        f" {limits}" if limits != NOTHING else ""
+    text = (
+        f"{_name(curve, kind)} {curve.measure.told_in.moved(test.value)} {moved_range(test, curve.measure)}"
     )
+    named = f"{curve.measure.label} of {curve.series.name}"
+    return named if kind == STABILITY else f"{named}, {text.removesuffix(f' {NOTHING}')}"
 
 
 def _facts(one: Curve) -> dict[str, Any]:
@@ -210,7 +213,7 @@ def overfitting(study: Study) -> Section | None:
             *per_measure(drops, _drops),
             *([f"{level} of the curves end at their peak."] if level else []),
             Facts(tuple(told.items())),
-            CORRECTED,
+            CHOSEN,
         ),
         line=_line(found, [DROP], "drops from a peak to the last checkpoint"),
         data=[

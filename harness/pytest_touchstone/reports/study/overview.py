@@ -86,10 +86,8 @@ def _unknown(study: Study, unknown: dict[str, list[str]]) -> str:
         for name, names in unknown.items()
         if names
     ]
-    if not parts:
-        return ""
     told = "[tool.touchstone.series.NAME] in pyproject.toml tells it"
-    return f"Not known: {', '.join(parts)} ({told})."
+    return f"Not known: {', '.join(parts)} ({told})." if parts else ""
 
 
 def _known(one: Series) -> str:

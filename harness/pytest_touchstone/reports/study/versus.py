@@ -74,7 +74,9 @@ def versus(study: Study) -> Section | None:
             *(
                 part
                 for one in found
-                for part in _at_epochs(one.epochs, f"{one.measure.label} at equal epochs")
+                for part in _at_epochs(
+                    one.epochs, f"{one.measure.label} at equal epochs: the mean difference"
+                )
             ),
         ),
         brief=0 if study.once(curves_of) else 1,
@@ -103,7 +105,7 @@ def starts(study: Study) -> Section | None:
     parts = [
         part
         for one in found
-        for part in _at_epochs(one.starts, f"{one.measure.label} where the later begins")
+        for part in _at_epochs(one.starts, f"{one.measure.label} where the later one begins: the difference")
     ]
     return Section(
         key="starts",
@@ -167,7 +169,7 @@ def _how(found: Sequence[Between]) -> Iterable[tuple[str, str]]:
 
 def _lengths(found: Sequence[Duel]) -> StudyTable:
     return StudyTable(
-        title="Sequence lengths: the best at the shorter one against the best at the longer one",
+        title="Sequence length: the best at the shorter one against the best at the longer one",
         header=("training", "measure", "shorter", "longer", "gap", "95 % interval", "longer is"),
         rows=tuple(
             (
@@ -206,7 +208,7 @@ def _at_epochs(pairs: Sequence[AtEpochs], title: str) -> Iterable[Part]:
     if rows:
         header = ("first", "second", "at epochs", "gap", "95 % interval", "second is")
         yield StudyTable(
-            title=f"{title}: second less first", header=header, rows=tuple(rows), left=3, words=True
+            title=f"{title}, second less first", header=header, rows=tuple(rows), left=3, words=True
         )
     reasons: dict[str, list[str]] = {}
     for pair in pairs:
