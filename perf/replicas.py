@@ -1,12 +1,11 @@
 """The cost of replicas by Ray: against one process, two against one, a million items, and what a unit costs.
 
-python -m perf replicas [overhead] [two] [items] [costs] [simulated] [--items 1000000] [--pairs 3] [--json FILE]
+python -m perf replicas [overhead] [two] [items] [costs] [--items 1000000] [--pairs 3] [--json FILE]
 
 overhead   one actor with one thread against this process with one thread, scoring and generating
 two        two actors with one thread each against one
 items      so many items of the fake checkpoint through two actors: the driver's peak memory and its CPU for an item
-costs      of a unit and an item, as ``simulations.scaling`` takes them: seconds and bytes, and of loading a GB
-simulated  1, 2 and 4 actors that only wait, against the simulation
+costs      of a unit and an item: seconds and bytes, and of loading a GB
 
 Without a name all of them. Each measurement is a process of its own. Seconds are those of answering, without loading.
 """
@@ -22,8 +21,8 @@ import resource
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from operator import sub
 from pathlib import Path
@@ -32,7 +31,7 @@ from typing import Any
 from perf.measure import OURS, cpu_of, in_turn, ratios, run, spread, table
 from perf.overhead import write
 
-PARTS = ("overhead", "two", "items", "costs", "simulated")
+PARTS = ("overhead", "two", "items", "costs")
 
 
 def main() -> None:
@@ -164,33 +163,6 @@ def measure_costs(folder: Path, options: argparse.Namespace) -> Any:
     return found
 
 
-def measure_simulated(folder: Path, options: argparse.Namespace) -> Any:
-    """Actors that wait as long as a unit costs, and the same played."""
-    import numpy as np
-
-    from simulations.scaling import COSTS, Replicas
-    from simulations.scaling_series import SeriesPlayer
-
-    rows, found = [], {}
-    for count in (1, 2, 4):
-        real = _one(folder, "waiting", str(count), str(options.requests))
-        played = SeriesPlayer(
-            [[np.array(real["tokens"])]],
-            Replicas(count=count, speed=SPEED, slow_share=0.0, dies_every=1e12, gigabytes=0.0),
-            replace(COSTS, item_before=0.0, item_after=0.0),
-            1,
-        ).play()
-        found[str(count)] = {"measured": real["seconds"], "simulated": played.wall}
-        rows.append([f"{count} actors", real["seconds"], played.wall, real["seconds"] / played.wall])
-    print(f"\n{options.requests} requests, {SPEED:.0f} tokens a second of waiting\n")
-    print(table(["", "measured, seconds", "simulated", "measured / simulated"], rows), flush=True)
-    return found
-
-
-SPEED = 10_000.0
-"""The tokens a second of actors that only wait."""
-
-
 def _one(folder: Path, name: str, *words: str) -> dict[str, Any]:
     """Return what a measurement in a process of its own prints at its end."""
     log = folder / f"{name}.log"
@@ -206,10 +178,9 @@ def _one(folder: Path, name: str, *words: str) -> dict[str, Any]:
 
 def _engine(target: str, engine: str) -> Any:
     from pytest_touchstone.checkpoints.resolve import find_checkpoints
-    from pytest_touchstone.engines.registry import identity, open_engine
-    from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
+    from pytest_touchstone.engines.registry import open_engine
+    from pytest_touchstone.engines.replicas.engine import Replicas, ReplicatedEngine
     from pytest_touchstone.engines.replicas.ray_cluster import target_of
-    from pytest_touchstone.engines.replicas.ray_replicas import RayReplicas
     from pytest_touchstone.engines.settings import ModelSettings
 
     info = find_checkpoints([target]).infos[0]
@@ -217,9 +188,7 @@ def _engine(target: str, engine: str) -> Any:
         return open_engine(info, ModelSettings(device="cpu", threads=1))
     _start_ray(int(engine.partition(":")[2]))
     settings = ModelSettings(device="cpu", threads=1, engine=engine)
-    opened = ReplicatedSeries(RayReplicas(settings, target_of(engine))).open(info, identity(info))
-    opened.load()
-    return opened
+    return ReplicatedEngine(Replicas(settings, target_of(engine)), info)
 
 
 def _start_ray(cpus: int) -> None:
@@ -232,8 +201,9 @@ def _start_ray(cpus: int) -> None:
 
 def _wait_for_all(engine: Any, count: int, requests: Sequence[Any]) -> None:
     """Return when all replicas hold the model, and have answered something."""
-    while sum(one.ready for one in engine._work.held.holders.values()) < count:
-        engine.answer(requests)
+    replicas = engine._replicas
+    while list(replicas._idle.values()).count(replicas._checkpoint) < count:
+        replicas.step((), deque())
     for _ in range(count):
         engine.answer(requests)
 
@@ -353,42 +323,12 @@ def load(model: str) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - began, "CPU": time.process_time() - cpu}
 
 
-def waiting(count: str, requests: str) -> dict[str, Any]:
-    """Actors that wait as long as their units cost."""
-    from pytest_touchstone.checkpoints.resolve import find_checkpoints
-    from pytest_touchstone.engines.registry import identity
-    from pytest_touchstone.engines.replicas.engine import ReplicatedSeries
-    from pytest_touchstone.engines.replicas.ray_cluster import target_of
-    from pytest_touchstone.engines.replicas.ray_replicas import Computed, RayReplicas, Replica
-    from pytest_touchstone.engines.replicas.schedule import cost_of
-    from pytest_touchstone.engines.settings import ModelSettings
-
-    class Waiting(Replica):
-        def answer(self, requests: Sequence[Any]) -> Computed:
-            time.sleep(sum(map(cost_of, requests)) / SPEED)
-            return super().answer(requests)
-
-    _start_ray(int(count))
-    settings = ModelSettings(device="cpu", threads=1, engine=f"ray:{count}")
-    info = find_checkpoints(["fake:causal"]).infos[0]
-    target = target_of(f"ray:{count}")
-    engine = ReplicatedSeries(RayReplicas(settings, target, Waiting)).open(info, identity(info))
-    engine.load()
-    engine.answer(_requests("scoring", 64))
-    _wait_for_all(engine, int(count), _requests("scoring", 64))
-    asked = _requests("scoring", int(requests))
-    began = time.perf_counter()
-    engine.answer(asked)
-    return {"seconds": time.perf_counter() - began, "tokens": [cost_of(one) for one in asked]}
-
-
 ONE: dict[str, Callable[..., dict[str, Any]]] = {
     "answer": answer,
     "session": session,
     "unit": unit,
     "batches": batches,
     "load": load,
-    "waiting": waiting,
 }
 
 

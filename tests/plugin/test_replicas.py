@@ -1,27 +1,25 @@
-"""Runs by replicas of a played Ray: reports in pytest's order, results as in one process, checkpoints side by side."""
+"""Runs by replicas of a played Ray, and of a real one: reports in pytest's order, results as in one process."""
 
 from __future__ import annotations
 
 import functools
 import shutil
+import threading
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_touchstone.core.requests import Request
-from pytest_touchstone.engines.replicas.ray_replicas import (
-    Computed,
-    Load,
-    RayReplicas,
-    Replica,
-    WantedCheckpoint,
-)
+from pytest_touchstone.engines.replicas.engine import Replicas
+from pytest_touchstone.engines.replicas.replica import Loaded, Replica, WantedCheckpoint
 from pytest_touchstone.engines.sandbox import open_checked
 from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.project import Project
+from tests.support.ray_nodes import Cluster, kill_actor, noting
 from tests.support.sandbox_here import opened_here
 from tests.support.simulated_ray import KillsProcessError, SimulatedRay
 from tests.support.tiny import tiny_causal
@@ -77,35 +75,25 @@ def series(models: list[Path], project: Project) -> Path:
 
 
 class Loads:
-    """What was loaded: the checkpoint's name, once for each time."""
+    """A played Ray, and what was loaded: the checkpoint's name, once for each time."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, nodes: Sequence[int] = (1, 1), **more: Any) -> None:
-        self.cluster = SimulatedRay(
-            list(nodes), seconds=lambda method, _: {"load": 50.0, "alive": 0.1}.get(method, 1.0), **more
-        )
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cluster = SimulatedRay([1, 1])
         self.names: list[str] = []
         self.dies_of: str | None = None
         loads = self
 
         class Telling(Replica):
-            def load(self, wanted: WantedCheckpoint) -> Load:
-                name = str(wanted.row["name"])
-                loads.names.append(name)
-                if name == loads.dies_of:
+            def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> Loaded:
+                loads.names.append(str(wanted.row["name"]))
+                if loads.names[-1] == loads.dies_of:
                     raise KillsProcessError
-                return super().load(wanted)._replace(seconds=50.0)
+                return super().load(wanted, files)
 
-            def answer(self, requests: Sequence[Request]) -> Computed:
-                return super().answer(requests)._replace(seconds=1.0)
-
+        monkeypatch.setattr("pytest_touchstone.engines.replicas.engine.start", lambda target: self.cluster)
         monkeypatch.setattr(
-            "pytest_touchstone.engines.replicas.ray_replicas.start", lambda target: self.cluster
+            "pytest_touchstone.engines.replicas.engine.Replicas", functools.partial(Replicas, kind=Telling)
         )
-        monkeypatch.setattr(
-            "pytest_touchstone.engines.replicas.ray_replicas.node_here", lambda: self.cluster.node_here
-        )
-        kind = functools.partial(RayReplicas, kind=Telling)
-        monkeypatch.setattr("pytest_touchstone.engines.replicas.ray_replicas.RayReplicas", kind)
 
 
 def by_item(folder: Path) -> dict[str, Any]:
@@ -137,16 +125,16 @@ def check_as_in_one_process(project: Project, *arguments: str, ray: str = "ray:2
     return found
 
 
-@pytest.mark.parametrize("batch", [None, "7"])
-def test_a_series_is_spread_over_replicas_by_checkpoint(
-    project: Project, series: Path, monkeypatch: pytest.MonkeyPatch, batch: str | None
+def test_a_series_is_scored_as_in_one_process(
+    project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads = Loads(monkeypatch)
-    check_as_in_one_process(project, *(("--eval-batch-items", batch) if batch else ()))
-    assert sorted(loads.names) == [f"checkpoint-{step}" for step in (1, 2, 3, 4)]
+    check_as_in_one_process(project, "--eval-batch-items", "7")
+    assert set(loads.names) == {f"checkpoint-{step}" for step in (1, 2, 3, 4)}
+    assert len(loads.names) <= 8  # by each replica once
 
 
-def test_items_with_fixtures_are_run_as_ever_beside_the_others(
+def test_items_with_fixtures_are_run_among_the_others(
     project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project.path / "conftest.py").write_text(FIXTURE)
@@ -200,7 +188,7 @@ def test_a_hook_that_skips_an_item_has_the_last_word(
     assert len(found) == 80
 
 
-def test_programs_run_while_other_checkpoints_are_asked(
+def test_programs_run_while_replicas_are_asked(
     project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened_here(workers=1).close()
@@ -218,7 +206,7 @@ def test_a_run_whose_nodes_are_gone_ends_with_a_line_and_goes_on_by_the_same_com
 ) -> None:
     cluster = Loads(monkeypatch).cluster
     for node in list(cluster.machines):
-        cluster.later(105.0, lambda node=node: cluster.kill_node(node))  # type: ignore[misc]
+        cluster.later(9, lambda node=node: cluster.kill_node(node))  # type: ignore[misc]
     first = project.run("--eval-run-id", "first", "--eval-engine", "ray:2", checkpoint="runs/a")
     assert first.ret != 0
     assert "no node of Ray's cluster has room for a replica" in first.stdout.str() + first.stderr.str()
@@ -227,3 +215,49 @@ def test_a_run_whose_nodes_are_gone_ends_with_a_line_and_goes_on_by_the_same_com
     Loads(monkeypatch)
     assert project.run("--eval-run-id", "again", "--eval-engine", "ray:2", checkpoint="runs/a").ret == 0
     assert len(by_item(project.path / "results" / "again")) == 80
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with closing(Cluster()) as running:
+        yield running
+
+
+@pytest.mark.slow
+def test_a_run_loses_no_score_when_an_actor_and_then_a_node_die_in_the_middle(
+    cluster: Cluster, project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (notes := tmp_path / "notes").mkdir()
+    kind = noting(notes, pause=0.3)
+    monkeypatch.setattr(
+        "pytest_touchstone.engines.replicas.engine.Replicas", functools.partial(Replicas, kind=kind)
+    )
+    monkeypatch.setattr("pytest_touchstone.engines.replicas.units.LEAST", 100.0)  # many units
+    for step in (1, 2):
+        tiny_causal(project.path / "runs" / f"checkpoint-{step}", seed=step)
+    project.rows(1500)
+    journal = project.path / "results" / "ray" / "items" / "items-main.jsonl"
+
+    def kill() -> None:
+        while not (journal.is_file() and journal.stat().st_size):
+            time.sleep(0.01)
+        kill_actor(notes)
+        time.sleep(0.5)
+        cluster.kill_node(0)
+
+    options = ("--eval-no-cache", "--eval-device", "cpu")
+    killing = threading.Thread(target=kill)
+    killing.start()
+    ended = project.run("--eval-run-id", "ray", "--eval-engine", "ray:2", *options, checkpoint="runs")
+    killing.join()
+    assert ended.ret == 0
+    assert project.run("--eval-run-id", "alone", *options, checkpoint="runs").ret == 0
+    found, right = (list(read_journal(project.path / "results" / name)) for name in ("ray", "alone"))
+    assert set(Counter(record.item for record in found).values()) == {1}
+    scores = {record.item: record.scores for record in right}
+    assert len(found) == len(scores) == 3000
+    for record in found:
+        assert record.status == "scored"
+        assert record.scores == pytest.approx(scores[record.item], abs=1e-4)
+    effort = project.path / "results" / "ray" / "details" / "effort-main.json"
+    assert '"deaths": ' in effort.read_text(encoding="utf-8")

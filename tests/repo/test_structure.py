@@ -92,7 +92,7 @@ APART = {
     "checkpoints.builtin": "unpacks a fetched file beside its place, and checks it",
     "cli.watch": "locks an empty file",
     "engines.http.children": "keeps the log of a server",
-    "engines.replicas.ray_replicas": "has a copy of a checkpoint for a while",
+    "engines.replicas.replica": "has a copy of a checkpoint for a while",
     "engines.transformers.cpu.kernels": "has a compiler write beside the place",
     "engines.transformers.gguf": "has weights unpacked under a seal",
     "engines.transformers.live": "has an empty copy of a model for a while",

@@ -1,24 +1,17 @@
-"""Ray played in one process, in time of its own: nodes, actors, calls, and what can happen to them by a seed.
+"""Ray played in one process: nodes, actors, calls, and what can happen to them by a seed.
 
-It behaves as Ray 2.60 was seen to behave with actors of ``max_restarts=-1`` and ``max_task_retries=0``. A call under
-way when its actor dies ends with ``ActorUnavailableError``, and so does one that is sent while the actor restarts. A
-call with retries waits. A large answer lies on its node, and is lost with it. A call may also end with an error while
-its actor lives: whether it was computed then is open.
+It behaves as Ray 2.60 was seen to behave with actors of ``max_restarts=-1``. A call under way when its actor dies ends
+with ``ActorUnavailableError``, and so does one that is sent while the actor waits for a process. A call with retries
+waits. A call may also end with an error while its actor lives.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
-
-from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.engines.replicas.engine import ReplicatedEngine, ReplicatedSeries
-from pytest_touchstone.engines.replicas.transport import ReplicaTransport
 
 
 class KillsProcessError(BaseException):
@@ -49,19 +42,7 @@ class ActorUnavailableError(RayActorError):
     pass
 
 
-class ActorUnschedulableError(RayError):
-    pass
-
-
 class ObjectLostError(RayError):
-    pass
-
-
-class OwnerDiedError(ObjectLostError):
-    pass
-
-
-class NodeDiedError(RayError):
     pass
 
 
@@ -69,164 +50,120 @@ class LocalRayletDiedError(RayError):
     pass
 
 
-class RaySystemError(RayError):
-    pass
-
-
 EXCEPTIONS = (
-    *(RayError, RayTaskError, RayActorError, ActorDiedError, ActorUnavailableError, ActorUnschedulableError),
-    *(ObjectLostError, OwnerDiedError, NodeDiedError, LocalRayletDiedError, RaySystemError),
+    RayError,
+    RayTaskError,
+    RayActorError,
+    ActorDiedError,
+    ActorUnavailableError,
+    ObjectLostError,
+    LocalRayletDiedError,
 )
 
-STRAY = (ActorUnavailableError, ObjectLostError, OwnerDiedError, NodeDiedError, RaySystemError)
-"""The errors with which a call may end while its actor lives."""
 
-
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Node:
-    """A node with CPUs, and those that actors hold."""
+    """A node with CPUs."""
 
     name: str
     cpus: int
     alive: bool = True
-    held: int = 0
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Call:
     """A call of an actor's method, and how it has ended."""
 
-    actor: Actor
     method: str
     arguments: tuple[Any, ...]
     retries: bool
     ended: bool = False
     value: Any = None
     error: RayError | None = None
-    lies_on: Node | None = None
 
-    def __await__(self) -> Any:
-        raise NotImplementedError
+    def end(self, value: Any = None, error: RayError | None = None) -> None:
+        self.ended, self.value, self.error = True, value, error
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Actor:
-    """An actor: its process, if it has one now, and its calls in order."""
+    """An actor: its process and its node, if it has any now, and its open calls in order; also its own handle."""
 
     make: Callable[[], Any]
     cpus: int
-    number: int
-    node: Node | None = None
     process: Any = None
-    epoch: int = 0
-    dead: bool = False
-    seeks: bool = True
-    queue: list[Call] = field(default_factory=list)
-    busy: Call | None = None
+    node: Node | None = None
+    restarts: bool = False
+    gone: bool = False
+    calls: list[Call] = field(default_factory=list)
 
+    def __getattr__(self, method: str) -> Any:
+        def caller(max_task_retries: int = 0) -> Any:
+            def remote(*arguments: Any) -> Call:
+                call = Call(method, arguments, bool(max_task_retries))
+                if self.gone:
+                    call.end(error=ActorDiedError("The actor died"))
+                elif self.restarts and self.process is None and not call.retries:
+                    call.end(error=ActorUnavailableError("The actor is restarting"))
+                else:
+                    self.calls.append(call)
+                return call
 
-class _Method:
-    def __init__(self, cluster: SimulatedRay, actor: Actor, name: str, retries: bool = False) -> None:
-        self._cluster, self._actor, self._name, self._retries = cluster, actor, name, retries
+            return SimpleNamespace(remote=remote, options=caller)
 
-    def options(self, *, max_task_retries: int = 0) -> _Method:
-        return _Method(self._cluster, self._actor, self._name, max_task_retries == -1)
-
-    def remote(self, *arguments: Any) -> Call:
-        return self._cluster.submit(Call(self._actor, self._name, arguments, self._retries))
-
-
-class _Handle:
-    def __init__(self, cluster: SimulatedRay, actor: Actor) -> None:
-        self._cluster, self._actor = cluster, actor
-
-    def __getattr__(self, name: str) -> _Method:
-        return _Method(self._cluster, self._actor, name)
+        return caller()
 
 
 class SimulatedRay:
-    """The package ``ray`` as the replicas use it.
+    """The package ``ray``, as far as replicas use it. ``here`` is the node of the call that is computed now.
 
-    ``seconds`` gives the time of a call by its method and arguments. ``stray`` is the chance that a call that was
-    computed ends with an error all the same; ``large`` that its answer lies on its node.
+    With each waiting one call ends, of an actor that is drawn, or nothing happens where none can. ``strays`` is the
+    share of answers that are lost with an ``error`` while their actor lives.
     """
 
     def __init__(
         self,
-        nodes: Sequence[int],
+        cpus: Sequence[int],
         seed: int = 0,
         *,
-        stray: float = 0.0,
-        large: float = 0.0,
-        stray_errors: Sequence[type[RayError]] = STRAY,
-        seconds: Callable[[str, tuple[Any, ...]], float] = lambda method, arguments: 1.0,
+        strays: float = 0.0,
+        error: type[RayError] = ObjectLostError,
+        slow: Sequence[int] = (),
     ) -> None:
-        self.draw = random.Random(seed)
-        self.now = 0.0
-        self.machines = [Node(f"node{number}", cpus) for number, cpus in enumerate(nodes)]
+        self.machines = [Node(f"node{number}", count) for number, count in enumerate(cpus)]
         self.actors: list[Actor] = []
-        self.here: Node | None = None
-        self.exceptions = SimpleNamespace(**{one.__name__: one for one in EXCEPTIONS})
-        self.happened: list[str] = []
         self.stored: list[Any] = []
-        self.most_waits = 200_000
-        self._stray, self._large, self._stray_errors, self._seconds = (
-            stray,
-            large,
-            tuple(stray_errors),
-            seconds,
-        )
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
+        self.waits = 0
+        self.here: Node | None = None
+        self.exceptions = SimpleNamespace(**{kind.__name__: kind for kind in EXCEPTIONS})
+        self._draw = random.Random(seed)
+        self._strays, self._error, self._slow = strays, error, slow
+        self._later: list[tuple[int, Callable[[], object]]] = []
 
-    @property
-    def node_here(self) -> str:
-        """The node of the method that runs now."""
-        assert self.here is not None
-        return self.here.name
-
-    # What the replicas use
-
-    def remote(self, **options: Any) -> Callable[[type[Any]], Any]:
-        assert options.pop("max_restarts") == -1
-        assert options.pop("max_task_retries") == 0
+    def remote(self, **options: Any) -> Any:
+        assert options["max_restarts"] == -1
 
         def made(kind: type[Any]) -> Any:
-            def begin(*arguments: Any) -> _Handle:
-                actor = Actor(lambda: kind(*arguments), options["num_cpus"], len(self.actors))
-                self.actors.append(actor)
-                self._place(actor)
-                return _Handle(self, actor)
+            def begin(*arguments: Any) -> Actor:
+                self.actors.append(Actor(lambda: kind(*arguments), options["num_cpus"]))
+                return self.actors[-1]
 
             return SimpleNamespace(remote=begin)
 
         return made
 
-    def submit(self, call: Call) -> Call:
-        actor = call.actor
-        if actor.dead:
-            self._end(call, error=ActorDiedError("it is dead"))
-        elif actor.process is None and not call.retries and actor.epoch:
-            self.later(2.0, lambda: self._end(call, error=ActorUnavailableError("The actor is restarting.")))
-        else:
-            actor.queue.append(call)
-            self._next(actor)
-        return call
-
     def wait(
         self, calls: Sequence[Call], num_returns: int = 1, timeout: float | None = None
     ) -> tuple[list[Call], list[Call]]:
         assert 1 <= num_returns <= len(calls)
-        end = None if timeout is None else self.now + timeout
-        self.most_waits -= 1
-        assert self.most_waits, "it waits again and again"
-        while sum(call.ended for call in calls) < num_returns:
-            if end is not None and (not self._events or self._events[0][0] > end):
-                self.now = end
-                break
-            assert self._events, "it waits for what can never happen"
-            self.now, _, event = heapq.heappop(self._events)
-            event()
+        if timeout != 0:
+            self.waits += 1
+            assert self.waits < 100_000, "it waits again and again"
+            for event in [event for at, event in self._later if at == self.waits]:
+                event()
+            self._place()
+            if not any(call.ended for call in calls):
+                self._compute()
         ended = [call for call in calls if call.ended][:num_returns]
         return ended, [call for call in calls if call not in ended]
 
@@ -234,61 +171,48 @@ class SimulatedRay:
         assert call.ended
         if call.error is not None:
             raise call.error
-        if call.lies_on is not None and not call.lies_on.alive:
-            raise ObjectLostError("its node has died")
         return call.value
 
     def put(self, value: Any) -> Any:
         self.stored.append(value)
         return value
 
-    def kill(self, handle: _Handle, no_restart: bool = True) -> None:
-        actor = handle._actor
-        actor.dead = no_restart
+    def kill(self, actor: Actor, no_restart: bool = True) -> None:
+        actor.gone = no_restart
         self.kill_actor(actor)
 
     def nodes(self) -> list[dict[str, Any]]:
         return [
             {
-                "NodeID": one.name,
-                "Alive": one.alive,
-                "Resources": {"CPU": float(one.cpus)} if one.alive else {},
+                "NodeID": node.name,
+                "Alive": node.alive,
+                "Resources": {"CPU": float(node.cpus)} if node.alive else {},
             }
-            for one in self.machines
+            for node in self.machines
         ]
 
     def cluster_resources(self) -> dict[str, float]:
-        return {"CPU": float(sum(one.cpus for one in self.machines if one.alive))}
+        return {"CPU": float(sum(node.cpus for node in self.machines if node.alive))}
 
     # What can happen
 
-    def later(self, seconds: float, event: Callable[[], None]) -> None:
-        """Let something happen after so many seconds."""
-        heapq.heappush(self._events, (self.now + seconds, next(self._order), event))
+    def later(self, waits: int, event: Callable[[], object]) -> None:
+        """Let something happen when the driver waits for so many more times."""
+        self._later.append((self.waits + waits, event))
 
     def kill_actor(self, actor: Actor) -> None:
         """Kill the process of an actor; Ray starts another."""
-        self.happened.append(f"{self.now:.1f} actor {actor.number} dies")
-        epoch, waiting = actor.epoch, list(actor.queue)
-        if actor.node is not None and actor.process is not None:
-            actor.node.held -= actor.cpus
-        actor.process = actor.node = actor.busy = None
-        actor.epoch += 1
-        actor.queue = [call for call in waiting if call.retries and not actor.dead]
-        for call in waiting:
-            if call not in actor.queue:
-                error = ActorDiedError("killed") if actor.dead else ActorUnavailableError("Socket closed")
-                self._end(call, error=error, after=self.draw.uniform(0.0, 2.0))
-        if epoch or waiting:
-            del epoch
-        if not actor.dead:
-            self.later(1.0, lambda: self._place(actor))
+        actor.process = actor.node = None
+        actor.restarts = True
+        calls, actor.calls = actor.calls, []
+        for call in calls:
+            if call.retries and not actor.gone:
+                actor.calls.append(call)
+            else:
+                call.end(error=ActorUnavailableError("Socket closed"))
 
-    def kill_node(self, node: Node, back_after: float | None = None) -> None:
-        """Kill a node with all its actors; another comes after so many seconds, or none."""
-        if not node.alive:
-            return
-        self.happened.append(f"{self.now:.1f} {node.name} dies")
+    def kill_node(self, node: Node, back_after: int | None = None) -> None:
+        """Kill a node with its actors; another comes when the driver has waited so often, or none."""
         node.alive = False
         for actor in self.actors:
             if actor.node is node:
@@ -299,85 +223,36 @@ class SimulatedRay:
     def add_node(self, cpus: int) -> None:
         """Add a node."""
         self.machines.append(Node(f"node{len(self.machines)}", cpus))
+
+    def _place(self) -> None:
         for actor in self.actors:
-            self._place(actor)
+            if actor.process is None and not actor.gone:
+                free = {node: node.cpus for node in self.machines if node.alive}
+                for other in self.actors:
+                    if other.node is not None:
+                        free[other.node] -= other.cpus
+                room = [node for node, cpus in free.items() if cpus >= actor.cpus]
+                if room:
+                    actor.node, actor.process = self._draw.choice(room), actor.make()
 
-    # Parts
-
-    def _place(self, actor: Actor) -> None:
-        if actor.dead or actor.process is not None:
+    def _compute(self) -> None:
+        able = [actor for actor in self.actors if actor.process is not None and actor.calls]
+        if not able:
             return
-        room = [one for one in self.machines if one.alive and one.cpus - one.held >= actor.cpus]
-        if not room:
-            if not any(one.alive for one in self.machines):
-                return  # a new node places it
-            epoch = actor.epoch
-            self.later(1.0, lambda: self._place(actor) if actor.epoch == epoch else None)
-            return
-        node = self.draw.choice(room)
-        node.held += actor.cpus
-        actor.node, actor.process, actor.busy = node, actor.make(), None
-        actor.epoch += 1
-        self._next(actor)
-
-    def _next(self, actor: Actor) -> None:
-        if actor.process is None or actor.busy is not None or not actor.queue:
-            return
-        call = actor.busy = actor.queue[0]
-        epoch = actor.epoch
-        took = self._seconds(call.method, call.arguments) * self.draw.uniform(0.5, 1.5)
-        self.later(took, lambda: self._compute(actor, call) if actor.epoch == epoch else None)
-
-    def _compute(self, actor: Actor, call: Call) -> None:
-        self.here = actor.node
+        weights = [0.1 if self.actors.index(actor) in self._slow else 1.0 for actor in able]
+        (actor,) = self._draw.choices(able, weights)
+        call, self.here = actor.calls[0], actor.node
         assert actor.node is not None
         try:
-            value = getattr(actor.process, call.method)(*call.arguments)
+            call.end(getattr(actor.process, call.method)(*call.arguments))
         except KillsProcessError:
             self.kill_actor(actor)
             return
         except KillsNodeError:
-            self.kill_node(actor.node, back_after=20.0)
+            self.kill_node(actor.node, back_after=20)
             return
-        finally:
-            self.here = None
-        actor.queue.remove(call)
-        actor.busy = None
-        if not call.retries and self.draw.random() < self._stray:
-            self._end(call, error=self.draw.choice(self._stray_errors)("lost on its way"))
-        else:
-            lies_on = actor.node if self.draw.random() < self._large else None
-            self._end(call, value=value, lies_on=lies_on, after=self.draw.uniform(0.0, 0.2))
-        self._next(actor)
-
-    def _end(
-        self,
-        call: Call,
-        *,
-        value: Any = None,
-        error: RayError | None = None,
-        lies_on: Node | None = None,
-        after: float = 0.0,
-    ) -> None:
-        def end() -> None:
-            if not call.ended:
-                call.ended, call.value, call.error, call.lies_on = True, value, error, lies_on
-
-        self.later(after, end)
-
-
-def open_alone(
-    info: CheckpointInfo, transport: ReplicaTransport, fingerprint: str | None = None
-) -> ReplicatedEngine:
-    """Return the only checkpoint of a transport's replicas, when the first of them has loaded it.
-
-    Raises ``CheckpointError`` where a replica finds another checkpoint, or none can load it, and ``ServerError``
-    where there is no place for any.
-    """
-    found = ReplicatedSeries(transport).open(info, fingerprint)
-    try:
-        found.load()
-    except BaseException:
-        transport.close()
-        raise
-    return found
+        except Exception as error:
+            call.end(error=RayTaskError(f"Traceback\n{type(error).__name__}: {error}"))
+        actor.calls.remove(call)
+        if not call.retries and self._draw.random() < self._strays:
+            call.end(error=self._error("lost on its way"))

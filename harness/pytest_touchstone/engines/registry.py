@@ -78,14 +78,6 @@ class EnginePool:
             self._failed[info.name] = f"{lacks}{error}{remedy}"
             raise CheckpointError(self._failed[info.name]) from None
 
-    def beside(self, info: CheckpointInfo) -> Engine | None:
-        """Return the checkpoint at once, to be loaded beside others; None where this process holds the model itself.
-
-        Raises ``CheckpointError`` where its files cannot be read.
-        """
-        del info
-        return None
-
     def free(self) -> list[Engine]:
         """Close all engines, so that something else has their memory, and return them; each is opened anew when it is
         asked for."""
@@ -109,7 +101,7 @@ class EnginePool:
                 give_back()
         if info not in self._engines:
             self._key = info.model_key
-            self._open = self._open or factory_of(info).sharing(self._settings)
+            self._open = self._open or self._opener(info)
             engine = self._open(info)
             if not isinstance(engine, Engine):
                 raise CheckpointError(
@@ -118,6 +110,10 @@ class EnginePool:
                 )
             self._engines[info] = engine
         return self._engines[info]
+
+    def _opener(self, info: CheckpointInfo) -> Callable[[CheckpointInfo], Engine]:
+        """Return a function that opens the checkpoints of its ``model_key``."""
+        return factory_of(info).sharing(self._settings)
 
 
 def give_back() -> None:

@@ -69,8 +69,7 @@ class ProcessWork:
     With ``in_order`` the batches come one after the other; a worker cannot know which it gets next. With ``by_kind``
     batches of items that ask for texts are larger than ``size``, which xdist's controller could not know of.
 
-    ``engine`` loads a checkpoint, ``beside`` one that is asked beside others where there are replicas;
-    ``note_usage`` is told now and then what this process's answers have cost.
+    ``engine`` loads a checkpoint; ``note_usage`` is told now and then what this process's answers have cost.
     ``sequential`` knows which items are no longer needed, ``reuse`` what earlier runs have scored. ``in_flight`` says
     what is computed, in case this process is killed. ``progress`` tells how far the process is, for which
     the ``settings`` of engines are needed.
@@ -84,7 +83,6 @@ class ProcessWork:
     quarantine: Quarantine
     engine: Callable[[CheckpointInfo], Engine]
     note_usage: Callable[[Sequence[Usage]], None]
-    beside: Callable[[CheckpointInfo], Engine | None] | None = None
     sandbox: ProgramRunner | None = None
     judge: VerdictGiver | None = None
     sequential: Sequential | None = None
@@ -132,7 +130,7 @@ class Execution:
         self._lanes = Lanes(
             (batch for batch in batches if ahead and given_of(batch[0]) is not None),
             LaneTools(
-                open=self._open,
+                open=self._work.engine,
                 start=self._start,
                 start_ahead=self._start_ahead,
                 begin=self._begin,
@@ -164,10 +162,6 @@ class Execution:
         self._clock.go_on()
         self._lanes.finish(item, self._batch_of[item], alone=self._is_alone(item))
         return self._unreported.pop(item.nodeid)
-
-    def _open(self, info: CheckpointInfo) -> Engine:
-        beside = self._work.beside(info) if self._work.beside is not None else None
-        return self._work.engine(info) if beside is None else beside
 
     def _start(self, item: pytest.Function, engine: Engine) -> RunningBatch:
         """Return the batch of an item and those that can run under its fixtures."""

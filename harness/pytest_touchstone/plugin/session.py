@@ -323,14 +323,13 @@ class EvalSession:
                 journal=Journal(self.directory.path, who),
                 quarantine=Quarantine(self.directory.quarantine),
                 engine=self.engine,
-                beside=self._beside if self.settings.engine else None,
                 note_usage=functools.partial(self.directory.write_usage, who),
                 sandbox=self.collection.sandbox,
                 judge=self._opened_judge(),
                 sequential=self._sequential,
                 reuse=None if self.settings.no_cache else Reuse(self.directory.path),
-                # xdist's controller finds out by itself what kills a worker.
-                in_flight=None if self.worker else InFlight(self.directory.path, who),
+                # xdist's controller finds out by itself what kills a worker; what replicas compute kills them alone.
+                in_flight=None if self.worker or self.settings.engine else InFlight(self.directory.path, who),
                 progress=ProgressWriter(self.directory.path, who)
                 if self.config.get_verbosity() >= 0
                 else None,
@@ -365,10 +364,6 @@ class EvalSession:
         ``CheckpointError`` when its files do not make that model.
         """
         return self._opened().engine(info)
-
-    def _beside(self, info: CheckpointInfo) -> Engine | None:
-        """Return a checkpoint that loads beside others; None where this process holds the model itself."""
-        return self._opened().beside(info)
 
     def _opened(self) -> EnginePool:
         if self._pool is None:

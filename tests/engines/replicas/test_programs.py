@@ -12,7 +12,7 @@ import pytest
 
 from pytest_touchstone.core.errors import SandboxError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
-from pytest_touchstone.engines.replicas.programs import ClusterPrograms, Opened, ProgramHost
+from pytest_touchstone.engines.replicas.programs import ClusterPrograms, ProgramHost
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.sandbox.cache import judging_code
 from pytest_touchstone.engines.sandbox.settings import SandboxSettings
@@ -44,13 +44,11 @@ def programs() -> list[RunProgram]:
 class Host:
     """A node's sandbox that says who has run a program."""
 
-    def __init__(self, settings: SandboxSettings) -> None:
+    def __init__(self, settings: SandboxSettings, judged_by: str) -> None:
         self.name = ""
 
-    def open(self) -> Opened:
-        if self.name == "bare":
-            return Opened("there is no bubblewrap (bwrap)", "")
-        return Opened(None, judging_code() if self.name != "old" else "another")
+    def fault(self) -> str | None:
+        return {"bare": "there is no bubblewrap (bwrap)", "old": "its Python is another"}.get(self.name)
 
     def run(self, request: RunProgram) -> RunProgramAnswer:
         if self.name == "broken":
@@ -89,12 +87,12 @@ class Nodes:
         name = self.names[int(options["scheduling_strategy"].node_id, 16) - 1]
 
         def made(kind: type[Any]) -> Any:
-            def begin(settings: SandboxSettings) -> Any:
-                host = kind(settings)
+            def begin(*arguments: Any) -> Any:
+                host = kind(*arguments)
                 host.name = name
                 return SimpleNamespace(
                     name=name,
-                    open=SimpleNamespace(remote=lambda: self._call(host.open)),
+                    fault=SimpleNamespace(remote=lambda: self._call(host.fault)),
                     run=SimpleNamespace(remote=lambda request: self._call(host.run, request)),
                 )
 
@@ -132,7 +130,7 @@ def test_a_node_without_a_sandbox_or_with_other_code_is_not_used_and_is_named(op
     assert {one.result().detail for one in answers} == {"a", "b"}
     assert said == [
         "node bare runs no programs: there is no bubblewrap (bwrap)",
-        "node old runs no programs: its Python, or its code that judges programs, is another than here",
+        "node old runs no programs: its Python is another",
     ]
     runner.close()
     assert sorted(nodes.ended) == ["a", "b", "bare", "old"]
@@ -154,7 +152,8 @@ def test_equal_programs_run_once(opened: Any) -> None:
 
 def test_a_program_whose_node_has_died_runs_on_another(opened: Any) -> None:
     runner, _, _ = opened("broken", "a")
-    assert [runner.run(one).detail for one in programs()] == ["a"] * len(programs())
+    answers = [runner.submit(one) for one in programs()]
+    assert [answer.result().detail for answer in answers] == ["a"] * len(programs())
     runner, _, _ = opened("broken")
     with pytest.raises(SandboxError, match="node broken did not run a program: The actor died"):
         runner.run(programs()[0])
@@ -189,8 +188,13 @@ def test_verdicts_of_a_real_node_are_those_of_this_machine(cluster: None) -> Non
 def test_a_host_opens_this_machine_s_sandbox_and_judges_by_it() -> None:
     with opened_here(workers=1) as sandbox:
         right = [sandbox.run(one) for one in programs()]
-    host = ProgramHost(SandboxSettings(workers=1))
-    assert host.open() == Opened(None, judging_code())
+    host = ProgramHost(SandboxSettings(workers=1), judging_code())
+    assert host.fault() is None
     found = [host.run(one) for one in programs()]
     host._opened().close()
     assert [replace(one, seconds=0.0) for one in found] == [replace(one, seconds=0.0) for one in right]
+
+
+def test_a_host_whose_code_is_another_cannot_be_used() -> None:
+    fault = ProgramHost(SandboxSettings(workers=1), "another").fault()
+    assert fault == "its Python, or its code that judges programs, is another than here"

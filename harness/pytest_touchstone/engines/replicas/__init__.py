@@ -1,11 +1,9 @@
 """Replicas: checkpoints in several processes, on one machine or on many.
 
-schedule     requests -> units, which unit goes to which replica, and what becomes of those whose replica dies
-series       which replica holds which checkpoint, and which it loads next
-transport    what carries units to replicas and back
-engine       the schedules and a transport together, as an engine for each checkpoint
+units        requests -> units, and what is sent in place of those whose replica dies
+engine       the actors of Ray as an engine for each checkpoint
+replica      an actor's side; ray_cluster has the option and what the cluster has
 programs     the sandboxes of a cluster's nodes
-ray_replicas the transport of Ray, and its other side; ray_cluster has the option and what the cluster has
 """
 
 from __future__ import annotations

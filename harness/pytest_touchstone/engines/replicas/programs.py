@@ -8,15 +8,15 @@ there as here: tests and expected values go to the actor, and from there only to
 
 from __future__ import annotations
 
-import math
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.core.errors import CheckpointError, SandboxError
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
-from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, start
+from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, nodes_with_cpus, start
 from pytest_touchstone.engines.sandbox.cache import OnceByKey, judging_code
 from pytest_touchstone.engines.sandbox.settings import SandboxSettings
 from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox, SandboxRunner
@@ -28,34 +28,30 @@ AT_ONCE: Final = 64
 """The most programs that a node is sent at once; its sandbox runs as many as it has room for."""
 
 MOST_TRIES: Final = 2
-"""The times that a program is sent again whose actor or node has died: as often as a sandbox that ends tries anew."""
+"""The times that Ray runs a program again whose actor has died: as often as a sandbox that ends tries anew."""
 
 OPENING: Final = 120.0
 """Seconds in which a node must open its sandbox."""
 
 
-class Opened(NamedTuple):
-    """A node's sandbox: the reason why there is none, None where there is one, and the hash of the code that judges."""
-
-    fault: str | None
-    judged_by: str
-
-
 class ProgramHost:
     """An actor's side: the sandbox of its node."""
 
-    def __init__(self, settings: SandboxSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: SandboxSettings, judged_by: str) -> None:
+        """``judged_by`` is the hash of the code by which the driver would judge."""
+        self._settings, self._judged_by = settings, judged_by
         self._lock = threading.Lock()
         self._sandbox: Sandbox | None = None
 
-    def open(self) -> Opened:
-        """Open the sandbox, or say why there is none."""
+    def fault(self) -> str | None:
+        """Open the sandbox; return the reason why it cannot be used, None where it can."""
+        if judging_code() != self._judged_by:
+            return "its Python, or its code that judges programs, is another than here"
         try:
             self._opened()
         except SandboxError as error:
-            return Opened(str(error), "")
-        return Opened(None, judging_code())
+            return str(error)
+        return None
 
     def run(self, request: RunProgram) -> RunProgramAnswer:
         """Return what becomes of a program; called in several threads."""
@@ -71,6 +67,7 @@ class ProgramHost:
 
 
 class _Host(NamedTuple):
+    node: str
     name: str
     actor: Any
 
@@ -95,10 +92,10 @@ class ClusterPrograms(SandboxRunner):
             raise SandboxError(str(error)) from error
         self._lock = threading.Lock()
         self._known: OnceByKey[RunProgram, RunProgramAnswer] = OnceByKey()
-        self._hosts, left_out = self._usable([self._host(node, settings, kind) for node in self._nodes()])
-        self._load = [0.0] * len(self._hosts)
+        self._hosts: dict[str, _Host] = {}
+        self._load: Counter[str] = Counter()
+        left_out = self._open([self._host(node, settings, kind) for node in nodes_with_cpus(self._ray)])
         if not self._hosts:
-            self.close()
             raise SandboxError("; ".join(left_out) or "no node of Ray's cluster has CPUs")
         for line in left_out:
             say(line)
@@ -112,11 +109,8 @@ class ClusterPrograms(SandboxRunner):
 
     def close(self) -> None:
         """End the actors, and with them the programs that are still running."""
-        for host in self._hosts:
+        for host in self._hosts.values():
             self._ray.kill(host.actor)
-
-    def _nodes(self) -> list[dict[str, Any]]:
-        return [one for one in self._ray.nodes() if one["Alive"] and one["Resources"].get("CPU")]
 
     def _host(self, node: dict[str, Any], settings: SandboxSettings, kind: type[ProgramHost]) -> _Host:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -128,49 +122,52 @@ class ClusterPrograms(SandboxRunner):
             max_concurrency=AT_ONCE,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
         )(kind)
-        return _Host(node.get("NodeManagerHostname") or node["NodeID"], actor.remote(settings))
+        name = node.get("NodeManagerHostname") or node["NodeID"]
+        return _Host(node["NodeID"], name, actor.remote(settings, judging_code()))
 
-    def _usable(self, hosts: list[_Host]) -> tuple[list[_Host], list[str]]:
-        """Return the nodes with a sandbox that judges as this process would, and a line about each other one."""
-        usable, left_out = [], []
-        calls = [(host, host.actor.open.remote()) for host in hosts]
+    def _open(self, hosts: list[_Host]) -> list[str]:
+        """Take the nodes with a sandbox that judges as this process would; return a line about each other one."""
+        left_out = []
+        calls = [(host, host.actor.fault.remote()) for host in hosts]
         for host, call in calls:
             try:
-                found = self._ray.get(call, timeout=OPENING)
+                fault = self._ray.get(call, timeout=OPENING)
             except self._ray.exceptions.RayError as error:
-                found = Opened(str(error).strip().partition("\n")[0], "")
-            fault = found.fault
-            if fault is None and found.judged_by != judging_code():
-                fault = "its Python, or its code that judges programs, is another than here"
+                fault = _first_line(error)
             if fault is None:
-                usable.append(host)
+                self._hosts[host.node] = host
             else:
                 left_out.append(f"node {host.name} runs no programs: {fault}")
                 self._ray.kill(host.actor)
-        return usable, left_out
+        return left_out
 
-    def _send(self, request: RunProgram, future: Future[RunProgramAnswer], tries: int = 0) -> None:
+    def _send(self, request: RunProgram, future: Future[RunProgramAnswer]) -> None:
+        """Send a program to the node with the least to do; to another one if that dies."""
         with self._lock:
-            number = min(range(len(self._hosts)), key=self._load.__getitem__)
-            self._load[number] += 1
+            host = min(self._hosts.values(), key=lambda host: self._load[host.node])
+            self._load[host.node] += 1
 
         def ended(call: Future[RunProgramAnswer]) -> None:
+            error = call.exception()
             with self._lock:
-                self._load[number] -= 1
-            if (error := call.exception()) is None:
+                self._load[host.node] -= 1
+                others = self._hosts.keys() - {host.node}
+                if lost := isinstance(error, self._ray.exceptions.RayActorError) and bool(others):
+                    self._hosts.pop(host.node, None)
+            if error is None:
                 future.set_result(call.result())
-                return
-            if tries < MOST_TRIES and not isinstance(error, self._ray.exceptions.RayTaskError):
-                with self._lock:
-                    self._load[number] = math.inf  # its node has died
-                self._send(request, future, tries + 1)
-                return
-            first = str(error).strip().partition("\n")[0]
-            future.set_exception(
-                SandboxError(f"node {self._hosts[number].name} did not run a program: {first}")
-            )
+            elif lost:
+                self._send(request, future)
+            else:
+                future.set_exception(
+                    SandboxError(f"node {host.name} did not run a program: {_first_line(error)}")
+                )
 
-        self._hosts[number].actor.run.remote(request).future().add_done_callback(ended)
+        host.actor.run.remote(request).future().add_done_callback(ended)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def open_on_nodes(

@@ -73,6 +73,11 @@ def start(target: RayTarget) -> Any:
     return ray
 
 
+def nodes_with_cpus(ray: Any) -> list[dict[str, Any]]:
+    """Return the nodes that live and have CPUs."""
+    return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+
+
 def share_of(ray: Any, settings: ModelSettings, target: RayTarget) -> ActorShare:
     """Return what each actor gets.
 
@@ -82,7 +87,7 @@ def share_of(ray: Any, settings: ModelSettings, target: RayTarget) -> ActorShare
     cards, cpus = int(there.get("GPU", 0)), max(1, int(there.get("CPU", 1)))
     if cards and settings.device != "cpu":
         return ActorShare({"num_gpus": 1, "num_cpus": 1}, target.count or cards, settings.threads)
-    nodes = max(1, sum(1 for one in ray.nodes() if one["Alive"] and one["Resources"].get("CPU")))
+    nodes = max(1, len(nodes_with_cpus(ray)))
     count = target.count or nodes
     threads = max(1, cpus // count)
     return ActorShare({"num_cpus": min(threads, cpus // nodes) or 1}, count, threads)
@@ -92,11 +97,6 @@ def has_room(ray: Any, needs: dict[str, Any]) -> bool:
     """Return whether a node that lives has what a replica needs, taken or not."""
     wanted = {NAMES[name]: number for name, number in needs.items()}
     return any(
-        one["Alive"] and all(one["Resources"].get(name, 0) >= number for name, number in wanted.items())
-        for one in ray.nodes()
+        all(node["Resources"].get(name, 0) >= number for name, number in wanted.items())
+        for node in nodes_with_cpus(ray)
     )
-
-
-def lives(ray: Any, node: str) -> bool:
-    """Return whether a node is alive, as far as the cluster knows."""
-    return any(one["Alive"] for one in ray.nodes() if one["NodeID"] == node)
