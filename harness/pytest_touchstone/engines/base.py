@@ -182,35 +182,6 @@ class Engine(ABC):
         """Return whether a request of the next batch may be submitted while the former one has not ended."""
         return self.continues and isinstance(request, Generate)
 
-    # Engines that share the processes that compute with those of other checkpoints: whoever collects the answers of one
-    # of them also takes what comes for the others.
-
-    @property
-    def shared(self) -> bool:
-        """Return whether this is such an engine."""
-        return False
-
-    @property
-    def places(self) -> int:
-        """The number of checkpoints that may be in work at once."""
-        return 1
-
-    @property
-    def ready(self) -> bool:
-        """Return whether the checkpoint is loaded somewhere, or was."""
-        return True
-
-    @property
-    def failed(self) -> bool:
-        """Return whether it cannot be loaded, or not any more; ``load`` and ``answer`` then say why."""
-        return False
-
-    def load(self) -> None:  # noqa: B027
-        """Return when it is loaded. Raises ``CheckpointError`` where it cannot be."""
-
-    def expect(self, items: int, to_come: int) -> None:  # noqa: B027
-        """Take note that so many items have asked, and how many are yet to ask, by which processes are shared out."""
-
 
 AGAIN: Final = 8
 """An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""

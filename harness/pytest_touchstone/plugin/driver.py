@@ -278,10 +278,9 @@ class RunningBatch:
         """Ask what there is to ask; outcomes go to the journal.
 
         With ``early``, that is what the engine may be asked beside the former batch, and nobody waits for it; the batch
-        begins once more when it is its turn. An engine that is shared is asked all at once.
+        begins once more when it is its turn.
         """
         self.pause()
-        early = early and not engine.shared
         self._begin_again = functools.partial(
             self.begin, journal=journal, sandbox=sandbox, clock=clock, shared=shared
         )

@@ -145,7 +145,6 @@ class Execution:
         """Return the end of an item, computed now together with its batch, unless another item or an earlier run
         has done so."""
         if item.nodeid in self._unreported:
-            self._lanes.look()
             return self._unreported.pop(item.nodeid)
         if (reused := self._reused(item)) is not None:
             return reused
@@ -182,7 +181,7 @@ class Execution:
     def _begin(self, batch: RunningBatch, engine: Engine, early: bool) -> None:
         """Ask what a batch has to ask."""
         name = engine.info.name
-        if not early and not engine.shared:
+        if not early:
             self._asked = engine, name
         if name in self._doubtful:
             engine.expect_traces(opened=self._doubtful[name].opened)
@@ -199,13 +198,13 @@ class Execution:
 
     def _computing(self, engine: Engine, batches: Sequence[RunningBatch]) -> None:
         """Write down what this process computes itself: what others compute does not kill it."""
-        if self._work.in_flight is not None and not engine.info.served and not engine.shared:
+        if self._work.in_flight is not None and not engine.info.served:
             jobs = [state.job for batch in batches for state in batch.running]
             self._work.in_flight.begin(ItemKey(job.checkpoint, job.spec.name, job.example.id) for job in jobs)
 
     def _ended(self, batch: RunningBatch, engine: Engine, waited_for: bool) -> None:
         """Keep the ends of a batch's items until pytest reports them."""
-        if self._work.in_flight is not None and not engine.shared:
+        if self._work.in_flight is not None:
             self._work.in_flight.end()
         outcomes = {item: end for item, end in batch.outcomes.items() if item not in self._settled}
         self._unreported |= {item: ItemEnd(end.record.scores, end.raised) for item, end in outcomes.items()}

@@ -4,39 +4,30 @@ pytest calls one item after the other, in its own order, and reports them so. Ea
 batch follows the other. Whoever waits for an item lets its batch go on, and with it all others in work. The next batch
 of the lane is started meanwhile: the engine prepares its requests, and may answer some where it has room.
 
-Where engines share replicas, several lanes are in work, as many as there are replicas, and between two items there is a
-look at what has come. So replicas compute while pytest reports, and each of them may hold another checkpoint.
-
 A batch is started ahead of pytest only with items that need no fixture but their checkpoint: then nobody can tell when
 they were run. All others wait until pytest comes to them.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Final
 
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.core.errors import CheckpointError, JournalError
+from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.plugin.collection import checkpoint_of
-from pytest_touchstone.plugin.driver import LOOK_EVERY, RunningBatch
-
-NEXT_AT: Final = 0.5
-"""Where replicas answer, the next batch begins when no more than this share of the former one is open. Elsewhere it is
-only prepared, at once."""
+from pytest_touchstone.plugin.driver import RunningBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneTools:
     """The help that lanes need of those who know the items.
 
-    ``open`` returns a checkpoint, loaded or to be loaded beside others. ``start`` returns a batch of an item that
+    ``open`` returns a checkpoint, loaded. ``start`` returns a batch of an item that
     pytest has come to and those that may run with it; ``start_ahead`` a batch of those of the items that may run at any
     time, None where there are none. ``begin`` asks what a batch has to ask, early or all of it. ``computing`` is told
     what is in work in this process, ``ended`` of a batch that runs no longer, and whether that was waited for.
@@ -55,29 +46,17 @@ class LaneTools:
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """A checkpoint: the batches that may be started ahead, and those in work; how many items have begun and are to
-    come. It is ``held`` while the run is at it with items that could not begin before."""
+    """A checkpoint: the batches that may be started ahead, and those in work."""
 
     info: CheckpointInfo
     engine: Engine | None = None
     batches: dict[int, Sequence[pytest.Item]] = field(default_factory=dict)
     running: list[RunningBatch] = field(default_factory=list)
-    begun: int = 0
-    to_come: int = 0
-    held: bool = False
-
-    @property
-    def works(self) -> bool:
-        """Return whether there is something left that can be done."""
-        return bool(self.batches or self.running) and not (self.engine is not None and self.engine.failed)
 
     @property
     def hungry(self) -> bool:
         """Return whether its next batch should start."""
-        if not self.batches or self.engine is None or not self.engine.ready or len(self.running) > 1:
-            return False
-        share = NEXT_AT if self.engine.shared else 1.0
-        return not self.running or self.running[0].open <= share * len(self.running[0].running)
+        return bool(self.batches) and self.engine is not None and len(self.running) < 2
 
 
 class Lanes:
@@ -90,11 +69,9 @@ class Lanes:
         for batch in batches:
             lane = self._lane(checkpoint_of(batch[0]))
             lane.batches[id(batch)] = batch
-            lane.to_come += len(batch)
         self._current: _Lane | None = None
         self._alone = False
         self._in_work: dict[str, RunningBatch] = {}
-        self._looked = 0.0
 
     def runs(self, item: str) -> bool:
         """Return whether an item is in work."""
@@ -111,10 +88,9 @@ class Lanes:
         own = self._in_work.get(item.nodeid)
         if own is None:
             self._rest(lane)
-            planned = lane.batches.pop(id(batch), None) is not None
+            lane.batches.pop(id(batch), None)
             own = self._tools.start(item, engine)
-            lane.held = engine.shared and not (planned and len(own.running) == len(batch))
-            self._add(lane, own, len(batch) if planned else 0)
+            self._add(lane, own)
         try:
             if not own.begun:
                 self._tools.begin(own, engine, False)
@@ -127,17 +103,6 @@ class Lanes:
         finally:
             self._remove(lane, own, waited_for=True)
         self._end(lane)
-
-    def look(self) -> None:
-        """Take what replicas have answered meanwhile, if the last look is a while ago."""
-        if time.monotonic() - self._looked < LOOK_EVERY:
-            return
-        for lane in self._lanes.values():
-            if lane.running and lane.engine is not None and lane.engine.shared:
-                lane.engine.collect(wait=False)
-                self._go_on(None)
-                break
-        self._looked = time.monotonic()
 
     def close(self) -> None:
         """Close the generators of batches that have not ended."""
@@ -155,82 +120,42 @@ class Lanes:
         """Return the lane of a checkpoint; another one that was at work in this process rests meanwhile."""
         lane, former = self._lane(info), self._current
         if former is not None and former is not lane:
-            former.held = False
-            self._expect(former)
             self._rest(former)
         self._current = lane
         return lane
 
     def _rest(self, lane: _Lane) -> None:
-        """Withdraw what the batches of a lane have asked early, where this process computes it."""
-        if lane.engine is not None and not lane.engine.shared:
-            for batch in lane.running:
-                batch.pause()
+        """Withdraw what the batches of a lane have asked early."""
+        for batch in lane.running:
+            batch.pause()
 
     def _loaded(self, lane: _Lane) -> Engine:
-        """Return a lane's checkpoint when it is loaded; others load beside it."""
+        """Return a lane's checkpoint when it is loaded; its memory may have been freed for another one."""
         with self._tools.loading(lane.info.name):
-            if (
-                lane.engine is None or not lane.engine.shared
-            ):  # its memory may have been freed for another one
-                lane.engine = self._tools.open(lane.info)
-                self._expect(lane)
-            if lane.engine.shared:
-                self._begin(lane)
-            while not lane.engine.ready and not lane.engine.failed:
-                lane.engine.collect(wait=True)
-                self._go_on(lane)
-            lane.engine.load()
+            lane.engine = self._tools.open(lane.info)
         return lane.engine
 
-    def _go_on(self, first: _Lane | None) -> None:
+    def _go_on(self, first: _Lane) -> None:
         """Start what can start, and ask what the items in work have to ask."""
-        self._begin(first)
+        while first.engine is not None and first.hungry and not self._alone:
+            self._start_next(first, first.engine)
         for lane in self._lanes.values():
             for batch in lane.running:
                 batch.collect()
             if lane is not first:
                 self._end(lane)
 
-    def _begin(self, first: _Lane | None) -> None:
-        """Open the next checkpoints where replicas may hold more, and start the next batches of those in work."""
-        places = 1
-        lanes = [one for one in self._lanes.values() if one is not first and one.works]
-        for number, lane in enumerate([*([first] if first is not None else []), *lanes]):
-            if number >= places:
-                return
-            if lane.engine is None:
-                try:
-                    lane.engine = self._tools.open(lane.info)
-                except CheckpointError:
-                    lane.batches.clear()  # it is told when pytest comes to one of its items
-                    continue
-                self._expect(lane)
-            places = lane.engine.places
-            while lane.hungry and (lane.engine.shared or not self._alone):
-                self._start_next(lane, lane.engine)
-
     def _start_next(self, lane: _Lane, engine: Engine) -> None:
         items = lane.batches.pop(next(iter(lane.batches)))
         if (batch := self._tools.start_ahead(items, engine)) is not None:
             limited = any(one.limited for one in lane.running)
-            self._add(lane, batch, len(items))
+            self._add(lane, batch)
             if not limited:
                 self._tools.begin(batch, engine, True)
-        else:
-            lane.to_come -= len(items)
-            self._expect(lane)
 
-    def _add(self, lane: _Lane, batch: RunningBatch, planned: int) -> None:
+    def _add(self, lane: _Lane, batch: RunningBatch) -> None:
         lane.running.append(batch)
-        lane.begun += len(batch.running)
-        lane.to_come -= planned
         self._in_work |= dict.fromkeys(batch.items, batch)
-        self._expect(lane)
-
-    def _expect(self, lane: _Lane) -> None:
-        if lane.engine is not None:
-            lane.engine.expect(0 if lane.held else lane.begun, lane.to_come + lane.held)
 
     def _end(self, lane: _Lane) -> None:
         for batch in [one for one in lane.running if not one.open]:
