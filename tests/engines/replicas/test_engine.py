@@ -250,6 +250,19 @@ def test_replicas_that_die_whenever_they_load_are_an_error_and_load_the_next_che
     assert len(ReplicatedEngine(replicas, info).answer(asked(20))) == 20
 
 
+def test_replicas_that_refuse_a_checkpoint_load_the_next(started: Any, tmp_path: Path) -> None:
+    class Refusing(Replica):
+        def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> Loaded:
+            return Loaded("it is broken") if wanted.row["name"] != "model" else super().load(wanted, files)
+
+    replicas = started(SimulatedRay([1, 1]), Refusing)
+    with pytest.raises(CheckpointError, match="fake-causal: it is broken"):
+        opened(replicas)
+    engine = ReplicatedEngine(replicas, find_checkpoints([str(tiny_causal(tmp_path / "model"))]).infos[0])
+    assert len(engine.answer(asked(3000))) == 3000
+    assert engine.usage["replicas"] == 2
+
+
 def test_a_replica_that_cannot_load_is_left_out(started: Any) -> None:
     class Dying(Replica):
         def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> Loaded:

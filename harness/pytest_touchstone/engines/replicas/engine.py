@@ -186,6 +186,7 @@ class Replicas:
         """Return whether a replica holds what it was to load; one that lacks files gets them when it loads again."""
         if call.checkpoint == self._checkpoint and self._info is not None:
             if reply.fault is not None:
+                self._idle[call.replica] = None  # for the next checkpoint
                 raise CheckpointError(reply.fault)
             if reply.lacks_files and not self._files:
                 paths = files_of(self._info)
