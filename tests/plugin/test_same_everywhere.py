@@ -102,7 +102,7 @@ def test_records_are_the_same_in_one_process_by_replicas_in_shards_and_by_worker
     check_same(by_item(run("workers", "-n", "2", apart=True)), right)
 
 
-def test_a_series_has_the_same_records_by_replicas_that_hold_a_checkpoint_each(
+def test_a_series_has_the_same_records_by_replicas(
     project: Project, cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del cluster
