@@ -229,16 +229,6 @@ SAMPLES: Final = [
     {"prompt": "def f1():\n", "samples": ["    return 1", "    return 2"]},
     {"task_id": "test/1", "solution": "def f1(): return 1", "_identifier": "x"},
 ]
-TASK_YAML: Final = """
-task: mine
-dataset_path: json
-output_type: multiple_choice
-doc_to_text: "{{question}}"
-doc_to_choice: options
-process_docs: !function utils.process
-doc_to_target: answer
-metric_list: [{metric: acc}, {metric: perplexity}]
-"""
 MODULE: Final = '''
 from pytest_touchstone import Loglikelihood, benchmark
 
@@ -310,11 +300,6 @@ def _documents(path: Path) -> None:
     assert all(isinstance(text, str) and text.strip() for text in documents(path))
 
 
-def _script(path: Path) -> None:
-    with contextlib.chdir(path.parent):
-        command("migrate", "sh", path.name)
-
-
 SETTINGS: Final = (
     Reader("rows", lambda folder: lines(folder, *ROWS), _rows),
     Reader("rows, packed", lambda folder: lines(folder, *ROWS, name="rows.jsonl.gz"), _rows),
@@ -329,19 +314,10 @@ SETTINGS: Final = (
     Reader("tasks of programs", lambda folder: lines(folder, *PROBLEMS), _grade_problems),
     Reader("samples of programs", lambda folder: lines(folder, *SAMPLES), _grade_samples),
     Reader("verdicts", _verdict_rows, _verdicts),
-    Reader("task of lm-eval", _text(TASK_YAML, "mine.yaml"), lambda path: command("migrate", path)),
     Reader(
         "config of lm-eval",
         _text("model: hf\ntasks: [arc_easy]\nlimit: 5\n", "c.yaml"),
         lambda path: command("migrate", path),
-    ),
-    Reader(
-        "script of evaluations",
-        _text(
-            'CHECKPOINT="runs/a/checkpoint-7"\npython evaluate.py "$CHECKPOINT"\n',
-            "evaluate_all_checkpoints.sh",
-        ),
-        _script,
     ),
     Reader("system prompt", _text("Answer in one word.", "prompt.txt"), _system),
     Reader("texts", _text("A text.\n", "text.txt"), _documents),

@@ -42,7 +42,7 @@ COMMANDS: Final = (
     _ours("watch", "score the checkpoints of a training as they appear, on a live page", rest=True),
     _ours("benchmarks", "list benchmarks with their tags, shots, rows and metrics"),
     _ours("validate", "check a file of --eval-config, and show what it enables", "benchmarks", "validate_"),
-    _ours("migrate", "turn command lines, configs and tasks of others into ours"),
+    _ours("migrate", "turn command lines and configs of lm-evaluation-harness into ours"),
     _ours("fetch", "download a builtin checkpoint into your cache", "show", "fetch_"),
     _ours("list", "list the runs of a results folder", "runs", "list_"),
     _ours("report", "show the tables of a run again, or make one for a paper", "runs", "report_", csv=True),

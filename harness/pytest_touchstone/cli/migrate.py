@@ -1,180 +1,297 @@
-"""``touchstone migrate``: command lines, config files and tasks of others in our words.
+"""``touchstone migrate``: command lines and configs of lm-evaluation-harness in our words.
 
 touchstone migrate lm_eval --model hf --model_args pretrained=gpt2 --tasks arc_easy --num_fewshot 25
-touchstone migrate python evaluate_checkpoint.py --checkpoint runs/mlm/checkpoint-655 --seq-len 1536
-touchstone migrate python -m weighted_mtp evaluate --checkpoint checkpoint_best.pt --dataset humaneval
-touchstone migrate run_evaluation.py --endpoint http://localhost:8000 --gpu 1
-touchstone migrate eval_config.json           the command that runs it; lm_eval's own configs in YAML too
-touchstone migrate my_task.yaml               a choice or generation task as a benchmark, for `> test_my_task.py`
+touchstone migrate config.yaml                a config of lm_eval, as of its --config
 
-A command asks whole published sets (``--eval-data hub``), unless TOUCHSTONE_DATA names a folder of them. What it asks
-less of, what was assumed, and what has no counterpart are lines below it.
+The command asks whole published sets (``--eval-data hub``), unless TOUCHSTONE_DATA names a folder of them. What it asks
+less of, and what has no counterpart, are lines below it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.cli.command import Output
-from pytest_touchstone.cli.lm_eval_task import of_task, read_yaml
-from pytest_touchstone.cli.migrate_lm_eval import (
-    SHORT,
-    YAML,
-    Migrated,
-    Words,
-    command_of,
-    of_lm_eval,
-    options_of,
-    settings_of,
-)
-from pytest_touchstone.cli.migrate_scripts import ENVIRONMENT, KNOWN, of_script
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.core.files import MOST_SETTINGS, read_regular, shown_path
+from pytest_touchstone.core.lm_eval_names import NEW_TOKENS, ZERO_SHOT, translated
 from pytest_touchstone.core.tasks import shipped_names
+from pytest_touchstone.core.text import alike
 
-PROGRAMS = ("lm_eval", "lm-eval")
-CONFIGS = (".json", ".toml")
-RESULTS: Final = re.compile(r"_eval_results\.json|\.(real[15]|lambada_top1|lambada_wiki_top1|score)\b")
-"""The files of results of masked models, and their fields."""
-LOOP: Final = re.compile(
-    r"for\s+(?P<name>\w+)\s+in\s+(?P<what>.+?)\s*;?\s*do\b(?P<body>.*?)\bdone", re.DOTALL
+Words: TypeAlias = tuple[str, ...]
+Rule: TypeAlias = Callable[[str], Words]
+Given: TypeAlias = Mapping[str, Sequence[str]]
+"""The options of a command line with their values, by name, with underscores."""
+
+YAML: Final = (".yaml", ".yml")
+EXPECTED: Final = (
+    "expected lm_eval and its options, or its config in YAML (other scripts: docs/coming-from-scripts.md)"
 )
+BEFORE: Final = re.compile(
+    r"[A-Za-z_]\w*=.*|(.*/)?(nohup|time|uv|poetry|run|accelerate|launch|torchrun|python[\d.]*)|-m|-u",
+    re.DOTALL,
+)
+"""The words that may stand before the name of the program."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument(
-        "words",
-        nargs=argparse.REMAINDER,
-        metavar="COMMAND ... | FILE",
-        help="a command line of lm_eval or of a script (docs/coming-from-scripts.md), a config, or a task in YAML",
-    )
+    text = "a command line of lm_eval, or its config in YAML"
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND ... | FILE", help=text)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Translate a command line or a file; what has no counterpart is named. Raises ``HarnessError``."""
-    words: list[str] = [word for word in options.words if word != "--json"]
-    if words[:1] == ["--"]:
-        del words[0]
-    if not words:
-        raise HarnessError(
-            "migrate: COMMAND or FILE is missing, such as `touchstone migrate lm_eval --tasks arc_easy`"
-        )
+    """Translate a command line or a config; what has no counterpart is named. Raises ``HarnessError``."""
+    words = [word for word in options.words if word not in ("--", "--json")]
     if len(words) == 1 and Path(words[0]).suffix in YAML:
-        task = read_yaml(Path(words[0]))
-        if "tasks" not in task and "model" not in task:
-            text, lines = of_task(task, Path(words[0]))
-            notes = "".join(f"# {line}\n" for line in lines)
-            return Output({"text": text, "notes": list(lines)}, notes + text)
-        found = of_lm_eval(settings_of(task), shipped_names())
+        environment, given = [], read_config(Path(words[0]))
     else:
-        found = _migrated(" ".join(words) if len(words) == 1 else shlex.join(words), words)
-    commands = [shlex.join(command) for command in found.commands]
-    data = {"commands": [list(one) for one in found.commands], "notes": list(found.lines)}
-    return Output(data, "\n".join((*commands, *(f"  {line}" for line in found.lines))))
+        environment, given = _command_line(words)
+    command, notes = translate(given)
+    command = [*environment, *command]
+    data = {"command": command, "notes": notes}
+    return Output(data, "\n".join((shlex.join(command), *(f"  {note}" for note in notes))))
 
 
-def _migrated(text: str, words: Sequence[str]) -> Migrated:
-    text = re.sub(r"\\\r?\n", "", text)  # as a shell joins lines
-    if re.search(r"\bjq\b", text) and RESULTS.search(text):
-        return _of_jq(text)
-    if loop := LOOP.search(text):
-        return _of_loop(loop)
-    if len(words) == 1 and " " in words[0]:
-        words = _split(text)
-    if len(words) == 1 and (path := Path(words[0])).suffix in CONFIGS:
-        return _of_config(path)
-    environment, words = _started(words)
-    program, rest = (words[0], words[1:]) if words else ("", [])
-    name = Path(program).name
-    if name in PROGRAMS or name.startswith("lm_eval."):
-        given = options_of(rest[1:] if rest[:1] == ["run"] else rest, SHORT)
-        found = of_lm_eval(given, shipped_names())
-    else:
-        found = of_script(program, rest, dict(environment))
-    kept = tuple(f"{key}={value}" for key, value in environment.items() if key not in ENVIRONMENT)
-    return Migrated(tuple((*kept, *command) for command in found.commands), found.lines)
-
-
-def _split(text: str) -> list[str]:
+def _command_line(words: Sequence[str]) -> tuple[list[str], Given]:
+    """Return the variables that a command line of lm_eval sets, and its options. Raises ``HarnessError``."""
+    text = " ".join(words) if len(words) == 1 else shlex.join(words)
     try:
-        return shlex.split(text)
+        words = shlex.split(re.sub(r"\\\r?\n", "", text))  # as a shell joins lines
     except ValueError as error:
         raise HarnessError(f"migrate: the command cannot be read as a shell reads it: {error}") from None
+    words = [word for word in words if word != "&"]
+    before = [*itertools.takewhile(BEFORE.fullmatch, words)]
+    program, *rest = words[len(before) :] or [""]
+    if not re.fullmatch(r"lm[_-]eval(\..*)?", Path(program).name):
+        raise HarnessError(f"migrate: {program!r} is not known: {EXPECTED}")
+    return [word for word in before if "=" in word], options_of(rest[1:] if rest[:1] == ["run"] else rest)
 
 
-STARTERS: Final = ("uv run", "poetry run", "nohup", "time", "bash", "sh", "accelerate launch", "torchrun")
+SWITCHES: Final = (
+    *("log_samples", "trust_remote_code", "write_out", "show_config", "predict_only", "check_integrity"),
+    *("fewshot_as_multiturn", "confirm_run_unsafe_code"),
+)
+"""Options that have no value."""
+
+SHORT: Final = {
+    "m": "model", "a": "model_args", "t": "tasks", "f": "num_fewshot", "b": "batch_size", "L": "limit",
+    "o": "output_path", "s": "log_samples", "c": "use_cache",
+}  # fmt: skip
 
 
-def _started(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the variables that a command sets, and its words from the name of the program on."""
-    left = [word for word in words if word != "&"]
-    environment: dict[str, str] = {}
-    while left:
-        if found := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", left[0], re.DOTALL):
-            environment[found[1]] = found[2]
-            del left[0]
-        elif taken := next((one for one in map(str.split, STARTERS) if left[: len(one)] == one), None):
-            del left[: len(taken)]
-        elif Path(left[0]).name.startswith("python") or left[0] in ("-m", "-u"):
-            del left[0]
+def options_of(words: Sequence[str]) -> dict[str, list[str]]:
+    """Return the options with their values, none for switches; words that belong to none have the name ''."""
+    given: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if re.match(r"--?[A-Za-z]", word):
+            written, equals, value = word.partition("=")
+            plain = written.lstrip("-")
+            name = plain.replace("-", "_") if written.startswith("--") else SHORT.get(plain, plain)
+            given.setdefault(name, []).extend([value] if equals else [])
         else:
-            break
-    return environment, left
+            given.setdefault("" if name in SWITCHES else name, []).append(word)
+    return given
 
 
-def _of_loop(loop: re.Match[str]) -> Migrated:
-    """Return the command for a loop of a shell over checkpoints; one for each value where more than these differs."""
-    if re.search(r"[$`{]", loop["what"]):
+def read_config(path: Path) -> Given:
+    """Return the options that a config of lm_eval has. Raises ``HarnessError``."""
+    import yaml
+
+    def text(value: Any) -> str:
+        if isinstance(value, Mapping):
+            return ",".join(f"{key}={part}" for key, part in value.items())
+        return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    try:
+        config = yaml.safe_load(read_regular(path, MOST_SETTINGS).decode("utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise HarnessError(f"cannot read {shown_path(path)}: {' '.join(str(error).split())}") from None
+    if not isinstance(config, dict) or not {"tasks", "model", "model_args"} & config.keys():
         raise HarnessError(
-            f"migrate: the loop is over {loop['what']}, which only the shell knows; write the values out"
+            f"{shown_path(path)} is no config of lm_eval: expected tasks and model_args; a task is written in Python: "
+            "docs/benchmarks.md"
         )
-    pieces = re.split(r"[;\n]|\b(?:then|do)\b", loop["body"])
-    line = next((piece for piece in pieces if re.search(r"\.(py|sh)\b|\blm[_-]eval\b|\s-m\s", piece)), "")
-    if not line:
-        raise HarnessError(f"migrate: the loop starts no program that is known: expected {KNOWN}")
-    variable = rf"\$({loop['name']}\b|\{{{loop['name']}\}})"
-    made = []
-    for value in _split(loop["what"]):
-        written = value.replace("\\", "\\\\")
-        words = [re.sub(variable, written, word) for word in _split(line)]
-        made.append(_migrated(shlex.join(words), words))
-    steps = tuple(f"{least}:" for least in re.findall(r"-ge\s+(\d+)", loop["body"])[:1])
-    more = ("--eval-steps", *steps) if steps else ()
-    commands = dict.fromkeys(command for one in made for command in one.commands)
-    return Migrated(tuple((*command, *more) for command in _joined([*commands])), made[0].lines)
+    return {
+        str(name).replace("-", "_"): [] if value is True else [text(value)]
+        for name, value in config.items()
+        if value is not None and value is not False
+    }
 
 
-def _joined(commands: Sequence[Words]) -> Sequence[Words]:
-    """Return a command for all checkpoints where the commands differ by theirs alone, else the commands."""
-    first, *others = commands
-    if any("--checkpoint" not in command for command in commands):
-        return commands
-    at = first.index("--checkpoint") + 2
-    rests = {(*command[: at - 2], *command[at:]) for command in commands}
-    added = [word for command in others for word in command[at - 2 : at]]
-    return [(*first[:at], *added, *first[at:])] if len(rests) == 1 else commands
+# The options
 
 
-def _of_jq(text: str) -> Migrated:
-    """Return the command that shows what a line of ``jq`` picks from files of results."""
-    plain = re.sub(r"-i?name\s+\S+|'[^']*'", " ", re.sub(r"\bfind\s+(\S+)", r"\1/", text))
-    places = [word for word in plain.split() if re.search(r"[\w.]/|\*|\.json$", word) and word != "/dev/null"]
-    inputs = dict.fromkeys(re.sub(r"(/\*(_eval_results)?\.json|/+)$", "", word.strip('"')) for word in places)
-    said = "the line works too: --eval-beside writes the same files, with the same names in them"
-    return Migrated((("touchstone", "study", *(inputs or ["runs"])),), (said,))
+def _to(flag: str) -> Rule:
+    return lambda value: (flag, value)
 
 
-def _of_config(path: Path) -> Migrated:
-    from pytest_touchstone.core.eval_config import read_eval_config
+RULES: Final[Mapping[str, Rule]] = {
+    "batch_size": lambda value: ("--eval-batch", value.partition(":")[0]),
+    "device": _to("--eval-device"),
+    "eval_config": _to("--eval-config"),
+    "limit": lambda value: ("--eval-limit", value.removesuffix(".0")),
+    "num_fewshot": _to("--eval-shots"),
+    "output_path": _to("--eval-output"),
+    "system_instruction": _to("--eval-system"),
+    "trust_remote_code": lambda _: ("--eval-trust-remote-code",),
+    "verbosity": lambda value: ("--log-cli-level", value.upper()),
+}
 
-    settings = read_eval_config(path, shipped_names()).settings  # raises where it is wrong
-    own = ["--checkpoint", str(settings["checkpoint"])] if isinstance(settings.get("checkpoint"), str) else []
-    made, added = command_of(("--eval-config", str(path)), own)
-    note = f"{shown_path(path)} works as it is; `touchstone validate {shlex.quote(str(path))}` shows what it enables"
-    return Migrated((made,), (*added, note))
+NOTES: Final = {
+    "log_samples": "prompts and answers are always kept: `touchstone items last`",
+    "use_cache": "scores of earlier runs are always taken, unless --eval-no-cache says otherwise",
+    "fewshot_as_multiturn": "few-shot examples are always turns in a chat",
+    "confirm_run_unsafe_code": "programs run in a sandbox, so that nothing needs to be confirmed",
+    "max_batch_size": "--eval-batch auto takes as many as fit",
+    "predict_only": "answers are scored too; `touchstone rescore last` scores them again",
+    "include_path": "a task of your own is a benchmark in Python: docs/benchmarks.md",
+    "write_out": "prompts are always kept: `touchstone items last`",
+    "show_config": "--eval-dry-run shows every setting",
+    "check_integrity": "data and benchmarks are always checked",
+}
+"""Options whose effect we always have, or have in another way."""
+
+MODEL_ARGS: Final[Mapping[str, Rule]] = {
+    "pretrained": _to("--checkpoint"),
+    "base_url": _to("--checkpoint"),
+    "model": _to("--eval-model-name"),
+    "dtype": _to("--eval-dtype"),
+    "max_length": _to("--eval-seq-len"),
+    "max_model_len": _to("--eval-seq-len"),
+    "max_gen_toks": _to("--eval-max-new-tokens"),
+    "think_end_token": _to("--eval-think-end"),
+    "enable_thinking": lambda value: ("--eval-thinking", "on" if value == "True" else "off"),
+    "num_concurrent": _to("--eval-concurrency"),
+    "device": _to("--eval-device"),
+    "tokenizer": _to("--eval-tokenizer"),
+    "trust_remote_code": lambda value: ("--eval-trust-remote-code",) if value == "True" else (),
+    "parallelize": lambda value: ("--eval-device-map", "auto") if value == "True" else (),
+}
+
+GEN_KWARGS: Final[Mapping[str, Rule]] = {
+    "max_gen_toks": _to("--eval-max-new-tokens"),
+    "temperature": _to("--eval-temperature"),
+    "top_p": _to("--eval-top-p"),
+    "do_sample": lambda _: (),  # the temperature says it
+}
+
+WANDB_ARGS: Final[Mapping[str, Rule]] = {"project": _to("--wandb-project")}
+
+PARTS: Final = {"model_args": MODEL_ARGS, "gen_kwargs": GEN_KWARGS, "wandb_args": WANDB_ARGS}
+"""Options whose values are options, ``NAME=VALUE,...``."""
+
+SERVER_ARGS: Final = ("tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization", "quantization")
+"""The parts of ``--model_args`` that the server of vLLM takes."""
+
+ELSEWHERE: Final = ("tasks", "config", "seed", "model", "apply_chat_template")
+"""Options that ``translate`` reads by itself."""
+
+HUB: Final = (
+    "--eval-data hub: whole published sets (pip install 'pytest-touchstone[hub]'); or a folder of your copies"
+)
+NO_CHECKPOINT: Final = "PATH: your checkpoint's folder or file, or a server's http://HOST:PORT/v1"
+SHIPPED_WHOLE: Final = "humaneval"
+
+
+def translate(given: Given) -> tuple[list[str], list[str]]:
+    """Return our command for the options of lm-evaluation-harness, and lines about what differs. Raises
+    ``HarnessError``."""
+    if config := "".join(given.get("config", ())):
+        given = (
+            {**read_config(Path(config)), **given}
+            if Path(config).suffix in YAML
+            else {**given, "eval_config": [config]}
+        )
+    names = [name for value in given.get("tasks", ()) for name in re.split(r"[,\s]+", value) if name]
+    terms, notes = tasks_of(names, shots="num_fewshot" in given)
+    if names and not terms:
+        raise HarnessError(f"migrate: {'; '.join(notes)}; `touchstone benchmarks` lists what there is")
+    command = ["touchstone", "run", *(["--tasks", ",".join(terms)] if terms else [])]
+    for name, values in given.items():
+        if name in PARTS:
+            command += _parts(name, ",".join(values), "".join(given.get("model", ())), notes)
+        elif name in RULES:
+            command += RULES[name](" ".join(values))
+        elif name in NOTES:
+            notes.append(f"--{name}: {NOTES[name]}")
+        elif not name:
+            notes += [f"no counterpart: {word}" for word in values]
+        elif name not in ELSEWHERE:
+            near = alike(f"--{name}", [f"--{known}" for known in (*PARTS, *RULES, *NOTES, *ELSEWHERE)])
+            notes.append(f"no counterpart: --{name}" + (f" (is it {near[0]}?)" if near else ""))
+    if "--eval-max-new-tokens" not in command:
+        command += _limit_of_texts(names, notes)
+    seed = "".join(given.get("seed", ())).split(",")[-1]
+    command += ["--eval-fewshot", f"lm-eval:{seed}" if seed.isdigit() else "lm-eval"]
+    command += ["--eval-chat", "on" if "apply_chat_template" in given else "off"]
+    added = []
+    if "--checkpoint" not in command:
+        command += ["--checkpoint", "PATH"]
+        added.append(NO_CHECKPOINT)
+    if terms != [SHIPPED_WHOLE] and not os.environ.get("TOUCHSTONE_DATA"):
+        command += ["--eval-data", "hub"]
+        added.append(HUB)
+    if limit := "".join(given.get("limit", ())).removesuffix(".0"):
+        added.append(f"--eval-limit {limit}: a sample, and results say so; without it, whole sets")
+    return command, [*added, *notes]
+
+
+def tasks_of(names: Iterable[str], *, shots: bool) -> tuple[list[str], list[str]]:
+    """Return what ``--tasks`` takes for names of lm-evaluation-harness, and lines about those that it lacks; with
+    ``shots`` the command gives a number of few-shot examples for all."""
+    shipped = shipped_names()
+    terms: list[str] = []
+    notes: list[str] = []
+    for name in names:
+        of_name = translated(name, shipped, theirs=True)
+        if all(term.partition("/")[0] in shipped or set("*?[") & set(term) for term in of_name):
+            terms += of_name
+        else:
+            near = alike(name, shipped)
+            notes.append(f"no counterpart: task {name}" + (f" (nearest: {near[0]})" if near else ""))
+    terms = list(dict.fromkeys(terms))
+    for benchmark in () if shots else ZERO_SHOT:
+        first = next((index for index, term in enumerate(terms) if term.partition("/")[0] == benchmark), None)
+        if first is not None:  # one term says it for the whole benchmark
+            terms[first] += " 0-shot"
+    return terms, notes
+
+
+def _limit_of_texts(names: Sequence[str], notes: list[str]) -> list[str]:
+    """Return the option for the length of texts that lm-evaluation-harness has for its tasks, where it differs from
+    ours and is one; else a line says so."""
+    limits = {name: NEW_TOKENS[name] for name in names if name in NEW_TOKENS}
+    if len(limits) == len(names) and len(set(limits.values())) == 1:
+        return ["--eval-max-new-tokens", str(limits[names[0]])]
+    notes += [
+        f"{name}: add --eval-max-new-tokens {limit} in a run of its own" for name, limit in limits.items()
+    ]
+    return []
+
+
+def _parts(name: str, value: str, model: str, notes: list[str]) -> list[str]:
+    """Return the options for the parts of an option; a line says which part has none."""
+    given = dict(part.partition("=")[::2] for part in value.split(",") if part)
+    words = ["--wandb"] if name == "wandb_args" else []
+    if name == "model_args" and (adapter := given.pop("peft", given.pop("lora_local_path", None))):
+        words += ["--checkpoint", adapter]
+        words += ["--eval-base-model", given.pop("pretrained")] if "pretrained" in given else []
+    if model == "vllm" and "pretrained" in given:
+        words += ["--checkpoint", f"vllm:{given.pop('pretrained')}"]
+        taken = [f"--{key.replace('_', '-')} {given.pop(key)}" for key in SERVER_ARGS if key in given]
+        words += ["--eval-server-args", " ".join(taken)] if taken else []
+    for key, text in given.items():
+        if key in PARTS[name]:
+            words += PARTS[name][key](text)
+        elif name != "wandb_args":
+            notes.append(f"no counterpart: {key} of --{name}")
+    return words
