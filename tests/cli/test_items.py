@@ -250,20 +250,26 @@ def test_rows_that_cannot_be_had_are_counted_and_a_folder_that_cannot_be_written
     assert "; give another folder with -o" in capsys.readouterr().err
 
 
-def test_a_run_goes_to_every_eval_ever_and_back_with_its_checkpoints(
+def test_a_run_goes_to_every_eval_ever_with_its_checkpoints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = exported(tmp_path, "--to", "every-eval-ever", "--root", str(ROOT))
     assert "to publish: give --model-id ORG/NAME" in capsys.readouterr().out
     assert [*problems(tmp_path)] == []
-    back = [one for path in files if path.suffix == ".json" for one in read_file(path, {}).candidates]
-    for ours in read_run(RUN):
-        (theirs,) = (one for one in back if one.name == ours.name)
-        assert theirs.notes == ()
-        for name, entry in ours.entries.items():
-            known = {key: one for key, one in entry.saved.metrics.items() if one.value is not None}
-            assert theirs.entries[name].saved.metrics == known
-            assert theirs.entries[name].items.scores == entry.items.scores
+    written = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.suffix == ".json"]
+    scores = {
+        (content["model_info"]["name"], result["evaluation_result_id"]): result["score_details"]["score"]
+        for content in written
+        for result in content["evaluation_results"]
+        if "part_of" not in result["score_details"]["details"]
+    }
+    assert scores == {
+        (candidate.name, f"{name}#{metric.name}"): metric.value
+        for candidate in read_run(RUN)
+        for name, entry in candidate.entries.items()
+        for metric in entry.saved.metrics.values()
+        if metric.value is not None
+    }
 
 
 def test_one_of_several_checkpoints_goes_to_its_repository(

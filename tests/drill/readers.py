@@ -594,12 +594,6 @@ RESULTS: Final = (
         lambda path: read_results(next(iter(path.parent.glob("results*.json")))),
     ),
     Reader("lm-eval, old", _exported("lm-eval-0.3", "fake-causal.json"), read_results),
-    Reader("every_eval_ever", _exported("every-eval-ever", "*.json"), read_results),
-    Reader(
-        "every_eval_ever, samples",
-        _exported("every-eval-ever", "*.jsonl"),
-        lambda path: read_results(next(iter(path.parent.glob("*.json")))),
-    ),
     Reader(
         "korean table (CSV)",
         lambda folder: korean_table.write(folder / "x.csv", korean_table.row(), korean_table.row("b", 200)),

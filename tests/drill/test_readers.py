@@ -107,7 +107,7 @@ def test_every_form_of_checkpoints_and_results_has_a_reader(tmp_path: Path) -> N
 
 READ_ELSEWHERE: Final = {
     "checkpoints/formats/nanogpt.py:inspect": "Llama's format reads such files first",
-    "compare/formats/every_eval_ever.py:samples_of": "reads samples that were read before",
+    "compare/formats/lm_eval.py:samples_of": "reads samples that were read before",
     "core/data_files.py:own_lines": "reads rows beside the module of a benchmark",
     "engines/transformers/tokenizer_files.py:_named_class": "reads tokenizer_config.json again",
     "reports/files.py:_foreign": "looks whether a file may be written over",

@@ -287,11 +287,7 @@ NAMED: Final[dict[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        one
-        for one in READERS
-        if one.endswith(".json") or one in ("lm-eval", "every_eval_ever", "tasks (JSON)")
-    ],
+    [one for one in READERS if one.endswith(".json") or one in ("lm-eval", "tasks (JSON)")],
 )
 def test_no_name_in_a_file_reaches_the_network(
     name: str, tmp_path: Path, tried: list[Any], monkeypatch: pytest.MonkeyPatch, drill: Drill

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.formats.every_eval_ever import samples_of
+from pytest_touchstone.compare.formats.lm_eval import samples_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.metrics.multiple_choice import AnsweredChoices

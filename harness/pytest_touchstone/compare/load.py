@@ -82,7 +82,7 @@ def read_file(path: Path, sizes: Mapping[str, int]) -> ResultTable:
         raise DataError(f"{path}: no results file; give a .csv, .json or .md file, or the folder of a run")
     read_json(path)
     raise DataError(
-        f"{path}: none of the forms that can be read: results of lm-evaluation-harness, of Every Eval Ever, "
+        f"{path}: none of the forms that can be read: results of lm-evaluation-harness, "
         '{"model": ..., "results": {TASK: {METRIC: value}}}, or an object with real1, real5, lambada_top1'
     )
 

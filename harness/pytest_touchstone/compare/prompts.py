@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
-from pytest_touchstone.compare.formats.every_eval_ever import samples_of
+from pytest_touchstone.compare.formats.lm_eval import samples_of
 from pytest_touchstone.compare.formats.run import answers_of
 from pytest_touchstone.core.text import count
 from pytest_touchstone.results.item_view import prompt_hash

@@ -11,7 +11,6 @@ from pytest_touchstone.core.plugins import plugins
 
 def result_formats() -> tuple[ResultFormat, ...]:
     """Ours in order, the more special first, then those of installed packages. Raises ``DataError``."""
-    from pytest_touchstone.compare.formats.every_eval_ever import EveryEvalEver
     from pytest_touchstone.compare.formats.korean_mlm import KoreanStudy
     from pytest_touchstone.compare.formats.lm_eval import LmEvalFormat
     from pytest_touchstone.compare.formats.run import RunFolder
@@ -20,7 +19,6 @@ def result_formats() -> tuple[ResultFormat, ...]:
     return (
         RunFolder(),
         LmEvalFormat(),
-        EveryEvalEver(),
         KoreanStudy(),
         TaskFile(),
         *plugins(GROUP, DataError),

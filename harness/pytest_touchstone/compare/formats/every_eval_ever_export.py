@@ -1,4 +1,4 @@
-"""A run's results as Every Eval Ever has them, schema 0.3.0; ``compare.formats.every_eval_ever`` reads them back.
+"""A run's results as Every Eval Ever has them, schema 0.3.0 (github.com/evaleval/every_eval_ever).
 
     data/pytest-touchstone/ORG/NAME/UUID.json             every metric of every benchmark, and of every group
     data/pytest-touchstone/ORG/NAME/UUID_samples.jsonl    a line per item of a benchmark, and per metric made of items
@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
-from pytest_touchstone.compare.formats.every_eval_ever import CANONICAL, OURS
 from pytest_touchstone.compare.formats.export import (
     READ_BY,
     Export,
@@ -41,6 +40,10 @@ from pytest_touchstone.results.summary import Metric, Result, finite
 from pytest_touchstone.statistics.comparison import LEVEL
 
 SCHEMA_VERSION: Final = "0.3.0"
+OURS: Final = "pytest-touchstone"
+CANONICAL: Final = {"acc": "accuracy"}
+"""Our names of metrics that have another one there."""
+
 UNKNOWN: Final = "unknown"
 
 _MODEL: Final = ("parameters", "dtype", "format", "architecture", "fingerprint", "epoch", "seq_len")

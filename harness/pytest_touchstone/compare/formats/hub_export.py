@@ -15,7 +15,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.formats.every_eval_ever import CANONICAL, OURS
+from pytest_touchstone.compare.formats.every_eval_ever_export import CANONICAL, OURS
 from pytest_touchstone.compare.formats.export import Export, Files, began, row_of
 from pytest_touchstone.core.aggregation import is_soft
 from pytest_touchstone.core.errors import DataError

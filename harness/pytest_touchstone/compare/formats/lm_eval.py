@@ -16,7 +16,7 @@ Their id is TASK/doc_id, their row's hash is ``doc_hash``.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -201,7 +201,7 @@ def _items(path: Path, benchmark: str, names: Container[str], found: TaskMetrics
     rows: dict[str, str] = {}
     scores: dict[str, dict[str, float]] = {}
     for line in read_lines(path):
-        number = example_of(line)
+        number = _example(line)
         rows[number] = str(line.data.get("doc_hash", ""))
         kept = scores.setdefault(number, {})
         listed_names = line.data.get("metrics")
@@ -227,7 +227,12 @@ def _items(path: Path, benchmark: str, names: Container[str], found: TaskMetrics
     )
 
 
-def example_of(line: RawRow) -> str:
+def samples_of(path: Path, benchmark: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the samples of a file by the ids of their items."""
+    return ((f"{benchmark}/{_example(line)}", line.data) for line in read_lines(path))
+
+
+def _example(line: RawRow) -> str:
     """The number or name of a sample's document; raises ``DataError`` where it has none."""
     found = line.data.get("doc_id")
     if isinstance(found, bool) or not isinstance(found, (int, str)):
