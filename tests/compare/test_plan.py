@@ -22,11 +22,9 @@ from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.reports.plan import plan_facts, render
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.statistics.power import (
-    PlannedTest,
     binary_design,
     items_for_not_worse,
     power_of_drop,
-    powers_together,
     smallest_drop,
 )
 from tests.support.entries import entry, source
@@ -143,20 +141,13 @@ def test_the_numbers_are_those_of_the_power_of_the_gate_over_all_benchmarks() ->
     run = replace(where, kind="run", saved=[one for one in where.saved if one.checkpoint == "step-2"])
     found = make_plan(targets_of(run, where, {}, PLAIN), run, where, PLAIN, drop=0.05)
     first, second = found.rows
-    assert first.design.runs == 1
     assert first.sees == smallest_drop(first.design, family=2)
     assert first.finds == power_of_drop(first.design, 0.05, family=2)
     assert first.items_for_not_worse == items_for_not_worse(first.design)
     one = found.together
     assert one is not None
     assert one.finds_all == pytest.approx(1 - (1 - first.finds) * (1 - second.finds))
-    tests = [PlannedTest(row.design, 0.05) for row in found.rows]
-    assert [row.finds_too for row in found.rows] == powers_together(tests)
-    assert first.finds < first.finds_too
     assert one.items == 1300
-    assert one.sees_all is not None
-    assert first.sees is not None
-    assert one.sees_all < first.sees
     assert one.pooled_finds > second.finds
 
 
@@ -206,9 +197,7 @@ def test_a_composite_that_the_gate_compares_is_a_row_and_one_more_test() -> None
     assert whole.design.spread**2 / 1200 == pytest.approx(variance, rel=0.01)
     text = render(planned, width=80, color=False)
     assert "over 2 benchmarks and 1 composite" in " ".join(text.split())
-    assert whole.finds_too >= whole.finds
     pooled = plan(source(*found), config=replace(config, pooled=True))
-    assert pooled.rows[0].finds_too > pooled.rows[0].finds
     assert pooled.rows[0].finds == power_of_drop(first.design, 0.02, family=4)
     alone = [one for one in targets_of(source(*found), source(*found), {}, config) if one.benchmark == "b"]
     assert plan(source(*found), alone, config).unknown == {"sum": "it needs a, which is not asked"}
@@ -239,11 +228,6 @@ def test_a_benchmark_whose_scores_are_too_large_is_named_and_the_others_are_plan
     found = plan(source(*series("b"), *huge))
     assert [row.benchmark for row in found.rows] == ["b"]
     assert "too large" in found.unknown["huge"]
-
-
-def test_a_best_of_several_counts_those_that_may_be_the_best() -> None:
-    (row,) = plan(source(*series("b"))).rows
-    assert row.design.runs == 3
 
 
 def test_clusters_and_a_smaller_number_of_items_are_in_the_design() -> None:

@@ -597,9 +597,7 @@ def _with_verdict(
         margin=verdict.margin,
         unit=comparison.told_in.name,
         alpha=verdict.alpha,
-        design=None
-        if compared.identical or line.early
-        else design_of_comparison(compared.as_measured, runs=max(1, compared.candidates)),
+        design=None if compared.identical or line.early else design_of_comparison(compared.as_measured),
         items=verdict.items,
         method=comparison.method,
     )
