@@ -8,19 +8,13 @@ import shutil
 import signal
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.checkpoints.resolve import resolve
 from pytest_touchstone.cli import main
-from pytest_touchstone.cli.watch import Watch, served
-from pytest_touchstone.cli.watch_plan import Plan, device_use
-from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.reports.page.builder import live_page
-from tests.support.watching import asked, checkpoint, project, start, watched, watching
+from tests.support.watching import asked, checkpoint, project, watched, watching
 
 RESTLESS = '<meta http-equiv="refresh"'
 
@@ -81,10 +75,8 @@ def test_ctrl_c_keeps_what_is_scored_and_says_how_to_go_on(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_two_watches_without_locks_mix_no_scores_and_miss_no_worse_checkpoint(tmp_path: Path) -> None:
-    """As in two machines on a network drive."""
+def test_two_watches_at_once_mix_no_scores_and_miss_no_worse_checkpoint(tmp_path: Path) -> None:
     folder = project(tmp_path, rows=24, seconds=0.05, worse=[2])
-    (folder / "packages" / "sitecustomize.py").write_text("import fcntl\nfcntl.flock = lambda *_: None\n")
     for step in (1, 2):
         checkpoint(folder / "runs" / "a", step)
     with (
@@ -125,7 +117,7 @@ def test_a_run_that_crashes_is_told_in_a_line_and_tried_again_once(tmp_path: Pat
         (["runs/*", "--eval-steps", "5:1"], "--eval-steps"),
         (["fake:causal"], "fake:causal: expected checkpoints on disk"),
         (["runs/*", "--stop-file", "results"], "--stop-file results: is a folder"),
-        (["runs/*", "--serve", "99999"], "--serve 99999"),
+        (["runs/*", "--on-worse", "https://x.example/hook"], "--on-worse: give a command that sends it"),
         (["runs/*", "--tasks", "arc_esy"], "did you mean arc_easy?"),
     ],
 )
@@ -144,94 +136,9 @@ def test_mistakes_are_one_line_before_anything_is_scored(
     assert told.count("\n") == 1
 
 
-def test_two_watches_of_the_same_are_refused(tmp_path: Path) -> None:
-    folder = project(tmp_path)
-    with watching(folder) as first:
-        while not list(folder.glob("results/.watch-*.run.lock")):
-            time.sleep(0.1)
-        with start(folder) as second:
-            said, _ = second.communicate(timeout=120)
-        assert first.poll() is None
-    assert second.returncode == 4
-    assert "is watched already" in said
-
-
-def test_the_page_is_served_to_this_machine_under_its_own_name_alone(tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    with served(page, 0) as address:
-        assert address.startswith("http://127.0.0.1:")
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(address, timeout=10)
-        page.write_text("<p>first")
-        with urllib.request.urlopen(address, timeout=10) as reply:
-            assert (reply.read(), reply.headers["Cache-Control"]) == (b"<p>first", "no-store")
-        for request in (
-            urllib.request.Request(f"{address}../page.html"),
-            urllib.request.Request(address, headers={"Host": "evil.example:80"}),
-        ):
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                urllib.request.urlopen(request, timeout=10)
-        port = int(address.rsplit(":", 1)[1].rstrip("/"))
-        with (
-            pytest.raises(HarnessError, match=f"--serve {port}: .*; choose another port"),
-            served(page, port),
-        ):
-            pass
-
-
-@pytest.mark.parametrize(("said", "idle"), [("3", True), ("97", False), ("[N/A]", None)])
-def test_a_gpu_is_idle_by_what_nvidia_smi_says(
-    said: str, idle: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\necho "{said}"\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
-    if idle is None:
-        with pytest.raises(HarnessError, match="does not say how busy GPU 5 is"):
-            device_use("cuda:1")
-        return
-    assert device_use("cuda:1") == (f"GPU 5 is {said} % busy", idle)
-    assert "--id=5 " in (tmp_path / "asked").read_text()
-
-
-def test_a_cpu_is_idle_by_its_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
-    monkeypatch.setattr("os.getloadavg", lambda: (1.2, 9.0, 9.0))
-    assert device_use("cpu") == ("the load is 1.2 on 8 cores", True)
-    monkeypatch.setattr("os.getloadavg", lambda: (7.9, 0.0, 0.0))
-    assert device_use("cpu")[1] is False
-
-
 def test_the_name_of_a_training_is_no_markup_on_the_page(tmp_path: Path) -> None:
     title = "Checkpoints of runs/<script>alert(1)</script>/*"
     text = live_page(None, (), title=title, told=["<img src=x onerror=alert(1)>"], reload=10)
     assert "<script" not in text
     assert "<img" not in text
     assert '<meta http-equiv="refresh" content="10">' in text
-
-
-def test_a_run_begins_once_the_device_has_been_idle_for_some_looks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uses = [97, 0, 0, 50, 0, 0, 0]
-    monkeypatch.setattr(
-        "pytest_touchstone.cli.watch.device_use", lambda _: (f"GPU 0 is {uses[0]} % busy", uses.pop(0) <= 10)
-    )
-    page = tmp_path / "page.html"
-    plan = Plan(
-        pattern="runs/*",
-        name="watch-runs",
-        output=tmp_path,
-        page=page,
-        words=(),
-        trial=(),
-        poll=1.0,
-        inspect=lambda path: resolve(str(path), seq_len=None)[0],
-        idle_device="cuda:0",
-    )
-    watch = Watch(plan, 0, where="")
-    assert not watch.may_begin()
-    assert "Waiting until the device is idle: GPU 0 is 97 % busy." in page.read_text()
-    assert [watch.may_begin() for _ in range(6)] == [False, False, False, False, False, True]

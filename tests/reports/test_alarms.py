@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import threading
-import time
-from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 
@@ -99,52 +93,3 @@ def test_a_command_that_fails_or_does_not_end_is_a_line(
         "--on-worse CMD: ended with exit code 7",
         "--on-worse CMD: was still at work after 0.3 s, and was killed",
     ]
-
-
-class Hook(BaseHTTPRequestHandler):
-    """A server that takes what it is sent, sends elsewhere, or dawdles."""
-
-    seen: ClassVar[list[tuple[str, Any]]] = []
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.seen.append((self.path, json.loads(body)))
-        if self.path == "/slow":
-            time.sleep(1.5)
-        self.send_response(302 if self.path == "/moved" else 200)
-        self.send_header("Location", "/elsewhere")
-        self.end_headers()
-
-    def do_GET(self) -> None:
-        self.seen.append((self.path, None))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def address() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    Hook.seen.clear()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-def test_an_address_is_sent_json_and_nothing_is_sent_elsewhere(address: str) -> None:
-    lines = list(warn(WORSE, [f"{address}/hook", f"{address}/moved"], None))
-    assert Hook.seen == [(path, {**FACTS, "text": WORSE.text}) for path in ("/hook", "/moved")]
-    assert lines == ["--on-worse URL: HTTP Error 302: Found"]
-
-
-def test_an_address_that_does_not_answer_is_a_line_in_bounded_time(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(alarms, "POST_SECONDS", 0.3)
-    (line,) = warn(WORSE, [f"{address}/slow"], None)
-    assert line.startswith("--on-worse URL: ")
-    assert "/slow" not in line  # an address may be a secret
-    assert list(warn(WORSE, ["https://[secret/"], None)) == ["--on-worse URL: ValueError"]

@@ -8,17 +8,14 @@ whatever is killed, the same command goes on: a run that has summed up is not be
 continued by a new one, which takes its scores. ``details/watch.json`` is written once the checkpoint's line is out and
 all who are to know of a worse one were told.
 
-Two locks keep one watch to one key: ``OUTPUT/.NAME.lock`` is the watch's, and ``OUTPUT/.NAME.run.lock`` is inherited by
-its runs, which may outlive it. Where the file system has no locks, two watches may score a checkpoint twice, in runs of
-their own, and each takes what the other has found.
+Nothing keeps a second watch of the same away: it may score a checkpoint twice, in runs of its own, and each watch takes
+what the other has found.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import glob
-import math
 import os
 import re
 import shutil
@@ -26,19 +23,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any, Final
 
 from pytest_touchstone.checkpoints.arrivals import Arrival, Arrivals
 from pytest_touchstone.cli.command import Output, say, terminal
 from pytest_touchstone.cli.study import read_study
-from pytest_touchstone.cli.watch_plan import POLL, Plan, device_use, plan_of, until
+from pytest_touchstone.cli.watch_plan import POLL, Plan, plan_of, until
 from pytest_touchstone.compare.study.choice import standings_in
 from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.files import (
@@ -64,8 +59,7 @@ EPILOG: Final = """All other options go to each `touchstone run`, such as --task
 one before it, else 9 if one could not be judged. Ctrl-C ends; the same command goes on from there."""
 
 RELOAD: Final = 10
-LEAST: Final = 1.0
-"""Seconds after which the page loads itself again, and between two states of it at least."""
+"""Seconds after which the page loads itself again."""
 
 WIDTH: Final = 80
 """The columns of a line that goes to a file."""
@@ -77,9 +71,6 @@ TAIL: Final = 65_536
 """The bytes at the end of a run's output among which its error is looked for."""
 
 TOLD: Final = "watch.json"
-
-IDLE_LOOKS: Final = 3
-"""The looks in a row after which a device is idle: between two steps every device rests for a moment."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,15 +86,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--until", action="append", default=[], type=until, metavar="step=N|idle=2h", help=text)
     text = "the live page, which loads itself again (default: watch-NAME.html in the results folder)"
     add("--page", type=Path, metavar="FILE", help=text)
-    text = "serve the page to this machine alone (default: at a free port)"
-    add("--serve", nargs="?", const=0, type=int, metavar="PORT", help=text)
     text = "--gate, and for each worse checkpoint a shell command (with WATCH_CHECKPOINT, WATCH_BENCHMARK, "
-    text += "WATCH_METRIC, WATCH_VERDICT, WATCH_RUN), or a POST of JSON to an https:// address; may be given again"
-    add("--on-worse", action="append", default=[], metavar="CMD|URL", help=text)
+    text += "WATCH_METRIC, WATCH_VERDICT, WATCH_RUN); may be given again"
+    add("--on-worse", action="append", default=[], metavar="CMD", help=text)
     text = "--gate, and write this file when a checkpoint is worse, for the trainer to see"
     add("--stop-file", type=Path, metavar="FILE", help=text)
-    text = "begin a run only while the GPU (by nvidia-smi), or else the CPU, has nothing to do"
-    add("--when-idle", action="store_true", help=text)
     text = "seconds between two looks, and without a change until a checkpoint is whole (default: 10)"
     add("--poll", type=float, default=POLL, metavar="SECONDS", help=text)
 
@@ -111,76 +98,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Watch until the end that was asked for, or Ctrl-C. Raises ``HarnessError`` for a mistake, before anything
     runs."""
-    plan, watch = plan_of(options), None
+    watch = Watch(plan_of(options))
     with ExitStack() as stack:
-        stack.enter_context(_signals())
+        # SIGTERM, by which clusters stop a job, and the end of the terminal are Ctrl-C, unless they are ignored.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                stack.callback(signal.signal, number, signal.signal(number, signal.default_int_handler))
         try:
-            lock = stack.enter_context(_locked(plan))
-            address = "" if options.serve is None else stack.enter_context(served(plan.page, options.serve))
-            watch = Watch(plan, lock, where=address or shown_path(plan.page))
             watch.begin()
             code = watch.go_on()
             return Output(None, watch.last_line("ended"), code)
         except KeyboardInterrupt:
-            if watch is None:
-                return Output(None, "stopped before anything was begun", ExitCode.INTERRUPTED)
             with suppress(KeyboardInterrupt):
                 watch.show("The watch was stopped.", reload=None)
             code = ExitCode.WORSE if watch.code() == ExitCode.WORSE else ExitCode.INTERRUPTED
             return Output(None, watch.last_line("stopped", "; the same command goes on from here"), code)
-
-
-# Locks and signals
-
-
-@contextmanager
-def _signals() -> Iterator[None]:
-    """SIGTERM, by which clusters stop a job, and the end of the terminal are Ctrl-C, unless they are ignored."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
-    for one in numbers:
-        signal.signal(one, stop)
-    try:
-        yield
-    finally:
-        for one in numbers:
-            signal.signal(one, signal.SIG_DFL)
-
-
-@contextmanager
-def _locked(plan: Plan) -> Iterator[int]:
-    """Hold both locks, and give the descriptor of the one that runs inherit. Raises ``HarnessError`` where another
-    watch holds its own; a run that has outlived its watch is waited for."""
-    plan.output.mkdir(parents=True, exist_ok=True)
-    with (
-        (plan.output / f".{plan.name}.lock").open("a") as own,
-        (plan.output / f".{plan.name}.run.lock").open("a") as inherited,
-    ):
-        if not _taken(own):
-            raise HarnessError(
-                f"{plan.pattern}: is watched already, with the same options; end that one first"
-            )
-        if not _taken(inherited):
-            tell("a run that an earlier watch began goes on: waiting for its end")
-            while not _taken(inherited):
-                time.sleep(min(plan.poll, 1.0))
-        yield inherited.fileno()
-
-
-def _taken(file: IO[str]) -> bool:
-    """Return whether a lock could be had; without locks, as on some network drives, it could."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        tell(
-            f"{file.name} cannot be locked ({error.strerror}): see that no other watch has the same results folder"
-        )
-    return True
 
 
 # What is said of a checkpoint
@@ -194,58 +126,6 @@ def tell(text: str) -> None:
     sys.stdout.flush()
 
 
-# The page on this machine
-
-
-@contextmanager
-def served(page: Path, port: int) -> Iterator[str]:
-    """Serve a page at a port of this machine, a free one for 0, and give its address. Raises ``HarnessError``."""
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10
-        server_version, sys_version = "touchstone", ""
-
-        def do_GET(self) -> None:
-            # Another name for this machine is a page of somebody else that asks a browser here.
-            host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
-            try:
-                body = page.read_bytes() if self.path == "/" and host in ("127.0.0.1", "localhost") else None
-            except OSError:
-                body = None
-            if body is None:
-                self.send_error(404)
-                return
-            self.send_response(200)
-            for name, value in (
-                ("Content-Type", "text/html; charset=utf-8"),
-                ("Content-Length", str(len(body))),
-                ("Cache-Control", "no-store"),
-                ("X-Frame-Options", "DENY"),
-            ):
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing of each request."""
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            """Say nothing of a browser that goes away."""
-
-    try:
-        server = Server(("127.0.0.1", port), Handler)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise HarnessError(f"--serve {port}: {why}; choose another port") from None
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 # The watch itself
 
 
@@ -255,8 +135,6 @@ class Watch:
     ``settled`` are the runs that are not begun again, ``failed`` has the failures of the others."""
 
     plan: Plan
-    lock: int
-    where: str
     findings: dict[Path, Finding] = field(default_factory=dict)
     checkpoints: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
@@ -265,24 +143,23 @@ class Watch:
     farthest: float = -1.0
     _refused: dict[Path, str] = field(default_factory=dict)
     _study: tuple[int, Any, Sequence[Any]] = (0, None, ())
-    _shown: float = -math.inf
     _unwritten: str = ""
 
     def __post_init__(self) -> None:
         now = time.monotonic()
         self.arrivals = Arrivals(self.plan.pattern, self.plan.poll, self.plan.inspect, now)
         self.active = now
-        self.idle_looks = 0
 
     def begin(self) -> None:
         """Take up what earlier watches have done, and see whether the options are right. Raises ``HarnessError``."""
+        self.plan.output.mkdir(parents=True, exist_ok=True)
         self._take_all()
         self.arrivals.look(time.monotonic())
-        if not self.arrivals.there() and not any(self._found("")):
-            self._try()  # else runs say whether the options are right, or have said so
+        if not self.findings:
+            self._try()
         before = f", {count(len(self.findings), 'checkpoint')} scored before" if self.findings else ""
         tell(f"watching {self.plan.pattern}{before}; Ctrl-C ends, and nothing is lost")
-        tell(f"page     {self.where}")
+        tell(f"page     {shown_path(self.plan.page)}")
 
     def _try(self) -> None:
         """Raise ``HarnessError`` where the options are wrong for any checkpoint."""
@@ -297,11 +174,11 @@ class Watch:
         """Score what comes until the end; return the exit code."""
         while True:
             waiting = self._waiting()
-            if waiting and self.may_begin():
+            if waiting:
                 self._score(waiting[0], len(waiting) - 1)
                 self.active = time.monotonic()
                 continue
-            if not waiting and self._at_end():
+            if self._at_end():
                 self.show("The watch has ended.", reload=None)
                 return self.code()
             time.sleep(self.plan.poll)
@@ -336,21 +213,6 @@ class Watch:
                 self._refused[path] = why
                 tell(f"{path.name}  is not whole, and waits: {without_home(why)}")
         return [one for one in whole if self._run(one) not in self.settled]
-
-    def may_begin(self) -> bool:
-        """Return whether the device has been idle for some looks, where that was asked for."""
-        if self.plan.idle_device is None:
-            return True
-        try:
-            said, idle = device_use(self.plan.idle_device)
-        except HarnessError as error:
-            said, idle = str(error), False
-        self.idle_looks = self.idle_looks + 1 if idle else 0
-        if self.idle_looks < IDLE_LOOKS:
-            self.show(f"Waiting until the device is idle: {said}.")
-            return False
-        self.idle_looks = 0
-        return True
 
     def _at_end(self) -> bool:
         quiet = time.monotonic() - max(self.active, self.arrivals.last_change)
@@ -416,7 +278,6 @@ class Watch:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                pass_fds=(self.lock,),
             )
             try:
                 while not arrival.changed() and not _has_ended(process, min(self.plan.poll, RELOAD)):
@@ -436,16 +297,13 @@ class Watch:
                 self._tell_failure(arrival, process.returncode, _error(log))
 
     def _tell_failure(self, arrival: Arrival, code: int, why: str) -> None:
-        """Tell of a run without results. It is begun once more, unless a second one would end alike. Raises
-        ``HarnessError`` where all would."""
+        """Tell of a run without results. It is begun once more, unless a second one would end alike."""
         name, run = arrival.path.name, self._run(arrival)
         if not arrival.path.exists():
             tell(f"{name}  was removed or renamed before it was scored")
             self._settle(run, arrival.step)
             return
         mistake = code in (ExitCode.MISTAKE, ExitCode.NOTHING)
-        if mistake and not self.findings:
-            self._try()
         self.failed[run] = self.failed.get(run, 0) + 1
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}: {why}"
         again = self.failed[run] == 1 and not mistake
@@ -460,9 +318,6 @@ class Watch:
         from pytest_touchstone.reports.standings import benchmarks_of, best_line, nothing_told
         from pytest_touchstone.reports.study.sections import sections_of
 
-        if reload is not None and time.monotonic() - self._shown < LEAST:
-            return
-        self._shown = time.monotonic()
         told = [f"{state} As of {time.strftime('%Y-%m-%d %H:%M:%S')}."]
         try:
             if self._study[0] != len(self.findings):

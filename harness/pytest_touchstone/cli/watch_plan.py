@@ -1,4 +1,4 @@
-"""What a watch was asked for: its options, which of them its runs are given, and the use of the device."""
+"""What a watch was asked for: its options, and which of them its runs are given."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import itertools
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,6 @@ from pytest_touchstone.cli.run import joined
 from pytest_touchstone.core.errors import CheckpointError, HarnessError
 from pytest_touchstone.core.files import file_name, shown_path, unwritable
 from pytest_touchstone.core.settings import of_environment, of_project, settings_table
-from pytest_touchstone.core.text import count
 
 POLL: Final = 10.0
 """Seconds between two looks."""
@@ -35,10 +32,6 @@ OURS: Final = ("checkpoint", "run_id", "shard", "dry_run", "gate_plan")
 
 JUDGED: Final = frozenset(("gate", "gate_mode", "gate_config", "baseline"))
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-IDLE_GPU: Final = 10.0
-IDLE_CPU: Final = 0.5
-"""A GPU with so many per cent of use is idle, or a CPU with this load per core."""
 
 
 class Until(NamedTuple):
@@ -77,7 +70,6 @@ class Plan:
     until: tuple[Until, ...] = ()
     on_worse: tuple[str, ...] = ()
     stop_file: Path | None = None
-    idle_device: str | None = None
 
     def command(self, *more: str) -> list[str]:
         """Return the command of a run."""
@@ -88,6 +80,10 @@ def plan_of(options: argparse.Namespace) -> Plan:
     """Return what the options ask for. Raises ``HarnessError`` for a mistake in them."""
     if re.match(r"\w[\w+.-]*:", options.pattern):
         raise HarnessError(f"{options.pattern}: expected checkpoints on disk, such as 'runs/a/checkpoint-*'")
+    if urls := [command for command in options.on_worse if re.match(r"https?://", command)]:
+        raise HarnessError(
+            f"--on-worse: give a command that sends it, such as 'curl -d \"$WATCH_RUN\" {urls[0]}'"
+        )
     if options.poll <= 0:
         raise HarnessError(f"--poll {options.poll:g}: expected seconds above 0")
     given = _settings(options.rest)
@@ -115,9 +111,6 @@ def plan_of(options: argparse.Namespace) -> Plan:
     ):
         if path is not None and (why := "is a folder" if path.is_dir() else unwritable(path.parent)):
             raise HarnessError(f"{flag} {shown_path(path)}: {why}; choose another")
-    device = str(known.get("device", "auto"))
-    if options.when_idle:
-        device_use(device)
     return Plan(
         pattern=options.pattern,
         name=name,
@@ -131,7 +124,6 @@ def plan_of(options: argparse.Namespace) -> Plan:
         until=tuple(options.until),
         on_worse=tuple(options.on_worse),
         stop_file=options.stop_file,
-        idle_device=device if options.when_idle else None,
     )
 
 
@@ -192,27 +184,3 @@ def _inspected(known: Mapping[str, Any], path: Path) -> CheckpointInfo:
     if [one.path for one in found] != [path]:
         raise CheckpointError(f"{path}: is gone, or no checkpoint itself")
     return found[0]
-
-
-# The device
-
-
-def device_use(device: str) -> tuple[str, bool]:
-    """Return how busy the device of a run is, in words, and whether it is idle. Raises ``HarnessError`` where nothing
-    says that."""
-    if device != "cpu" and (program := shutil.which("nvidia-smi")):
-        place = int(device.partition(":")[2] or 0) if re.fullmatch(r"\w+(:\d+)?", device) else 0
-        shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        which = shown[place].strip() if any(shown) and place < len(shown) else str(place)
-        words = [program, f"--id={which}", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
-        try:
-            said = subprocess.run(
-                words, capture_output=True, text=True, timeout=30, check=True
-            ).stdout.strip()
-            return f"GPU {which} is {float(said):g} % busy", float(said) <= IDLE_GPU
-        except (OSError, ValueError, subprocess.SubprocessError):
-            raise HarnessError(
-                f"--when-idle: nvidia-smi does not say how busy GPU {which} is; leave it out"
-            ) from None
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    return f"the load is {load:.1f} on {count(cores, 'core')}", load <= IDLE_CPU * cores

@@ -1,20 +1,15 @@
 """A checkpoint in a line while its training goes on, and who is told where it is worse.
 
-A stop file, a command or a web address is told of each worse checkpoint. A command gets the checkpoint's path, the
-benchmark, the metric, the verdict and the run as variables (``WATCH_CHECKPOINT`` ...), never as part of its text: names
-of folders are what others choose. An address gets the same as JSON.
+A stop file or a command is told of each worse checkpoint. A command gets the checkpoint's path, the benchmark, the
+metric, the verdict and the run as variables (``WATCH_CHECKPOINT`` ...), never as part of its text: names of folders are
+what others choose.
 """
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
-import re
 import signal
 import subprocess
-import threading
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,7 +23,6 @@ from pytest_touchstone.reports.formatting import interval, number
 from pytest_touchstone.results.summary import Summary, wholes
 
 COMMAND_SECONDS: Final = 600.0
-POST_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,20 +114,16 @@ def _verdict(line: GateLine, *, later: bool) -> str:
 # Who is told of a worse one
 
 
-def warn(finding: Finding, targets: Sequence[str], stop_file: Path | None) -> Iterator[str]:
-    """Write the stop file and tell commands and addresses of a worse checkpoint; give a line for each that failed."""
+def warn(finding: Finding, commands: Sequence[str], stop_file: Path | None) -> Iterator[str]:
+    """Write the stop file and tell commands of a worse checkpoint; give a line for each that failed."""
     if stop_file is not None:
         try:
             write_atomic(stop_file, f"{one_line(finding.text)}\n")
         except OSError as error:
             yield f"cannot write --stop-file {shown_path(stop_file)}: {error.strerror}"
-    for target in targets:
-        by_web = re.match(r"https?://", target)
-        why = (
-            _post(target, {**finding.facts, "text": finding.text}) if by_web else _call(target, finding.facts)
-        )
-        if why:
-            yield f"--on-worse {'URL' if by_web else 'CMD'}: {why}"
+    for command in commands:
+        if why := _call(command, finding.facts):
+            yield f"--on-worse CMD: {why}"
 
 
 def _call(command: str, facts: Mapping[str, str]) -> str:
@@ -149,33 +139,6 @@ def _call(command: str, facts: Mapping[str, str]) -> str:
     finally:
         kill_group(process)
     return f"ended with exit code {code}" if code else ""
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Follow none: what is told is for that address alone."""
-
-
-def _post(url: str, facts: Mapping[str, str]) -> str:
-    """Send facts as JSON; return what went wrong, if anything, within ``POST_SECONDS``."""
-    said = [f"no reply within {POST_SECONDS:g} s"]
-
-    def send() -> None:
-        try:
-            body = json.dumps(facts).encode()
-            request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")
-            urllib.request.build_opener(_NoRedirect).open(request, timeout=POST_SECONDS).close()
-            said[0] = ""
-        except (ValueError, http.client.HTTPException) as error:
-            said[0] = type(error).__name__  # its text may have the address, which may be a secret
-        except OSError as error:
-            said[0] = one_line(str(error) or type(error).__name__)[:200]
-
-    # A server that sends a byte now and then would hold any time limit of a single read.
-    thread = threading.Thread(target=send, daemon=True)
-    thread.start()
-    thread.join(POST_SECONDS)
-    return said[0]
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
