@@ -286,6 +286,20 @@ def test_a_mistake_is_one_line(  # noqa: PLR0917
     assert err.startswith(f"touchstone: {said}")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "dtypes"), [("auto", ("float32", "bfloat16")), ("bfloat16", ("bfloat16", "float32"))]
+)
+def test_a_checkpoint_alone_is_asked_again_in_the_other_number_type(
+    whole: Path, texts: Path, capsys: pytest.CaptureFixture[str], dtype: str, dtypes: tuple[str, str]
+) -> None:
+    words = ["fidelity", str(whole), "--dtype", dtype, "--text", str(texts), "--limit", "2"]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["reference"], told["candidate"]) == (str(whole), str(whole))
+    assert (told["reference_dtype"], told["candidate_dtype"]) == dtypes
+    assert 0 < told["kl_mean"]["value"] < 0.01
+
+
 def test_the_report_fits_a_terminal_and_names_conditions(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

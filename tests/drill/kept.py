@@ -18,7 +18,6 @@ from pytest_touchstone.checkpoints.fingerprint import FingerprintCache
 from pytest_touchstone.checkpoints.info import SERVES
 from pytest_touchstone.compare.baseline_source import remove_named_baseline, set_named_baseline
 from pytest_touchstone.compare.gate.accepted import AcceptedDrop, read_accepted, write_accepted
-from pytest_touchstone.compare.noise import MeasuredNoise, save_noise
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.dataset import Example
@@ -296,9 +295,6 @@ def others(output: Path) -> None:
         texts.keep(key, [key])
     texts.prune()
     ways(output).tried("packed", lambda: None)
-    save_noise(
-        output, MeasuredNoise(checkpoint="step-1", fingerprint="f" * 64, dtype="auto", rows=()), "run-000"
-    )
     set_named_baseline(output, "pinned", "run-000", None)
     set_named_baseline(output, "gone", "run-000", None)
     remove_named_baseline(output, "gone")

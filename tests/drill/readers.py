@@ -35,7 +35,6 @@ from pytest_touchstone.compare.formats.hub_export import _yaml_list as hub_resul
 from pytest_touchstone.compare.gate.accepted import read_accepted
 from pytest_touchstone.compare.gate.config import read_gate_config
 from pytest_touchstone.compare.load import read_file
-from pytest_touchstone.compare.noise import read_noise
 from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.data_files import CANONICAL, read_lines
@@ -376,11 +375,6 @@ def _share(output: Path) -> None:
         check_harmless(share.line)
 
 
-def _noise(output: Path) -> None:
-    check_harmless(repr(read_noise(output)))
-    command("report", output / "one")
-
-
 def _live(output: Path) -> None:
     load, states = read_workload(output / "one"), read_progress(output / "one")
     if load is not None:
@@ -452,20 +446,6 @@ USAGE_ROW: Final = {
         "engine": {"tokens": 9, "notes": ["x"], "speculative": None},
     },
     **{"first_answer": 1.5, "devices": ["cpu"]},
-}
-NOISE_ROW: Final = {
-    **{"schema": 1, "kind": "noise", "checkpoint": "checkpoint-100", "fingerprint": "f", "dtype": "auto"},
-    "rows": [
-        {
-            "benchmark": "winogrande",
-            "way": "again",
-            "same_machine": True,
-            "metric": "acc",
-            "items": 9,
-            "flips": 1,
-            "change": 0.1,
-        }
-    ],
 }
 SCHEDULE_ROW: Final = {
     "checkpoint": "c",
@@ -555,11 +535,6 @@ RESULTS: Final = (
                 "fingerprint": "f",
             },
         },
-    ),
-    _in_run(
-        "noise/a@one.json",
-        _noise,
-        content=NOISE_ROW,
     ),
     _in_run("one/details/shard.json", _share, content=SHARE_ROW),
     _in_run(

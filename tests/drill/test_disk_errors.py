@@ -16,7 +16,6 @@ import pytest
 from pytest_touchstone.checkpoints.fingerprint import FingerprintCache
 from pytest_touchstone.cli import watch
 from pytest_touchstone.compare.baseline_source import read_named_baseline
-from pytest_touchstone.compare.noise import read_noise
 from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.results.journal import Journal, read_journal
@@ -240,7 +239,6 @@ def facts_of(output: Path) -> dict[str, Any]:
         "entry": lambda: entries or None,
         "items": lambda: [store.items(one) for one in entries] or None,
         "baseline": lambda: read_named_baseline(output, "pinned"),
-        "noise": lambda: read_noise(output) or None,
         "fingerprint": lambda: FingerprintCache(output / "fingerprints").find("model", STAMPS),
         "texts": lambda: TextFiles(output / "texts", 1).find("k2"),
     }
@@ -281,7 +279,7 @@ KEPT: Final = (
 )
 """Every kind of file of a run (``results.layout``), and of all else that is kept and has a fixed name here."""
 
-FOLDERS: Final = ("saved", "fingerprints", "texts", "noise", "baselines", "ways", "items", "details")
+FOLDERS: Final = ("saved", "fingerprints", "texts", "baselines", "ways", "items", "details")
 
 
 def test_the_drill_does_all_that_the_product_does_on_a_disk() -> None:

@@ -204,7 +204,7 @@ PLAIN: Final = frozenset(
             "ID",
             "URL",
         ),
-        *("CMD|URL", "step=N|idle=2h"),
+        *("CMD", "step=N|idle=2h"),
     )
 )
 """What stands for anything else."""
@@ -214,7 +214,7 @@ WRITTEN: Final = frozenset(
 ) | {(name, "to") for name in ("rescore", "merge")}
 """Arguments that are written to: what is no usual file there may be what is meant (``/dev/stdout``)."""
 
-HEAVY: Final = ("noise", "fidelity")
+HEAVY: Final = ("fidelity",)
 """Commands that load models, and take seconds for each."""
 
 ENDLESS: Final = ("watch", "run")
@@ -277,7 +277,6 @@ OF_MADE: Final = {"RUN": ("results/one",), "RUN_ID": ("one",)}
 MORE: Final = {
     "accept": ("--benchmark", "gsm8k", "--because", "x"),
     "export": ("--no-samples", "-o", "out"),
-    "noise": ("--limit", "1", "--tasks", "sums"),
 }
 
 

@@ -15,10 +15,8 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.compare.gate.accepted import read_accepted, write_accepted
-from pytest_touchstone.compare.noise import MeasuredNoise, Noise, save_noise
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.disk import locked
-from pytest_touchstone.results.store import ResultStore
 from tests.support.forking import python
 from tests.support.mistakes import refused
 from tests.support.project import ALONE, Project, gate_of
@@ -73,31 +71,6 @@ def test_a_worse_checkpoint_is_8_the_first_and_a_better_one_pass(skilled: Projec
     better = score(skilled, 190, "better", "--gate")
     assert better.ret == 0
     assert gate_of(skilled.path, "better")["lines"][0]["verdict"] == "better"
-
-
-def test_a_loss_that_the_machine_alone_was_seen_to_make_is_told_and_judged_as_ever(skilled: Project) -> None:
-    score(skilled, 150, "first", "--gate")
-    (saved,) = ResultStore(skilled.path / "results").find()
-    row = Noise(
-        benchmark="skills",
-        way="opposite order",
-        same_machine=True,
-        metric="acc",
-        items=9,
-        flips=1,
-        change=-0.2,
-    )
-    measured = MeasuredNoise(
-        checkpoint="fake-causal", fingerprint=saved.fingerprint, dtype="auto", rows=(row,)
-    )
-    save_noise(skilled.path / "results", measured, "noise")
-    worse = score(skilled, 120, "worse", "--gate")
-    assert worse.ret == 8
-    assert gate_of(skilled.path, "worse")["notes"] == [
-        "skills: acc of fake-causal is worse by 15.00 points, and the machine alone changed it by 20.00 on 9 items of "
-        "fake-causal (opposite order; `touchstone noise`)"
-    ]
-    assert "the machine alone changed it" in " ".join(" ".join(worse.outlines).split())
 
 
 def test_a_path_after_gate_is_a_path(skilled: Project) -> None:

@@ -57,14 +57,16 @@ COMMANDS: Final = (
     _ours("track", "send a run to a tracker, or what that lacks of it: MLflow, W&B", "runs", "track_"),
     _ours("compare", "compare results: which differences are more than chance", markdown=True),
     _ours("study", "study the checkpoints of trainings: curves, peaks, series against series", markdown=True),
-    _ours("fidelity", "say how far a quantised or converted checkpoint is from the one it was made of"),
+    _ours(
+        "fidelity",
+        "say how far a quantised or converted checkpoint is from what it was made of",
+    ),
     _ours(
         "export",
         "write a run as lm-evaluation-harness, Every Eval Ever or the Hub have it",
         "items",
         "export_",
     ),
-    _ours("noise", "ask a checkpoint again in other ways, and say what differs by that alone"),
     _ours("plan", "say what a gate could decide, before anything is asked"),
     _ours("accept", "accept a drop that has failed a gate, with a reason", "baseline", "accept_"),
     _ours("import", "import published results, to compare with", "compare", "import_"),

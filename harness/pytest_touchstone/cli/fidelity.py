@@ -1,7 +1,7 @@
 """``touchstone fidelity``: how far a quantised, converted, merged or served checkpoint is from the one it was made of.
 
 touchstone fidelity models/a models/a-q4.gguf                       on shipped texts
-touchstone fidelity models/a models/a --candidate-dtype bfloat16    one checkpoint in two number types
+touchstone fidelity models/a                                        asked again in the other number type
 touchstone fidelity models/a models/b --text docs.jsonl --max-kl 0.01
 touchstone fidelity models/a http://localhost:8000/v1               lower bounds, from a server's most probable tokens
 
@@ -46,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add = parser.add_argument
     add("reference", metavar="REFERENCE", help="a causal language model, as --checkpoint takes it")
-    add("candidate", metavar="CANDIDATE", help="what was made of it")
+    text = "what was made of it (default: itself, in bfloat16 beside float32)"
+    add("candidate", nargs="?", metavar="CANDIDATE", help=text)
     text = f"a text, a folder of texts, or JSON lines with a field text (default: {TEXT[1]})"
     add("--text", metavar="PATH", help=text)
     add("--limit", metavar="N", help="only the first N documents")
@@ -76,7 +77,13 @@ def run(options: argparse.Namespace) -> Output:
     for name in ("limit", "length"):
         if (given := getattr(options, name)) is not None:
             others[name] = read_as(_flag(name), given, integer, least=1)
-    found = fidelity(options.reference, options.candidate, **others)
+    candidate = options.candidate
+    if candidate is None:
+        candidate = options.reference
+        others["dtype"] = "float32" if options.dtype == "auto" else options.dtype
+        other = "bfloat16" if others["dtype"] == "float32" else "float32"
+        others["candidate_dtype"] = options.candidate_dtype or other
+    found = fidelity(options.reference, candidate, **others)
     verdicts = {}
     for option, limit in limits.items():
         field, higher, _ = _LIMITS[option]

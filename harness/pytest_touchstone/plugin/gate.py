@@ -35,7 +35,6 @@ from pytest_touchstone.compare.gate.config import (
 )
 from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json
-from pytest_touchstone.compare.noise import noise_notes, read_noise
 from pytest_touchstone.compare.prompts import PROMPTS
 from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, Series, draw_schedule
 from pytest_touchstone.core.aggregation import SOFT
@@ -369,11 +368,7 @@ def decided(
     """Return the gate's decision about a run; what cannot be judged is the fault, or the mistake, that it has."""
     plain = GateResult(mode=plan.mode, baseline=plan.baseline, margin=plan.margin, alpha=plan.alpha)
     try:
-        gate = decide(cases_of(entries, summary.composites), source(), plan, early())
-        if measured := read_noise(Path(summary.directory).parent):
-            notes = noise_notes(gate.lines, entries, source().saved, measured)
-            gate = replace(gate, notes=(*gate.notes, *notes))
-        return gate
+        return decide(cases_of(entries, summary.composites), source(), plan, early())
     except GateError as error:
         return replace(plain, mistake=str(error))
     except (HarnessError, OSError, ValueError) as error:
