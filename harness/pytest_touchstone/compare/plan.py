@@ -1,7 +1,7 @@
-"""A plan of a gate before anything is asked: what each benchmark, and all of them together, can decide.
+"""A plan of a gate before anything is asked: what each benchmark, and all items pooled, can decide.
 
-A composite that the gate compares is a row too, and one more of the tests that are corrected together; so are all items
-together, where the gate's configuration has ``pooled = true``.
+A composite that the gate compares is a row too, and one more of the tests that are corrected together. So are all items
+pooled, in the last row; without ``pooled = true`` in the gate's configuration they are a test of their own.
 
 The share of items that flip from one checkpoint to the next decides what a paired comparison can see
 (``statistics.power``). It is taken, for each benchmark and composite, from
@@ -26,6 +26,7 @@ from pytest_touchstone.compare.baselines import ROWS, BaselineSource, comparable
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.judge import (
+    POOLED,
     Weighed,
     check_means,
     columns,
@@ -44,7 +45,6 @@ from pytest_touchstone.statistics.intervals import are_shares, is_binary, moment
 from pytest_touchstone.statistics.power import (
     Design,
     binary_design,
-    chance_not_worse,
     composite_design,
     design_of_comparison,
     items_for_drop,
@@ -102,6 +102,14 @@ class Basis(NamedTuple):
     assumed: bool
     how: Aggregation = mean("")
     size: int = 0
+
+    @property
+    def is_pooled(self) -> bool:
+        """Return whether the pooled verdict takes in the scores, as ``judge.pool`` does."""
+        how = self.how
+        return (
+            self.metric != COMPOSITE and self.design.bounded and how.higher_score_is_better and not how.unit
+        )
 
 
 Entries: TypeAlias = Sequence[BenchmarkScores]
@@ -282,10 +290,8 @@ class PlanRow:
     ``sees``: the smallest true drop that is found with the power asked. ``finds``: the chance to find the drop asked
     for where this benchmark alone loses it.
     ``items_for_drop`` and ``items_for_not_worse``: about how many items it takes, None where more than there can
-    be. ``not_worse``: the chance that a checkpoint as good is called not worse. ``size``: the most items that the
-    benchmark is known to have, 0 where nothing is known. ``pooled``: the pooled verdict takes it in. Of a
-    metric with a ``unit`` margin, ``drop`` and ``sees`` are in that, and the drop is as many margins as the plan's has
-    points.
+    be. ``size``: the most items that the benchmark is known to have, 0 where nothing is known. Of a metric with a
+    ``unit`` margin, ``drop`` and ``sees`` are in that, and the drop is as many margins as the plan's has points.
     """
 
     benchmark: str
@@ -300,24 +306,7 @@ class PlanRow:
     finds: float
     items_for_drop: int | None
     items_for_not_worse: int | None
-    not_worse: float
     size: int
-    pooled: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JointPlan:
-    """The decisions of all benchmarks and composites together.
-
-    ``false_alarm`` and ``finds_all`` are the chances that the gate fails where nothing is lost, and where each loses
-    the drop. The pooled verdict is on ``items``.
-    """
-
-    false_alarm: float
-    finds_all: float
-    items: int
-    pooled_sees: float | None
-    pooled_finds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,7 +319,6 @@ class GatePlan:
     alpha: float
     margin: float
     rows: tuple[PlanRow, ...]
-    together: JointPlan | None
     unknown: Mapping[str, str]
 
 
@@ -377,17 +365,21 @@ def make_plan(
             bases.append((name, basis))
         except GateError as error:
             unknown[name] = str(error)
-    several = len({name for name, basis in bases if basis.metric != COMPOSITE}) > 1
-    family = max(1, len(bases) + (config.pooled and several))
-    rows = tuple(_row(*base, config, family, drop=drop, power=power) for base in bases)
+    shares = {name: basis.design for name, basis in reversed(bases) if basis.is_pooled}
+    pooled = len(shares) > 1
+    family = max(1, len(bases) + (config.pooled and pooled))
+    rows = [_row(*base, config, family, drop=drop, power=power) for base in bases]
+    if pooled:
+        text = f"all items of {count(len(shares), 'benchmark')}"
+        whole = Basis(pooled_design([*shares.values()]), "", text, any(row.assumed for row in rows))
+        rows.append(_row(POOLED, whole, config, family if config.pooled else 1, drop=drop, power=power))
     return GatePlan(
         baseline=source.name,
         drop=drop,
         power=power,
         alpha=config.alpha,
         margin=config.margin,
-        rows=rows,
-        together=_together(rows, config, family, drop, power) if len(rows) > 1 else None,
+        rows=tuple(rows),
         unknown=unknown,
     )
 
@@ -441,11 +433,6 @@ def targets_of_run(
 # What they can decide
 
 
-def _is_pooled(how: Aggregation) -> bool:
-    """Return whether the pooled verdict takes in shares that are made so, as ``judge.pool`` does."""
-    return how.higher_score_is_better and not how.unit
-
-
 def _drop_of(name: str, basis: Basis, config: GateConfig, drop: float) -> float:
     """The drop in the metric's unit: for each point one margin."""
     return drop / MARGIN * config.margin_of(name, basis.metric, basis.how) if basis.how.unit else drop
@@ -468,39 +455,5 @@ def _row(name: str, basis: Basis, config: GateConfig, family: int, *, drop: floa
         finds=power_of_drop(design, drop, family=family, **rule),
         items_for_drop=items_for_drop(design, drop, power=power, family=family, **rule),
         items_for_not_worse=items_for_not_worse(design, power=power, **rule),
-        not_worse=chance_not_worse(design, **rule),
         size=basis.size,
-        pooled=_is_pooled(basis.how),
-    )
-
-
-def _together(
-    rows: Sequence[PlanRow], config: GateConfig, family: int, drop: float, power: float
-) -> JointPlan:
-    """Composites and all items together move with their benchmarks: they count where they alone find more."""
-    own = [row for row in rows if row.metric != COMPOSITE]
-    made = [row for row in rows if row.metric == COMPOSITE]
-    first = {row.benchmark: row.design for row in reversed(own) if row.design.bounded and row.pooled}
-    whole = pooled_design(list(first.values()) or [row.design for row in own])
-    rule: dict[str, Any] = {"margin": config.margin, "alpha": config.alpha}
-    pooled = rule | {"family": family if config.pooled else 1}
-
-    def fails(lost: float) -> float:
-        def found(some: Sequence[PlanRow]) -> list[float]:
-            return [
-                power_of_drop(
-                    row.design, lost * row.drop / drop, family=family, margin=row.margin, alpha=config.alpha
-                )
-                for row in some
-            ]
-
-        more = [power_of_drop(whole, lost, **pooled)] if config.pooled else []
-        return max([1 - math.prod(1 - power for power in found(own)), *found(made), *more])
-
-    return JointPlan(
-        false_alarm=fails(0.0),
-        finds_all=fails(drop),
-        items=whole.items,
-        pooled_sees=smallest_drop(whole, power=power, **pooled),
-        pooled_finds=power_of_drop(whole, drop, **pooled),
     )

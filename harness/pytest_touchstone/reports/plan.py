@@ -5,7 +5,7 @@
     {"schema": 1, "kind": "plan", "baseline": "best", "drop": 0.02, "power": 0.8, "alpha": 0.05, "margin": 0.01,
      "benchmarks": [{"benchmark": "gsm8k", "metric": "exact_match", "items": 1319, "flips": 0.14,
                      "sees": 0.041, "finds": 0.23, "basis": "...", "assumed": false, ...}],
-     "together": {...}, "unknown": {"NAME": "why"}}
+     "unknown": {"NAME": "why"}}
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.compare.plan import GatePlan, PlanRow
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.files import SCHEMA
@@ -44,9 +45,10 @@ def render(plan: GatePlan, *, width: int, color: bool, checkpoints: int = 1) -> 
 
 
 def _heading(plan: GatePlan, checkpoints: int) -> str:
-    made = sum(row.metric == COMPOSITE for row in plan.rows)
+    tests = [row for row in plan.rows if row.benchmark != POOLED]
+    made = sum(row.metric == COMPOSITE for row in tests)
     whole = f" and {count(made, 'composite')}" if made else ""
-    over = f" over {count(len(plan.rows) - made, 'benchmark')}{whole}" if len(plan.rows) > 1 else ""
+    over = f" over {count(len(tests) - made, 'benchmark')}{whole}" if len(tests) > 1 else ""
     each = f", for each of {checkpoints} checkpoints" if checkpoints > 1 else ""
     return f"plan  against {plan.baseline}, margin {_margins(plan)}, alpha {plan.alpha:g}{over}{each}"
 
@@ -96,26 +98,11 @@ def _cells(row: PlanRow) -> tuple[str, ...]:
 
 def _notes(plan: GatePlan) -> Table:
     rows: list[tuple[str | Text, str | Text]] = []
-    drop, power = _drop(plan), _percent(plan.power)
-    if sees := _sees(plan):
-        rows.append(("sees", sees))
     if never := [row.benchmark for row in plan.rows if _never(row)]:
         whose = "" if len(never) == len(plan.rows) else f" of {listed(never, 3)}"
         why = f"the drop is {'within' if any(row.drop < row.margin for row in plan.rows) else 'equal to'} the margin"
         rows.append(("never", f"{why}{whose}, so no number of items calls it worse; give a larger --drop"))
     rows += [("too few", text) for text in _too_few(plan)]
-    if (one := plan.together) is not None:
-        rows.append(
-            (
-                "together",
-                f"of checkpoints as good as the baseline about {_percent(one.false_alarm)} fail",
-            )
-        )
-        rows.append(("", f"where each benchmark loses {drop} the gate fails with {_percent(one.finds_all)}"))
-        seen = f"sees {_told(one.pooled_sees)} with {power}, " if one.pooled_sees is not None else ""
-        rows.append(
-            ("pooled", f"all {one.items:,} items: {seen}finds {drop} with {_percent(one.pooled_finds)}")
-        )
     for basis in dict.fromkeys(row.basis for row in plan.rows):
         names = [row.benchmark for row in plan.rows if row.basis == basis]
         rows.append(("from", f"{listed(names, 3)}: {basis}"))
@@ -125,21 +112,6 @@ def _notes(plan: GatePlan) -> Table:
             rows.append(("note", f"{row.benchmark}: {same}"))
     rows += [("note", f"{name}: {why}") for name, why in plan.unknown.items()]
     return labelled(rows)
-
-
-def _sees(plan: GatePlan) -> str:
-    """Return the smallest drop that the gate sees, and on which benchmarks; empty where it sees none."""
-    rows = [row for row in plan.rows if row.unit == plan.rows[0].unit]
-    known = [(row.benchmark, _told(row.sees, _unit(row)), row.sees) for row in rows if row.sees is not None]
-    if not known:
-        return ""
-    least = min(known, key=lambda one: one[2])[1]
-    names = [name for name, drop, _ in known if drop == least]
-    told = f"this gate sees a drop of {least}"
-    if len(names) == len(plan.rows) > 1:
-        return f"{told} on each of the {len(names)} with {_percent(plan.power)}"
-    larger = "; on the others only larger ones" if len(plan.rows) > 1 else ""
-    return f"{told} on {listed(names, 3)} with {_percent(plan.power)}{larger}"
 
 
 def _too_few(plan: GatePlan) -> list[str]:
@@ -163,8 +135,6 @@ def _drop(plan: GatePlan) -> str:
     """Return the drop of the plan in the units of its metrics: ``2 points``, or ``2 points (0.02 bits)``."""
     told = dict.fromkeys(_unit(row).size(row.drop) for row in plan.rows if _unit(row) is not POINTS)
     points = POINTS.size(plan.drop)
-    if len([row for row in plan.rows if _unit(row) is not POINTS]) == len(plan.rows) and told:
-        return listed(told, 3)
     return f"{points} ({listed(told, 3)})" if told else points
 
 
