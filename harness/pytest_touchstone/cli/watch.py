@@ -48,7 +48,6 @@ from pytest_touchstone.reports.alarms import Finding, finding_of, kill_group, wa
 from pytest_touchstone.reports.formatting import wrapped
 from pytest_touchstone.results.aggregate import ended
 from pytest_touchstone.results.layout import place_in
-from pytest_touchstone.results.live import read_progress, read_workload
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
 
@@ -281,7 +280,7 @@ class Watch:
             )
             try:
                 while not arrival.changed() and not _has_ended(process, min(self.plan.poll, RELOAD)):
-                    self.show(f"Scoring {arrival.path.name} since {began}{_progress(folder)}{more}.")
+                    self.show(f"Scoring {arrival.path.name} since {began}{more}.")
             except BaseException:
                 _end(process)
                 if not arrival.changed():
@@ -363,15 +362,6 @@ def _drop(folder: Path) -> None:
         if saved.run_id == folder.name:
             store.remove(saved)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _progress(folder: Path) -> str:
-    """Return how many items of a run have ended, in words; empty before that is known."""
-    load = read_workload(folder)
-    if load is None:
-        return ""
-    ended_items = sum(part.ended for state in read_progress(folder) for part in state.parts.values())
-    return f": {ended_items} of {count(sum(part.items for part in load.parts), 'item')}"
 
 
 def _error(log: IO[bytes]) -> str:

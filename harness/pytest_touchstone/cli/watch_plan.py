@@ -86,7 +86,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         )
     if options.poll <= 0:
         raise HarnessError(f"--poll {options.poll:g}: expected seconds above 0")
-    given = _settings(options.rest)
+    given, others = _settings(options.rest)
     for name in OURS:
         if name in given:
             flag = settings_table()[name].flag
@@ -102,7 +102,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         words.append("--gate")
     elif not JUDGED & known.keys():
         words.append("--baseline=best")
-    name = f"watch-{_series(options.pattern)}-{_key(options, known)}"
+    name = f"watch-{_series(options.pattern)}-{_key(options, known, others)}"
     page = options.page or output / f"{name}.html"
     for flag, path in (
         ("--eval-output", output / name),
@@ -117,7 +117,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         output=output,
         page=page,
         words=tuple(words),
-        trial=tuple(word for word in words if not _of_checkpoints(word)),
+        trial=tuple(word for word in words if not _is_of_checkpoints(word)),
         poll=options.poll,
         inspect=partial(_inspected, known),
         steps=known.get("steps"),
@@ -127,8 +127,8 @@ def plan_of(options: argparse.Namespace) -> Plan:
     )
 
 
-def _settings(words: Sequence[str]) -> dict[str, Any]:
-    """Return the values of our settings among the options of a run. Raises ``OptionError``."""
+def _settings(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of our settings among the options of a run, and the other words. Raises ``OptionError``."""
     parser = Parser(prog="touchstone watch", add_help=False, allow_abbrev=False)
     parser.takes_rest = True
     rows = {name: row for name, row in settings_table().items() if row.option}
@@ -137,23 +137,21 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
         flags = dict.fromkeys((row.flag, row.long_flag))
         parser.add_argument(*flags, dest=name, action=action, default=argparse.SUPPRESS)
     found = vars(parser.parse_args(words))
-    del found["rest"]
+    others = found.pop("rest")
 
     def read(name: str, value: Any) -> Any:
         if isinstance(value, list):
             return tuple(rows[name].read(one) for one in value)
         return rows[name].read(value) if isinstance(value, str) else value
 
-    return {name: read(name, value) for name, value in found.items()}
+    return {name: read(name, value) for name, value in found.items()}, others
 
 
-def _of_checkpoints(word: str) -> bool:
+def _is_of_checkpoints(word: str) -> bool:
     """Return whether a word is an option that only some checkpoints take."""
     flag = word.partition("=")[0]
-    return any(
-        flag in (row.flag, row.long_flag) and (row.affects == "checkpoints" or row.name == "seq_len")
-        for row in settings_table().values()
-    )
+    rows = (row for row in settings_table().values() if flag in (row.flag, row.long_flag))
+    return any(row.affects == "checkpoints" or row.name == "seq_len" for row in rows)
 
 
 def _series(pattern: str) -> str:
@@ -163,13 +161,10 @@ def _series(pattern: str) -> str:
     return file_name(fixed[-1])[:40] if len(fixed) > 1 else "all"
 
 
-def _key(options: argparse.Namespace, known: Mapping[str, Any]) -> str:
+def _key(options: argparse.Namespace, known: Mapping[str, Any], others: Sequence[str]) -> str:
     """Return six hexadecimal digits of what is watched, and of the settings that results depend on."""
-    rows = settings_table()
-    flags = {flag for row in rows.values() for flag in (row.flag, row.long_flag)}
-    own = {name: value for name, value in known.items() if rows[name].affects != "speed"}
-    others = [word for word in joined(options.rest) if word.partition("=")[0] not in flags]
-    facts = [os.path.abspath(options.pattern), options.tasks, sorted(own.items()), others]  # noqa: PTH100
+    depends = {name: value for name, value in known.items() if settings_table()[name].affects != "speed"}
+    facts = [os.path.abspath(options.pattern), options.tasks, sorted(depends.items()), others]  # noqa: PTH100
     return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()[:6]
 
 
