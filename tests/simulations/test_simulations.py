@@ -183,7 +183,7 @@ def test_the_enumerated_share_of_gates_that_fail_is_the_simulated_one() -> None:
 
 
 def test_a_plan_predicts_what_the_shipped_gate_does() -> None:
-    """Within four standard errors of the simulation; what is said of one benchmark is exact but for Holm's steps."""
+    """Within four standard errors of the simulation, where one benchmark loses."""
     for one in planned.check(250, 21, (300,) * 3, 0.15, (0.08, 0.0, 0.0)):
         assert abs(one.z) < 4, one
 
@@ -197,8 +197,8 @@ def test_plans_of_many_kinds_predict_what_the_shipped_gate_does() -> None:
         *planned.check(runs, 24, (8000,), 0.05, (0.0,)),
     ]
     assert all(abs(one.z) < 4 for one in found), found
-    for one in planned.check_best(runs, 25, 2400, 0.6, 0.03):  # here it is an approximation
-        assert abs(one.measured - one.predicted) < 0.08, one
+    worse, *_ = planned.check_best(runs, 25, 2400, 0.6, 0.03)  # against the best of several more is found
+    assert worse.measured > worse.predicted - 0.03, worse
 
 
 def test_the_rules_of_the_contest_differ_as_their_sources_say() -> None:
