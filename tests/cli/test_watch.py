@@ -14,7 +14,7 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.reports.page.builder import live_page
-from tests.support.watching import asked, checkpoint, project, watched, watching
+from tests.support.watching import asked, checkpoint, project, start, watched, watching
 
 RESTLESS = '<meta http-equiv="refresh"'
 
@@ -75,8 +75,10 @@ def test_ctrl_c_keeps_what_is_scored_and_says_how_to_go_on(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_two_watches_at_once_mix_no_scores_and_miss_no_worse_checkpoint(tmp_path: Path) -> None:
+def test_two_watches_without_locks_mix_no_scores_and_miss_no_worse_checkpoint(tmp_path: Path) -> None:
+    """As in two machines on a network drive."""
     folder = project(tmp_path, rows=24, seconds=0.05, worse=[2])
+    (folder / "packages" / "sitecustomize.py").write_text("import fcntl\nfcntl.flock = lambda *_: None\n")
     for step in (1, 2):
         checkpoint(folder / "runs" / "a", step)
     with (
@@ -134,6 +136,21 @@ def test_mistakes_are_one_line_before_anything_is_scored(
     told = capsys.readouterr().err
     assert said in told
     assert told.count("\n") == 1
+
+
+def test_a_second_watch_of_the_same_waits_for_the_first(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    with watching(folder) as first:
+        while not list(folder.glob("results/.watch-*.lock")):
+            time.sleep(0.1)
+        with start(folder, "--until", "idle=1s") as second:
+            assert second.stdout is not None
+            said = second.stdout.readline()
+            first.kill()
+            rest, _ = second.communicate(timeout=120)
+    assert "another watch of the same" in said
+    assert second.returncode == 0
+    assert rest.endswith("ended: 0 checkpoints scored\n")
 
 
 def test_the_name_of_a_training_is_no_markup_on_the_page(tmp_path: Path) -> None:

@@ -8,13 +8,11 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
 from pytest_touchstone.checkpoints.fingerprint import FingerprintCache
-from pytest_touchstone.cli import watch
 from pytest_touchstone.compare.baseline_source import read_named_baseline
 from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.engines.sandbox.cache import TextFiles
@@ -131,16 +129,6 @@ def claim_at_once(disk: SimulatedDisk) -> None:
 def test_a_folder_that_a_run_has_claimed_is_refused_to_another() -> None:
     with on_a_disk() as disk:
         claim_at_once(disk)
-
-
-def watch_at_once(folder: Path) -> None:
-    plan: Any = SimpleNamespace(output=folder, name="x", pattern="runs/*", poll=0.1)
-    with watch._locked(plan), pytest.raises(HarnessError, match="is watched already"), watch._locked(plan):
-        pass
-
-
-def test_a_second_watch_is_refused(tmp_path: Path) -> None:
-    watch_at_once(tmp_path)
 
 
 def append_after_refusal(disk: SimulatedDisk) -> None:

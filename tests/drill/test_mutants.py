@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_touchstone.cli import watch
 from pytest_touchstone.core import disk as layer
 from pytest_touchstone.core import files
 from pytest_touchstone.engines.sandbox import cache
@@ -68,10 +67,6 @@ def _short(disk: SimulatedDisk) -> object:
     return errors.take_parts(disk, crashes.SMALL)
 
 
-def _lock(disk: SimulatedDisk) -> None:
-    errors.watch_at_once(disk.root)
-
-
 MUTANTS: Final = (
     Mutant("the journal's sync", journal.Journal, "sync", "disk.sync(self._descriptor)", "pass", _crash),
     Mutant("the sync of a new journal's name", layer, "open_to_append", "if new:", "if False:", _crash),
@@ -108,8 +103,6 @@ MUTANTS: Final = (
            "write_atomic(new, _lines(rows))", crashes.cut_merges),
     Mutant("the error of a packed text", cache.TextFiles, "find", ", zlib.error", "", _flip("/texts/")),
     Mutant("the claim of a folder", layer, "open_file", "os.O_EXCL if new", "os.O_TRUNC if new", errors.claim_at_once),
-    Mutant("the lock", watch, "_taken", "except BlockingIOError:\n        return False",
-           "except BlockingIOError:\n        return True", _lock),
 )  # fmt: skip
 
 

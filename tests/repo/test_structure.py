@@ -90,7 +90,7 @@ APART = {
     "core.disk": "the layer itself",
     "core.files": "appends to what is no file, such as /dev/stdout",
     "checkpoints.builtin": "unpacks a fetched file beside its place, and checks it",
-    "cli.watch": "removes a run of which nobody knows what it has scored",
+    "cli.watch": "locks an empty file",
     "engines.http.children": "keeps the log of a server",
     "engines.replicas.replica": "has a copy of a checkpoint for a while",
     "engines.transformers.cpu.kernels": "has a compiler write beside the place",

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> Output:
     """Translate a command line or a config; what has no counterpart is named. Raises ``HarnessError``."""
     words = [word for word in options.words if word not in ("--", "--json")]
     if len(words) == 1 and Path(words[0]).suffix in YAML:
-        environment, given = [], read_config(Path(words[0]))
+        environment, given = list[str](), read_config(Path(words[0]))
     else:
         environment, given = _command_line(words)
     command, notes = translate(given)

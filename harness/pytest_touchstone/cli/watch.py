@@ -8,13 +8,15 @@ whatever is killed, the same command goes on: a run that has summed up is not be
 continued by a new one, which takes its scores. ``details/watch.json`` is written once the checkpoint's line is out and
 all who are to know of a worse one were told.
 
-Nothing keeps a second watch of the same away: it may score a checkpoint twice, in runs of its own, and each watch takes
-what the other has found.
+A lock (``OUTPUT/.NAME.lock``), which its runs inherit, is waited for: a run may outlive its watch. Where the file
+system has no locks, two watches may score a checkpoint twice, in runs of their own, and each takes what the other has
+found.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import glob
 import os
 import re
@@ -25,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -97,13 +99,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Watch until the end that was asked for, or Ctrl-C. Raises ``HarnessError`` for a mistake, before anything
     runs."""
-    watch = Watch(plan_of(options))
+    plan = plan_of(options)
+    watch = Watch(plan)
     with ExitStack() as stack:
         # SIGTERM, by which clusters stop a job, and the end of the terminal are Ctrl-C, unless they are ignored.
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:
                 stack.callback(signal.signal, number, signal.signal(number, signal.default_int_handler))
         try:
+            watch.lock = stack.enter_context(_locked(plan))
             watch.begin()
             code = watch.go_on()
             return Output(None, watch.last_line("ended"), code)
@@ -114,7 +118,19 @@ def run(options: argparse.Namespace) -> Output:
             return Output(None, watch.last_line("stopped", "; the same command goes on from here"), code)
 
 
-# What is said of a checkpoint
+@contextmanager
+def _locked(plan: Plan) -> Iterator[int]:
+    """Hold the lock of a watch, and give its descriptor; wait while another watch, or a run, has it."""
+    plan.output.mkdir(parents=True, exist_ok=True)
+    with (plan.output / f".{plan.name}.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tell("another watch of the same, or a run that it began, goes on: waiting for its end")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            tell(f"no lock ({error.strerror}): see that no other watch has the same results folder")
+        yield file.fileno()
 
 
 def tell(text: str) -> None:
@@ -130,10 +146,14 @@ def tell(text: str) -> None:
 
 @dataclass
 class Watch:
-    """A watch at work. ``findings`` are those of its runs, by folder, ``checkpoints`` their checkpoints, by run;
-    ``settled`` are the runs that are not begun again, ``failed`` has the failures of the others."""
+    """A watch at work, which holds ``lock``.
+
+    ``findings`` are those of its runs, by folder, ``checkpoints`` their checkpoints, by run; ``settled`` are the runs
+    that are not begun again, ``failed`` has the failures of the others.
+    """
 
     plan: Plan
+    lock: int = -1
     findings: dict[Path, Finding] = field(default_factory=dict)
     checkpoints: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
@@ -151,7 +171,6 @@ class Watch:
 
     def begin(self) -> None:
         """Take up what earlier watches have done, and see whether the options are right. Raises ``HarnessError``."""
-        self.plan.output.mkdir(parents=True, exist_ok=True)
         self._take_all()
         self.arrivals.look(time.monotonic())
         if not self.findings:
@@ -277,6 +296,7 @@ class Watch:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=(self.lock,),
             )
             try:
                 while not arrival.changed() and not _has_ended(process, min(self.plan.poll, RELOAD)):
