@@ -110,6 +110,13 @@ def _notes(plan: GatePlan) -> Table:
         if row.design.effect > 1.005:
             same = f"its {row.design.items:,} items tell as much as {row.design.effective:,.0f} that share no text"
             rows.append(("note", f"{row.benchmark}: {same}"))
+    if plan.baseline == "best":
+        rows.append(
+            (
+                "note",
+                'against the best of several results losses are found more often, "not worse" more rarely',
+            )
+        )
     rows += [("note", f"{name}: {why}") for name, why in plan.unknown.items()]
     return labelled(rows)
 

@@ -11,8 +11,8 @@ difference. For right or wrong answers it is the share of items that flip.
   deviations away; scores in [0, 1] that mostly differ one way may differ by 1.
 - **Clusters**: n divided by the design effect, at least 1 (Kish 1965, "Survey Sampling"), as in ``paired``.
 - **"Worse"** needs the test at alpha divided by the number of benchmarks, the first step of Holm's procedure, and a
-  measured drop beyond the margin. Where other benchmarks are worse as well, Holm's later steps find more; against the
-  best of several baselines more is found, too.
+  measured drop beyond the margin. Where other benchmarks are worse as well, Holm's later steps find more. Against the
+  best of several baselines more is found, too, while "not worse" takes more items than told.
 - **"Not worse"** needs the lower limit of the interval above -m: Tango's, whose variance at a loss of m follows from
   the share of flips where as many are gained as lost; else Gaffke's.
 """
