@@ -29,7 +29,6 @@ PROGRAMS: Final = {
     "speculative": "speculative decoding: speed",
     "speculative_equal": "speculative decoding: the same texts",
     "study": "a study of many checkpoints: seconds and memory",
-    "time_left": "how well the time left was estimated",
     "vs_lm_eval": "likelihoods, against lm-evaluation-harness",
     "vs_pipeline": "masked models, against Transformers' pipeline",
     "vs_vllm": "generated texts, against vLLM",

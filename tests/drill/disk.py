@@ -30,7 +30,7 @@ OPERATIONS: Final = (
 )
 FOLDER: Final = -1
 
-UNREAD: Final = re.compile(r"\.tmp$|\.log$|/claim$|/(workload|progress-\w+)\.json$")
+UNREAD: Final = re.compile(r"\.tmp$|\.log$|/claim$|/progress-\w+\.json$")
 """Files under a temporary name, and those of which a run that goes on reads nothing."""
 
 State: TypeAlias = dict[str, bytes | None]

@@ -36,11 +36,8 @@ from pytest_touchstone.results import journal as journals
 from pytest_touchstone.results.journal import Journal, placed_records, read_journal
 from pytest_touchstone.results.live import (
     ProcessProgress,
-    Workload,
-    WorkloadPart,
     remove_live,
     write_progress,
-    write_workload,
 )
 from pytest_touchstone.results.merging import ShardShare, find_parts, merge, write_share
 from pytest_touchstone.results.records import Record
@@ -172,7 +169,6 @@ def steps(
     directory.write_manifest(manifest)
     write_decision(directory.path, decide(manifest, output, made.damaged))
     directory.log("begin")
-    write_workload(directory.path, Workload(parts=(WorkloadPart(checkpoint="c", benchmark="b", items=1),)))
     journal, in_flight = Journal(directory.path, "main"), InFlight(directory.path, "main")
     watched, reuse = WatchedJournal(journal, disk), Reuse(directory.path)
     try:
@@ -187,7 +183,7 @@ def steps(
     summary, records = results.whole(lambda item: "lost", 1.0)
     results.save(summary, records)
     if whole:
-        write_progress(directory.path, ProcessProgress(who="main", at=0.0))
+        write_progress(directory.path, ProcessProgress(who="main"))
         reports.write_results(summary)
     remove_live(directory.path)
     directory.log("end")
@@ -354,11 +350,7 @@ class View:
         return hash(frozenset((path, self._read(Path(path).name, data)) for path, data in state.items()))
 
     def _read(self, name: str, data: bytes | None) -> Any:
-        if (
-            data is None
-            or name.endswith((".log", ".tmp"))
-            or name.startswith(("claim", "workload", "progress"))
-        ):
+        if data is None or name.endswith((".log", ".tmp")) or name.startswith(("claim", "progress")):
             return data is None  # what nobody reads, or only a person
         kind = "items" if name.endswith(".jsonl") else "checked" if name.endswith(".json") else name
         if (kind, data) not in self.known:

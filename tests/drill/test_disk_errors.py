@@ -255,7 +255,6 @@ def test_a_flipped_bit_is_named_and_asked_again_and_never_believed(drill: Drill)
 KEPT: Final = (
     *("run.json", "collected.json", "reuse.json", "shard.json", "effort-main.json", "courses.json"),
     *(
-        "workload.json",
         "progress-main.json",
         "in-flight-main.json",
         "quarantine.txt",

@@ -22,7 +22,7 @@ def logged(caplog: pytest.LogCaptureFixture, level: int, texts: list[str]) -> li
         engine.submit(
             [Loglikelihood(text, " x") for text in texts], lambda number, _: answered.append(number)
         )
-        engine.collect(wait=True)
+        engine.collect()
     pool.close()
     assert sorted(answered) == [*range(len(texts))]
     return [record.getMessage() for record in caplog.records if record.name == "pytest_touchstone"]

@@ -118,9 +118,9 @@ def test_the_groups_of_a_benchmark_are_asked_together_where_batches_are_a_gpus(
     sizes: list[int] = []
     right = RequestQueue._ask
 
-    def ask(self: RequestQueue, requests: Any, due: int) -> None:
+    def ask(self: RequestQueue, requests: Any) -> None:
         sizes.append(len(requests))
-        right(self, requests, due)
+        right(self, requests)
 
     monkeypatch.setattr(RequestQueue, "_ask", ask)
     monkeypatch.setattr("pytest_touchstone.plugin.batches.GPU_SIZE", least)

@@ -135,13 +135,13 @@ def test_texts_of_two_benchmarks_are_asked_for_together(
     from pytest_touchstone.engines.transformers.causal import CausalEngine
 
     asked: list[int] = []
-    right = CausalEngine.answer_first
+    right = CausalEngine.answer
 
-    def answer_first(self: CausalEngine, count: int, requests: Any, done: Any) -> Any:
-        asked.append(count)
-        return right(self, count, requests, done)
+    def answer(self: CausalEngine, requests: Any, done: Any) -> Any:
+        asked.append(len(requests))
+        return right(self, requests, done)
 
-    monkeypatch.setattr(CausalEngine, "answer_first", answer_first)
+    monkeypatch.setattr(CausalEngine, "answer", answer)
     options = ["--eval-limit", "5", "--eval-no-cache"]
     assert project.run(*options, checkpoint="").ret == 0
     together = texts(project)

@@ -174,7 +174,7 @@ def talk(engine: CausalEngine, rows: list[dict[str, Any]]) -> list[list[str]]:
     for number in range(len(rows)):
         ask(number)
     while [len(texts) for texts in said] != [len(row["questions"]) for row in rows]:
-        engine.collect(wait=True)
+        engine.collect()
     return said
 
 

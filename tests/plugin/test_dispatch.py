@@ -35,8 +35,6 @@ from pytest_touchstone.plugin.dispatch import (
     Answered,
     ProgramRunner,
     RequestDispatcher,
-    SharedAnswers,
-    SharedClock,
 )
 from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
 from pytest_touchstone.results.journal import Journal, journalled, read_journal
@@ -515,21 +513,21 @@ def test_only_sound_log_probabilities_are_remembered() -> None:
                 LoglikelihoodAnswer(float("nan") if "nan" in str(one) else -1.0, True, 1) for one in requests
             ]
 
-    odd, shared, told = Odd(), SharedAnswers(), list[tuple[int, Answered]]()
+    odd, shared, told = Odd(), dict[bytes, LoglikelihoodAnswer](), list[tuple[int, Answered]]()
     requests: list[Request] = [
         Loglikelihood("a", "b"),
         Loglikelihood("a", "nan"),
         Generate("a", max_new_tokens=1),
     ]
     dispatcher = RequestDispatcher[int](
-        odd, None, lambda _, number, answer, __: told.append((number, answer)), SharedClock(), shared
+        odd, None, lambda _, number, answer, __: told.append((number, answer)), shared
     )
 
     def ask(*some: Request) -> None:
         dispatcher.ask(0, some)
         dispatcher.collect()
         while dispatcher.asks:
-            odd.collect(wait=True)
+            odd.collect()
 
     ask(*requests)
     ask(*requests)
@@ -538,16 +536,3 @@ def test_only_sound_log_probabilities_are_remembered() -> None:
     assert [type(answer) for _, answer in told] == [LoglikelihoodAnswer, Refusal, LoglikelihoodAnswer] * 2
     ask(Loglikelihood("ab", ""))
     assert odd.asked[-1] == Loglikelihood("ab", "")
-
-
-def test_a_question_that_two_wait_for_is_asked_again_when_the_first_withdraws() -> None:
-    engine, shared, told = Scripted(), SharedAnswers(), list[int]()
-    dispatcher = RequestDispatcher[int](
-        engine, None, lambda owner, *_: told.append(owner), SharedClock(), shared
-    )
-    dispatcher.ask(1, [score("b")])
-    dispatcher.ask(2, [score("b")])
-    dispatcher.withdraw([1])
-    while dispatcher.asks:
-        engine.collect(wait=True)
-    assert (told, engine.asked) == ([2], [["b"]])

@@ -8,23 +8,15 @@ import math
 import os
 import re
 import threading
-import time
 from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.reports.progress import Progress, Tally, item_status
+from pytest_touchstone.reports.progress import ProgressLine, Tally, item_status
 from pytest_touchstone.results.journal import Journal
-from pytest_touchstone.results.live import (
-    PartProgress,
-    ProcessProgress,
-    Workload,
-    WorkloadPart,
-    write_progress,
-    write_workload,
-)
+from pytest_touchstone.results.live import ProcessProgress, write_progress
 from pytest_touchstone.results.records import Record
 
 NEVER = 3600.0
@@ -132,8 +124,8 @@ def journal(directory, statuses, who="main", start=0):
             )
 
 
-def on_terminal(directory, stream, total=10, **more) -> Progress:
-    progress = Progress(directory, total, stream, True, interval=NEVER, **more)
+def on_terminal(directory, stream, total=10, **more) -> ProgressLine:
+    progress = ProgressLine(directory, total, stream, True, interval=NEVER, **more)
     progress.start()
     return progress
 
@@ -169,15 +161,18 @@ def test_pytests_own_output_is_the_same_with_and_without_the_line(writes, height
     assert shared.shown == plain.shown
 
 
-def test_the_line_stands_right_below_the_one_pytest_writes(tmp_path):
-    terminal = Terminal(40, 3)
+def test_the_line_stands_right_below_the_one_pytest_writes(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    terminal = Terminal(60, 3)
     progress = on_terminal(tmp_path, terminal)
     for _ in range(5):
         with progress.paused():
             terminal.write("dots...\n")
     with progress.paused():
         terminal.write("more")
-    assert terminal.shown[-2:] == ["more", "touchstone: 0/10, 0:00 since the start"]
+    above, line = terminal.shown[-2:]
+    assert above == "more"
+    assert re.fullmatch("touchstone: +0/10 items -:--:-- left", line)
     progress.stop()
     assert terminal.shown[-1] == "more"
 
@@ -190,7 +185,7 @@ def test_nothing_is_drawn_before_pytests_first_report(tmp_path):
     progress.stop()
 
 
-def test_it_shows_items_time_and_errors(tmp_path, monkeypatch):
+def test_it_shows_items_their_rate_the_time_left_and_errors(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     now = [0.0]
     terminal = Terminal(100, 5)
@@ -200,17 +195,21 @@ def test_it_shows_items_time_and_errors(tmp_path, monkeypatch):
     journal(tmp_path, ["scored"] * 18 + ["error", "timeout"])
     now[0] = 10.0
     progress.tick()
-    assert terminal.shown[-1] == "touchstone: 20/100 items, 0:10 since the start, 2 errors"
-    journal(tmp_path, ["scored"] * 80, start=20)
+    assert terminal.shown[-1].endswith("  20/100 items, 2 errors -:--:-- left")
+    journal(tmp_path, ["scored"] * 20, start=20)
+    now[0] = 20.0
     progress.tick()
-    assert terminal.shown[-1] == "touchstone: 100/100 items, all answered, 2 errors"
+    assert terminal.shown[-1].endswith("  40/100 items, 2.0 items/s, 2 errors 0:00:30 left")
+    journal(tmp_path, ["scored"] * 60, start=40)
+    progress.tick()
+    assert terminal.shown[-1].endswith("━ 100/100 items, 8.0 items/s, 2 errors 0:00:00 left")
     progress.stop()
 
 
 def plain_lines(directory, seconds: list[float], column=None) -> str:
     now = [0.0]
     stream = io.StringIO()
-    progress = Progress(directory, 10, stream, False, clock=lambda: now[0], column=column)
+    progress = ProgressLine(directory, 10, stream, False, clock=lambda: now[0], column=column)
     progress.start()
     for now[0] in seconds:
         with progress.paused():
@@ -226,54 +225,19 @@ def test_a_short_run_into_a_file_has_no_lines(tmp_path):
 def test_a_file_gets_a_line_every_twenty_seconds_at_most(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = plain_lines(tmp_path, [1, 20, 22, 39, 41, 60.9, 61.1])
-    assert [line for line in text.splitlines() if line] == [
-        f"touchstone: 0/10 items, {time} since the start" for time in ("0:20", "0:41", "1:01")
-    ]
+    assert [line for line in text.splitlines() if line] == ["touchstone: 0/10 items -:--:-- left"] * 3
     assert text.isascii()
     assert "\x1b" not in text
 
 
 def test_long_runs_get_rarer_lines(tmp_path):
-    day = [float(second) for second in range(0, 86400, 10)]
+    day = [float(second) for second in range(0, 86400, 100)]
     assert plain_lines(tmp_path, day).count("touchstone") < 200
 
 
 def test_a_line_in_a_file_starts_on_a_line_of_its_own(tmp_path):
     assert plain_lines(tmp_path, [21], column=lambda: 5).startswith("\ntouchstone")
     assert plain_lines(tmp_path, [21], column=lambda: 0).startswith("touchstone")
-
-
-def dots_in_a_file(directory, writes: list[str]) -> list[str]:
-    """The lines of a file in which pytest writes these texts, with a line of progress between them."""
-    stream, line, now = io.StringIO(), [""], [0.0]
-    progress = Progress(
-        directory,
-        10,
-        stream,
-        False,
-        clock=lambda: now[0],
-        column=lambda: len(line[0]),
-        current=lambda: line[0],
-    )
-    progress.start()
-    for text in writes:
-        with progress.continued(writes=True):
-            stream.write(text)
-            line[0] = (line[0] + text).rpartition("\n")[2]
-        for _ in range(2):
-            now[0] += 21
-            progress.tick()
-    progress.stop()
-    return [re.sub("touchstone: .*", "touchstone", text) for text in stream.getvalue().split("\n")]
-
-
-def test_a_line_of_dots_goes_on_at_its_place_below_a_line_of_progress(tmp_path):
-    assert dots_in_a_file(tmp_path, ["t.py +-", "++", "+\n"]) == [
-        *("t.py +-", "touchstone", "touchstone"),
-        *("t.py   ++", "touchstone", "touchstone"),
-        *("t.py     +", "touchstone", "touchstone", ""),
-    ]
-    assert dots_in_a_file(tmp_path, ["+-", "+"])[3] == "  +"
 
 
 def test_a_dumb_terminal_is_treated_as_a_file(tmp_path, monkeypatch):
@@ -308,7 +272,7 @@ def test_an_error_of_pytests_passes_through_and_the_line_comes_back(tmp_path):
 
 def test_stopping_ends_the_thread_and_leaves_the_stream_open(tmp_path):
     with (tmp_path / "out").open("w") as file:
-        progress = Progress(tmp_path, 3, file, False, interval=0.01)
+        progress = ProgressLine(tmp_path, 3, file, False, interval=0.01)
         progress.start()
         assert "touchstone-progress" in {thread.name for thread in threading.enumerate()}
         progress.stop()
@@ -321,11 +285,11 @@ def test_the_thread_draws_by_itself(tmp_path):
 
     class Noticing(io.StringIO):
         def write(self, text):
-            if "1/3," in text:
+            if "1/3 items" in text:
                 drawn.set()
             return super().write(text)
 
-    progress = Progress(tmp_path, 3, Noticing(), True, interval=0.01)
+    progress = ProgressLine(tmp_path, 3, Noticing(), True, interval=0.01)
     progress.start()
     with progress.paused():
         journal(tmp_path, ["scored"])
@@ -390,36 +354,56 @@ def test_what_a_model_wrote_is_never_taken_for_a_status(item, text):
 
 
 def test_the_line_says_what_the_run_s_files_tell(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    part = WorkloadPart(checkpoint="c", benchmark="gsm8k", items=32, tokens=100.0, texts=1.0, limit=256)
-    write_workload(tmp_path, Workload(parts=(part,), parameters={"c": 1000}))
-    done = PartProgress(ended=12, computed=32, texts=12, stopped=12, tokens=900)
-    seconds = {"c": {"generating": 9.0}}
-    state = ProcessProgress(
-        who="main", at=time.time(), doing="answering", open=[0], parts={0: done}, seconds=seconds
-    )
-    write_progress(tmp_path, state)
-    terminal = Terminal(80, 5)
-    progress = on_terminal(tmp_path, terminal, total=32)
+    monkeypatch.setenv("COLUMNS", "90")
+    now = [0.0]
+    terminal = Terminal(90, 5)
+    progress = on_terminal(tmp_path, terminal, total=32, clock=lambda: now[0])
+    for now[0], done, tokens in ((1.0, 1.0, 0), (2.0, 4.0, 100), (3.0, 16.0, 1700)):
+        states = [
+            ProcessProgress(who=who, doing="gsm8k", items=32, work=32.0, done=done / 2, tokens=tokens)
+            for who in ("gw0", "gw1")
+        ]
+        for state in states:
+            write_progress(tmp_path, state)
+        progress.tick()
     with progress.paused():
         pass
-    assert terminal.shown[-1].startswith("touchstone: 0/32 items, gsm8k: 12 of 32 texts, ")
-    assert terminal.shown[-1].endswith(", about 0:17 left")
+    shown = terminal.shown[-1]
+    assert re.fullmatch(r"touchstone: \S+ +0/32 items, 3,200 tokens/s 0:00:03 left, gsm8k", shown)
     progress.stop()
 
 
-def test_files_that_are_broken_leave_a_line_without_them(tmp_path):
+@pytest.mark.parametrize(
+    "told",
+    [
+        "7",
+        '{"schema": 1, "who": "main", "work": "x"}',
+        '{"schema": 1, "who": "main", "work": 1e999, "done": -1e999}',
+        '{"schema": 1, "who": "main", "tokens": [1]}',
+    ],
+)
+def test_files_that_are_broken_leave_a_line_without_them(tmp_path, monkeypatch, told):
     (tmp_path / "details").mkdir()
-    (tmp_path / "details" / "workload.json").write_text('{"schema": 1, "parts": [{}], "pools": 3}')
-    (tmp_path / "details" / "progress-main.json").write_text(
-        '{"schema": 1, "who": "main", "parts": {"0": 7}}'
-    )
-    terminal = Terminal(40, 5)
+    (tmp_path / "details" / "progress-main.json").write_text(told)
+    monkeypatch.setenv("COLUMNS", "60")
+    terminal = Terminal(60, 5)
     progress = on_terminal(tmp_path, terminal)
     with progress.paused():
         pass
-    assert terminal.shown[-1] == "touchstone: 0/10, 0:00 since the start"
+    assert terminal.shown[-1].startswith("touchstone:")
+    assert terminal.shown[-1].endswith("0/10 items -:--:-- left")
     progress.stop()
+
+
+@given(st.text(max_size=60), st.integers(0, 99_999), st.integers(50, 200))
+def test_the_line_fits_whatever_a_benchmark_or_a_server_calls_itself(doing, done, width):
+    with mock.patch.dict(os.environ, {"TERM": "xterm", "COLUMNS": str(width)}):
+        progress = ProgressLine(mock.MagicMock(), 100_000, io.StringIO(), True, interval=NEVER)
+        text = progress._line(
+            [ProcessProgress(who="main", doing=doing, work=1e12, done=done * 1e7, tokens=done)]
+        )
+    assert len(text) < width
+    assert text.isprintable()
 
 
 # The letter and the word that pytest shows of an item

@@ -11,33 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.results.live import (
-    PartProgress,
     ProcessProgress,
-    Workload,
-    WorkloadPart,
     goes_on,
     process_space,
     read_progress,
-    read_workload,
     remove_live,
     rough_tokens,
     write_progress,
-    write_workload,
 )
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    parts = (
-        WorkloadPart(checkpoint="c", benchmark="b", items=3, tokens=2.5, texts=1.0, limit=9),
-        WorkloadPart(checkpoint="d", benchmark="b", items=1),
-    )
-    load = Workload(parts=parts, parameters={"c": 7, "d": None})
-    state = ProcessProgress(who="gw1", at=2.0, open=[0], loads={"c": 2.0})
-    state.parts[0] = PartProgress(ended=1, computed=1.5)
-    state.seconds["c"] = {"computing": 0.5}
-    write_workload(tmp_path, load)
+    state = ProcessProgress(who="gw1", doing="gsm8k", tokens=9, items=3, ended=1, work=7.5, done=2.5)
     write_progress(tmp_path, state)
-    assert read_workload(tmp_path) == load
     assert read_progress(tmp_path) == [state]
     details = tmp_path / "details"
     (details / ".progress-gw1.json.77.tmp").touch()  # of a process that was killed
@@ -51,14 +37,12 @@ def test_what_is_written_is_read_again(tmp_path):
 )
 def test_a_broken_file_is_taken_for_none(tmp_path, text):
     (tmp_path / "details").mkdir()
-    (tmp_path / "details" / "workload.json").write_text(text)
     (tmp_path / "details" / "progress-main.json").write_text(text)
-    assert read_workload(tmp_path) is None
     assert read_progress(tmp_path) == []
 
 
 def test_a_folder_that_is_gone_is_no_error(tmp_path):
-    write_progress(tmp_path / "gone", ProcessProgress(who="main", at=0.0))
+    write_progress(tmp_path / "gone", ProcessProgress(who="main"))
     assert read_progress(tmp_path / "gone") == []
     remove_live(tmp_path / "gone")
 
@@ -73,18 +57,16 @@ def test_a_run_whose_processes_have_died_goes_on_no_longer(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     now = time.time()
-    write_progress(
-        tmp_path, ProcessProgress(who="worker", at=now, pid=ended.pid, space=process_space() or "here")
-    )
+    write_progress(tmp_path, ProcessProgress(who="worker", pid=ended.pid, space=process_space() or "here"))
     assert goes_on(tmp_path, now) == (not process_space())
-    write_progress(tmp_path, ProcessProgress(who="elsewhere", at=now, pid=ended.pid, space="another machine"))
+    write_progress(tmp_path, ProcessProgress(who="elsewhere", pid=ended.pid, space="another machine"))
     assert goes_on(tmp_path, now)
-    write_progress(tmp_path, ProcessProgress(who="elsewhere", at=now))
+    write_progress(tmp_path, ProcessProgress(who="elsewhere"))
     assert goes_on(tmp_path, now)
-    assert not goes_on(tmp_path, now + 61)
+    assert not goes_on(tmp_path, now + 99)
 
 
 @pytest.mark.parametrize("pid", ["x", None, 10**30, -1])
 def test_a_number_that_is_none_of_a_process_is_no_error(tmp_path, pid):
-    write_progress(tmp_path, ProcessProgress(who="main", at=0.0, pid=pid))
+    write_progress(tmp_path, ProcessProgress(who="main", pid=pid))
     assert goes_on(tmp_path, 0.0)

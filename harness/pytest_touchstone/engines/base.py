@@ -6,7 +6,7 @@ says what it can answer and which options it takes. Any other opens the checkpoi
 
 An engine has to have ``info`` and ``answer``. All other methods have defaults, and are there for engines that can do
 more. The driver (``plugin.driver``) submits the requests of many items, and collects the answers; by default a queue
-asks ``answer`` for all that wait. ``plugin.lanes`` calls ``prepare`` with the requests of the next batch.
+asks ``answer`` for all that wait. ``plugin.execution`` calls ``prepare`` with the requests of the next batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import ServerError
-from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, Turn
+from pytest_touchstone.core.requests import Answer, Refusal, Request, Turn
 from pytest_touchstone.core.text import one_line
 from pytest_touchstone.engines.settings import ModelSettings
 
@@ -45,24 +45,10 @@ Receiver: TypeAlias = Callable[[int, Answer | Refusal | Exception], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineProgress:
-    """The work that an engine has done so far, in counts that only grow: ``tokens`` that went through the model for
-    scores and prompts, those that fill rows up included; ``steps``, the passes that continued texts, and ``generated``,
-    the tokens that came of them.
-
-    Of the call under way: sequences ``scored`` and ``to_score``, and the ``share`` of their tokens that is computed,
-    which matters where long ones come first; ``growing`` has, for each text at work, the number of
-    its request and the tokens it has.
-
-    ``trouble`` says in a few words what holds up the work now, such as a server that does not answer.
-    """
+    """The work that an engine has done so far: ``tokens`` that went through the model or came of it, a count that only
+    grows; ``trouble`` says in a few words what holds up the work now, such as a server that does not answer."""
 
     tokens: int = 0
-    steps: int = 0
-    generated: int = 0
-    scored: int = 0
-    to_score: int = 0
-    share: float = 0.0
-    growing: tuple[tuple[int, int], ...] = ()
     trouble: str = ""
 
 
@@ -143,44 +129,26 @@ class Engine(ABC):
         """True where texts that are at work when ``done`` raises go on once their requests are asked again."""
         return False
 
-    def answer_first(self, count: int, requests: Sequence[Request], done: Done) -> list[Answer | Refusal]:
-        """Return the same as ``answer``; where the engine ``continues``, texts of the first ``count`` requests begin
-        before the others."""
-        del count
-        return self.answer(requests, done)
-
     # How the driver asks: it submits requests at any time, and collects answers, in one thread.
 
     @functools.cached_property
     def _queue(self) -> RequestQueue:
         return RequestQueue(self)
 
-    def submit(self, requests: Sequence[Request], receiver: Receiver, *, later: bool = False) -> None:
-        """Take requests; ``receiver`` is called with each answer, or the error in its place, by whoever collects.
+    def submit(self, requests: Sequence[Request], receiver: Receiver) -> None:
+        """Take requests; ``receiver`` is called with each answer, or the error in its place, by whoever collects."""
+        self._queue.submit(requests, receiver)
 
-        Nobody waits for those that may be answered ``later``: they fill rows that are free.
-        """
-        self._queue.submit(requests, receiver, later=later)
-
-    def collect(self, *, wait: bool) -> None:
-        """Hand on answers: those that are there, or, with ``wait``, what comes of some more work.
+    def collect(self) -> None:
+        """Hand on the answers that come of some more work.
 
         Raises what receivers raise, and exceptions meant to stop everything, such as ``ServerError``.
         """
-        if wait:
-            self._queue.answer()
+        self._queue.answer()
 
     def withdraw(self, receivers: Collection[Receiver]) -> None:
         """Forget the requests of these receivers that have no answer yet; they are not called again."""
         self._queue.withdraw(receivers)
-
-    def receiver(self, number: int) -> Receiver | None:
-        """Return whose request has a number in ``EngineProgress.growing``; may be called by another thread."""
-        return self._queue.receiver(number)
-
-    def takes_early(self, request: Request) -> bool:
-        """Return whether a request of the next batch may be submitted while the former one has not ended."""
-        return self.continues and isinstance(request, Generate)
 
 
 AGAIN: Final = 8
@@ -209,64 +177,50 @@ class _Submitted(NamedTuple):
 class RequestQueue:
     """The requests that an engine has taken, to be asked all at once of ``Engine.answer``.
 
-    An engine that keeps its texts at work is left when all requests are answered for which somebody waits, or when many
-    have come meanwhile, and asked for all of it at once.
+    An engine that keeps its texts at work is left when many have come meanwhile, and asked for all of it at once.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._waiting: list[_Submitted] = []
-        self._later: list[_Submitted] = []
-        self._asked: Sequence[_Submitted] = ()
         self._left: dict[int, _Submitted] = {}
         self._withdrawn = False
 
-    def submit(self, requests: Sequence[Request], receiver: Receiver, *, later: bool = False) -> None:
+    def submit(self, requests: Sequence[Request], receiver: Receiver) -> None:
         """Take requests; see ``Engine.submit``."""
-        queue = self._later if later else self._waiting
-        queue.extend(_Submitted(receiver, number, request) for number, request in enumerate(requests))
+        self._waiting.extend(_Submitted(receiver, number, request) for number, request in enumerate(requests))
 
     def withdraw(self, receivers: Collection[Receiver]) -> None:
         """Forget the requests of these receivers; the engine is left if it is asked any of them now."""
         gone = set(receivers)
         self._waiting = [one for one in self._waiting if one.receiver not in gone]
-        self._later = [one for one in self._later if one.receiver not in gone]
         for number in [number for number, one in self._left.items() if one.receiver in gone]:
             del self._left[number]
             self._withdrawn = True
 
-    def receiver(self, number: int) -> Receiver | None:
-        """Return whose request the engine is asked now under a number."""
-        asked = self._asked
-        return asked[number].receiver if number < len(asked) else None
-
     def answer(self) -> None:
         """Ask the engine for all that waits, until that is answered or the engine is left."""
-        now, self._waiting = self._waiting, []
-        later, self._later = self._later, []
-        assert now or later, "somebody waits, and nothing is asked"
-        self._ask([*now, *later], len(now))
+        asked, self._waiting = self._waiting, []
+        assert asked, "somebody waits, and nothing is asked"
+        self._ask(asked)
 
-    def _ask(self, asked: Sequence[_Submitted], due: int) -> None:
-        """Hand on one answer per request; somebody waits for the first ``due``. What has no answer when the engine is
-        left is asked the next time.
+    def _ask(self, asked: Sequence[_Submitted]) -> None:
+        """Hand on one answer per request. What has no answer when the engine is left is asked the next time.
 
         If the engine breaks, the requests without an answer are asked in halves, so that in the end only those at
         fault fail.
         """
         left = self._left = dict(enumerate(asked))
-        count, self._asked, self._withdrawn = due, asked, False
+        self._withdrawn = False
         raised: list[BaseException] = []
         answers: Sequence[Answer | Refusal] = []
 
         def done(number: int, answer: Answer | Refusal | Exception) -> None:
-            nonlocal due
             if (one := left.pop(number, None)) is None:
                 return
-            due -= number < count
             try:
                 one.receiver(one.number, answer)
-                if left and not answers and (self._withdrawn or self._leaves(due)):
+                if left and not answers and (self._withdrawn or self._leaves(len(left))):
                     raise _LeftError
             except BaseException as error:  # not the engine's exception: it must get out unchanged
                 raised.append(error)
@@ -274,7 +228,7 @@ class RequestQueue:
 
         failure: Exception | None = None
         try:
-            answers = self._answers([one.request for one in asked], count, done)
+            answers = self._answers([one.request for one in asked], done)
         except (ServerError, pytest.exit.Exception):
             raise
         except Exception as error:
@@ -287,24 +241,20 @@ class RequestQueue:
             half = len(rest) // 2
             for part in (rest[:half], rest[half:]):
                 if part:
-                    self._ask(part, len(part))
+                    self._ask(part)
             return
         if raised and not isinstance(raised[0], _LeftError):
             raise raised[0]
-        self._waiting = [*(one for number, one in left.items() if number < count), *self._waiting]
-        self._later = [*(one for number, one in left.items() if number >= count), *self._later]
+        self._waiting = [*left.values(), *self._waiting]
 
-    def _answers(self, requests: Sequence[Request], count: int, done: Done) -> Sequence[Answer | Refusal]:
+    def _answers(self, requests: Sequence[Request], done: Done) -> Sequence[Answer | Refusal]:
         """Return the engine's answers, all that there are to be; with DEBUG, what is asked and answered is logged."""
         began, logs = time.monotonic(), LOG.isEnabledFor(logging.DEBUG)
         if logs:
             kinds = Counter(type(request).__name__ for request in requests)
             listed = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
             LOG.debug("%s, a batch of %s", one_line(self._engine.info.name), listed)
-        if count < len(requests):
-            answers = self._engine.answer_first(count, requests, done)
-        else:
-            answers = self._engine.answer(requests, done)
+        answers = self._engine.answer(requests, done)
         if len(answers) != len(requests):
             raise RuntimeError(f"the engine gave {len(answers)} answers to {len(requests)} requests")
         if logs:
@@ -314,9 +264,9 @@ class RequestQueue:
             LOG.debug("%d answers in %.2f s%s", len(answers), time.monotonic() - began, more)
         return answers
 
-    def _leaves(self, due: int) -> bool:
-        """Return whether to leave an engine that has so many requests to answer for which somebody waits."""
-        return self._engine.continues and (not due or AGAIN * len(self._waiting) > due)
+    def _leaves(self, left: int) -> bool:
+        """Return whether to leave an engine that has so many requests to answer."""
+        return self._engine.continues and AGAIN * len(self._waiting) > left
 
 
 def _shown(value: object) -> str:

@@ -263,7 +263,7 @@ def _replies(engine: Engine, requests: Sequence[Request]) -> list[Replied]:
     found: dict[int, Replied] = {}
     engine.submit(requests, found.__setitem__)
     while len(found) < len(requests):
-        engine.collect(wait=True)
+        engine.collect()
     return [found[number] for number in range(len(requests))]
 
 

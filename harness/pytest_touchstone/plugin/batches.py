@@ -32,19 +32,16 @@ from pytest_touchstone.plugin.options import device_kind
 DEFAULT_SIZE: Final = 64
 """The most items of a batch: enough to fill the model's, few enough that progress shows and a crash costs little."""
 
-GENERATING_SIZE: Final = 512
-"""The same for texts in a process that shares its work with no other, and for served models.
+GENERATING_SIZE: Final = 4096
+"""The same for texts in a process that shares its work with no other, for served models, and where replicas answer.
 
 Each item is done when its own texts are; towards the end of every batch, only a few texts are left to be generated
-together.
+together, and some replicas wait for the last.
 """
 
 GPU_SIZE: Final = 2048
 """The same on GPUs. A pass there takes as long to start as thousands of tokens take to compute. A batch has several
 passes, so that the answers of one are handed on while the next one is computed."""
-
-REPLICATED_SIZE: Final = 4096
-"""The same where replicas answer: at the end of each batch some of them wait for the last."""
 
 BATCHES_PER_WORKER: Final = 4
 """The least number of batches per worker, so that the last ones even out."""
@@ -82,12 +79,9 @@ def most_items(collection: Collection) -> int:
     settings = collection.settings
     if settings.batch_items:
         return settings.batch_items
-    if settings.engine:
-        return REPLICATED_SIZE
-    served = any(info.served for info in collection.checkpoints or ())
-    if device_kind(settings.model.device) == "cuda":
-        return GENERATING_SIZE if served else GPU_SIZE
-    return GENERATING_SIZE if served else DEFAULT_SIZE
+    if settings.engine or any(info.served for info in collection.checkpoints or ()):
+        return GENERATING_SIZE
+    return GPU_SIZE if device_kind(settings.model.device) == "cuda" else DEFAULT_SIZE
 
 
 class BatchKind(NamedTuple):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_touchstone.plugin.collection import Collection
     from pytest_touchstone.plugin.options import Settings
     from pytest_touchstone.plugin.run_results import RunResults
-    from pytest_touchstone.reports.progress import Progress
+    from pytest_touchstone.reports.progress import ProgressLine
     from pytest_touchstone.results.records import Record
     from pytest_touchstone.results.run_directory import RunDirectory
     from pytest_touchstone.results.summary import Summary
@@ -155,7 +155,7 @@ class Controller:
         self._began = began
         self._results: RunResults | None = None
         self._summary: Summary | None = None
-        self._progress: Progress | None = None
+        self._progress: ProgressLine | None = None
         self._crashes = WorkerCrashes()
         self._damaged: dict[str, None] = {}
         self._scored = Scored()

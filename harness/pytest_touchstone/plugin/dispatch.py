@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 import pytest
 
@@ -73,14 +73,14 @@ class VerdictGiver(Protocol):
 class _Asked(Generic[Owner]):
     """What an owner has asked the model at once; called with the answers.
 
-    ``requests`` are those that the engine has got, each with its number among the owner's. ``begun`` is what the clock
-    needs, None where nobody waits; ``open`` counts the requests without an answer. Answers that come once it is
-    ``forgotten`` are of no use.
+    ``requests`` are those that the engine has got, each with its number among the owner's. ``begun`` is what the
+    dispatcher's clock said; ``open`` counts the requests without an answer. Answers that come once it is ``forgotten``
+    are of no use.
     """
 
     dispatcher: RequestDispatcher[Owner]
     owner: Owner
-    begun: float | None
+    begun: float
     open: int
     requests: Sequence[tuple[int, Request]] = ()
     forgotten: bool = False
@@ -93,7 +93,8 @@ class _Asked(Generic[Owner]):
 class RequestDispatcher(Generic[Owner]):
     """The requests that have no answer yet, each with an ``Owner``, whoever asked it.
 
-    The model's answers come when somebody collects them from the engine.
+    The model's answers come when somebody collects them from the engine. Every moment is divided equally among the
+    requests that are open.
     """
 
     def __init__(
@@ -101,15 +102,14 @@ class RequestDispatcher(Generic[Owner]):
         engine: Engine,
         sandbox: ProgramRunner | None,
         take: Callable[[Owner, int, Answered, float], None],
-        clock: SharedClock,
-        shared: SharedAnswers | None = None,
+        shared: dict[bytes, LoglikelihoodAnswer] | None = None,
     ) -> None:
         """``take`` is called with the owner of a request, its number, its answer and the seconds it took, in the
         thread that collects. ``shared`` has the answers about rows of several benchmarks."""
-        self._engine, self._sandbox, self._take, self._clock = engine, sandbox, take, clock
-        self._shared = shared
+        self._engine, self._sandbox, self._take, self._shared = engine, sandbox, take, shared
         self._asked: dict[Owner, _Asked[Owner]] = {}
         self._open = self._programs = 0
+        self._each, self._last = 0.0, time.perf_counter()
         self._futures: list[ProgramFuture] = []
         self._to_judge: deque[tuple[Owner, int, Judge]] = deque()
         self._known: deque[tuple[_Asked[Owner], int, Answer]] = deque()
@@ -120,8 +120,8 @@ class RequestDispatcher(Generic[Owner]):
         """Return whether somebody waits for an answer of the model."""
         return self._open > 0
 
-    def ask(self, owner: Owner, requests: Sequence[Request], *, later: bool = False) -> None:
-        """Ask what an owner needs next; programs need a sandbox. With ``later``, nobody waits for the answers."""
+    def ask(self, owner: Owner, requests: Sequence[Request]) -> None:
+        """Ask what an owner needs next; programs need a sandbox."""
         model: list[tuple[int, Request]] = []
         for number, request in enumerate(requests):
             if isinstance(request, RunProgram):
@@ -132,24 +132,35 @@ class RequestDispatcher(Generic[Owner]):
                 model.append((number, request))
         if not model:
             return
-        asked = _Asked(self, owner, None if later else self._clock.begin(len(model)), len(model))
-        self._open += 0 if later else len(model)
-        self._asked[owner] = asked
-        asked.requests = model if self._shared is None else self._unknown(asked, model, self._shared)
+        self._tick()
+        asked = self._asked[owner] = _Asked(self, owner, self._each, len(model))
+        self._open += len(model)
+        shared = self._shared
+        known = {
+            number: answer
+            for number, request in (model if shared else ())
+            if shared and (answer := shared.get(_key(request))) is not None
+        }
+        self._known += [(asked, number, answer) for number, answer in known.items()]
+        asked.requests = [(number, request) for number, request in model if number not in known]
         if asked.requests:
-            self._engine.submit([request for _, request in asked.requests], asked, later=later)
+            self._engine.submit([request for _, request in asked.requests], asked)
 
     def answered(self, asked: _Asked[Owner], place: int, answer: Answered) -> None:
         """Hand on an answer of the model, and what has ended meanwhile."""
         number, request = asked.requests[place]
         try:
             self._hand_on(asked, number, answer)
-            if self._shared is not None and isinstance(request, Loglikelihood):
-                for other, its in self._shared.answered(request, answer):
-                    other.dispatcher._hand_on(other, its, answer)
+            if (
+                self._shared is not None
+                and isinstance(request, Loglikelihood)
+                and isinstance(answer, LoglikelihoodAnswer)
+                and _is_sound(answer)
+            ):
+                self._shared[_key(request)] = answer
             self._hand_on_ended()
         finally:
-            self._clock.go_on()
+            self._last = time.perf_counter()
 
     def collect(self, *, seconds: float = 0.0) -> None:
         """Hand on the answers of programs that have ended; wait so long for one at most."""
@@ -168,7 +179,7 @@ class RequestDispatcher(Generic[Owner]):
         began = time.perf_counter()
         answers = judge.answers([request for _, _, request in waiting])
         each = (time.perf_counter() - began) / len(waiting)
-        self._clock.go_on()
+        self._last = time.perf_counter()
         for (owner, number, _), answer in zip(waiting, answers, strict=True):
             self._take(owner, number, answer, each)
         return True
@@ -178,29 +189,12 @@ class RequestDispatcher(Generic[Owner]):
         owners = list(owners)
         self._to_judge = deque(one for one in self._to_judge if one[0] not in owners)
         gone = [asked for owner in owners if (asked := self._asked.pop(owner, None)) is not None]
+        self._tick()
         for asked in gone:
             asked.forgotten = True
-            if asked.begun is not None:
-                self._open -= asked.open
-                self._clock.forget(asked.open)
+            self._open -= asked.open
         if gone:
             self._engine.withdraw(gone)
-        for _, request in (
-            (one for asked in gone for one in asked.requests) if self._shared is not None else ()
-        ):
-            if isinstance(request, Loglikelihood):
-                assert self._shared is not None
-                for other, number in self._shared.given_up(request):
-                    other.dispatcher._ask_again(other, number, request)
-
-    def _ask_again(self, asked: _Asked[Owner], number: int, request: Request) -> None:
-        """Ask the model what somebody else was to ask it."""
-        if not asked.forgotten:
-            self._engine.submit([request], lambda _, answer: self._hand_on(asked, number, answer))
-
-    def owner(self, receiver: object) -> Owner | None:
-        """Return the owner of requests by the receiver of their answers; may be called by another thread."""
-        return receiver.owner if isinstance(receiver, _Asked) and receiver.dispatcher is self else None
 
     def close(self) -> None:
         """Withdraw what has no answer, and programs that have not begun to run."""
@@ -209,31 +203,20 @@ class RequestDispatcher(Generic[Owner]):
         for future in self._futures:
             future.cancel()
 
-    def _unknown(
-        self, asked: _Asked[Owner], model: Sequence[tuple[int, Request]], shared: SharedAnswers
-    ) -> list[tuple[int, Request]]:
-        """Return the requests that nobody has asked yet."""
-        unknown: list[tuple[int, Request]] = []
-        for number, request in model:
-            if not isinstance(request, Loglikelihood):
-                unknown.append((number, request))
-            elif (known := shared.known(request)) is not None:
-                self._known.append((asked, number, known))
-            elif not shared.waits(request, asked, number):
-                unknown.append((number, request))
-        return unknown
-
     def _hand_on(self, asked: _Asked[Owner], number: int, answer: Answered) -> None:
         if asked.forgotten:
             return
         asked.open -= 1
         if not asked.open:
             self._asked.pop(asked.owner, None)
-        seconds = 0.0
-        if asked.begun is not None:
-            self._open -= 1
-            seconds = self._clock.end(asked.begun)
-        self._take(asked.owner, number, _sound(answer), seconds)
+        self._tick()
+        self._open -= 1
+        self._take(asked.owner, number, _sound(answer), self._each - asked.begun)
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self._each += (now - self._last) / max(1, self._open)
+        self._last = now
 
     def _hand_on_ended(self) -> None:
         """Hand on what is known, and the answers of the programs that have ended."""
@@ -267,39 +250,6 @@ class RequestDispatcher(Generic[Owner]):
         self._take(owner, number, answer, getattr(answer, "seconds", 0.0))
 
 
-class SharedClock:
-    """Splits the time of all who ask: every moment is divided equally among the requests that are open."""
-
-    def __init__(self) -> None:
-        self._open, self._each, self._last = 0, 0.0, time.perf_counter()
-
-    def begin(self, count: int) -> float:
-        """Take note of requests; return what ``end`` needs to know of each."""
-        self._tick()
-        self._open += count
-        return self._each
-
-    def end(self, begun: float) -> float:
-        """Take note of an answer; return the seconds that it has taken."""
-        self._tick()
-        self._open -= 1
-        return self._each - begun
-
-    def go_on(self) -> None:
-        """Let the clock run again: what has passed since anybody asked or answered was for something else."""
-        self._last = time.perf_counter()
-
-    def forget(self, count: int) -> None:
-        """Take note of requests that nobody waits for any more."""
-        self._tick()
-        self._open -= count
-
-    def _tick(self) -> None:
-        now = time.perf_counter()
-        self._each += (now - self._last) / max(1, self._open)
-        self._last = now
-
-
 def _outcome(future: ProgramFuture) -> Answered:
     """Return what a future that has ended holds; raise exceptions meant to stop everything."""
     try:
@@ -312,44 +262,16 @@ def _outcome(future: ProgramFuture) -> Answered:
 
 def _sound(answer: Answered) -> Answered:
     """Return the answer, or a refusal in place of one that holds a NaN: it must not become a score."""
+    if _is_sound(answer):
+        return answer
+    return Refusal(
+        "the checkpoint answered with NaN; its weights are broken, or overflow: try --eval-dtype float32"
+    )
+
+
+def _is_sound(answer: Answered) -> bool:
     numbers = [getattr(answer, "logprob", None), *(one.logprob for one in getattr(answer, "candidates", ()))]
-    if any(number is not None and math.isnan(number) for number in numbers):
-        return Refusal(
-            "the checkpoint answered with NaN; its weights are broken, or overflow: try --eval-dtype float32"
-        )
-    return answer
-
-
-class SharedAnswers:
-    """The answers about a checkpoint's shared rows, and who waits for those that are under way."""
-
-    def __init__(self) -> None:
-        self._answers: dict[bytes, LoglikelihoodAnswer] = {}
-        self._waiting: dict[bytes, list[tuple[_Asked[Any], int]]] = {}
-
-    def known(self, request: Loglikelihood) -> LoglikelihoodAnswer | None:
-        """Return the answer to a request, None where there is none yet."""
-        return self._answers.get(_key(request))
-
-    def waits(self, request: Loglikelihood, asked: _Asked[Any], number: int) -> bool:
-        """Return whether somebody has asked the same: that answer is also for this one."""
-        key = _key(request)
-        if (waiting := self._waiting.get(key)) is None:
-            self._waiting[key] = []
-            return False
-        waiting.append((asked, number))
-        return True
-
-    def answered(self, request: Loglikelihood, answer: Answered) -> list[tuple[_Asked[Any], int]]:
-        """Remember an answer, if it is sound; return who else waits for it."""
-        key = _key(request)
-        if isinstance(answer, LoglikelihoodAnswer) and not math.isnan(answer.logprob):
-            self._answers[key] = answer
-        return self._waiting.pop(key, [])
-
-    def given_up(self, request: Loglikelihood) -> list[tuple[_Asked[Any], int]]:
-        """Return who waits for an answer that will not come."""
-        return self._waiting.pop(_key(request), [])
+    return not any(number is not None and math.isnan(number) for number in numbers)
 
 
 class SharedRows:
@@ -368,15 +290,14 @@ class SharedRows:
             row, result = (checkpoint_of(item).name, given.example.sha256), result_of(item, given)
             if results.setdefault(row, result) != result:
                 self._shared.add(row)
-        self._answers: dict[str, SharedAnswers] = {}
+        self._answers: dict[str, dict[bytes, LoglikelihoodAnswer]] = {}
 
-    def answers(self, checkpoint: str, rows: Iterable[str]) -> SharedAnswers | None:
-        """Return the answers about a checkpoint's rows, if one of these is shared; else None."""
+    def answers(self, checkpoint: str, rows: Iterable[str]) -> dict[bytes, LoglikelihoodAnswer] | None:
+        """Return the answers about a checkpoint's rows by their requests, if one of these is shared; else None."""
         if not self._shared or not any((checkpoint, row) in self._shared for row in rows):
             return None
-        return self._answers.setdefault(checkpoint, SharedAnswers())
+        return self._answers.setdefault(checkpoint, {})
 
 
-def _key(request: Loglikelihood) -> bytes:
-    text = f"{len(request.context)} {request.context}{request.continuation}"
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def _key(request: Request) -> bytes:
+    return hashlib.blake2b(repr(request).encode(), digest_size=16).digest()

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import pytest
 
@@ -34,6 +34,7 @@ from pytest_touchstone.core.requests import (
     GenerateAnswer,
     Judge,
     JudgeAnswer,
+    LoglikelihoodAnswer,
     Refusal,
     Request,
     RunProgram,
@@ -51,8 +52,6 @@ from pytest_touchstone.plugin.dispatch import (
     Answered,
     ProgramRunner,
     RequestDispatcher,
-    SharedAnswers,
-    SharedClock,
     VerdictGiver,
 )
 from pytest_touchstone.plugin.item_errors import explanation, hint, sentence
@@ -81,57 +80,6 @@ class TimeLimit:
         return RequestError(
             f"benchmark {benchmark} is past its timeout of {self.seconds:g} s (--eval-config); it has no answer"
         )
-
-
-class RequestCounts(NamedTuple):
-    """Numbers of requests that are answered with scores, of texts, and of programs."""
-
-    requests: int = 0
-    texts: int = 0
-    programs: int = 0
-
-
-NOTHING: Final = RequestCounts()
-
-
-class TextLength(NamedTuple):
-    """Tokens of a text, and whether it ended at its limit."""
-
-    tokens: int
-    at_limit: bool
-
-
-class ItemSoFar(NamedTuple):
-    """An item while its batch runs: whether it has ended, what it has asked and what of it is answered, and the lengths
-    of its texts."""
-
-    item: str
-    ended: bool
-    asked: RequestCounts
-    answered: RequestCounts
-    lengths: Sequence[TextLength]
-
-
-class BatchSoFar(NamedTuple):
-    """A batch while it runs: its items, those whose texts are at work with the tokens of each, and the item whose
-    generator is computing now."""
-
-    items: Sequence[ItemSoFar]
-    growing: Sequence[tuple[str, int]]
-    advancing: str | None
-
-
-def counted(past: RequestCounts, requests: Iterable[Request]) -> RequestCounts:
-    """Return the counts with those of some requests; of a text that is the same for all samples there is one."""
-    scored, texts, programs = past
-    for request in requests:
-        if isinstance(request, Generate):
-            texts += request.different
-        elif isinstance(request, RunProgram):
-            programs += 1
-        else:
-            scored += 1
-    return RequestCounts(scored, texts, programs)
 
 
 MOST_YIELDS: Final = 1000
@@ -171,8 +119,8 @@ class ItemOutcome:
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A job on its way. ``answers`` has the answers to its present requests so far, by number; ``past`` counts its
-    former requests, the first of which has ``length`` characters."""
+    """A job on its way. ``answers`` has the answers to its present requests so far, by number; the first of its former
+    requests has ``length`` characters."""
 
     job: Job
     generator: Generator[Any, Any, Any] | None = None
@@ -191,17 +139,6 @@ class _Running:
     missing_modules: Counter[str] = field(default_factory=Counter)
     failure: BaseException | None = None
     outcome: ItemOutcome | None = None
-    past: RequestCounts = NOTHING
-    lengths: list[TextLength] = field(default_factory=list)
-
-    def so_far(self) -> ItemSoFar:
-        """Return the item now; may be called by another thread."""
-        past, lengths = self.past, self.lengths
-        if self.outcome is not None:
-            return ItemSoFar(self.job.item, True, past, past, lengths)
-        requests, answers = self.requests, tuple(self.answers)
-        answered = [requests[number] for number in answers if number < len(requests)]
-        return ItemSoFar(self.job.item, False, counted(past, requests), counted(past, answered), lengths)
 
     @property
     def asked(self) -> list[Request]:
@@ -237,28 +174,16 @@ class RunningBatch:
         self.running = [_Running(job) for job in jobs]
         self.open = len(self.running)
         self._engine, self._judge, self._reopen = engine, judge, reopen
-        self._begin_again: Callable[[Engine], None] | None = None
         self._journal: Recorder | None = None
         self._sandbox: ProgramRunner | None = None
         self._asking: RequestDispatcher[_Running] | None = None
-        self._early = False
-        self._advancing: str | None = None
+        self._shared: dict[bytes, LoglikelihoodAnswer] | None = None
         try:
             for state in self.running:
                 _start(state, engine)
         except BaseException:
             self.close()
             raise
-
-    @property
-    def begun(self) -> bool:
-        """Return whether all of its requests are asked, not only those that can be asked early."""
-        return self._asking is not None and not self._early
-
-    @property
-    def at_work(self) -> bool:
-        """Return whether some of its requests are asked."""
-        return self._asking is not None
 
     @property
     def limited(self) -> bool:
@@ -270,33 +195,27 @@ class RunningBatch:
         engine: Engine,
         journal: Recorder,
         sandbox: ProgramRunner | None = None,
-        *,
-        clock: SharedClock | None = None,
-        shared: SharedAnswers | None = None,
-        early: bool = False,
+        shared: dict[bytes, LoglikelihoodAnswer] | None = None,
     ) -> None:
-        """Ask what there is to ask; outcomes go to the journal.
-
-        With ``early``, that is what the engine may be asked beside the former batch, and nobody waits for it; the batch
-        begins once more when it is its turn.
-        """
-        self.pause()
-        self._begin_again = functools.partial(
-            self.begin, journal=journal, sandbox=sandbox, clock=clock, shared=shared
-        )
-        self._engine, self._journal, self._sandbox, self._early = engine, journal, sandbox, early
-        self._asking = RequestDispatcher(engine, sandbox, self._take, clock or SharedClock(), shared)
-        if not early:
-            for limit in {state.job.time for state in self.running}:
-                if limit is not None:
-                    limit.begin()
+        """Ask what there is to ask; outcomes go to the journal. ``shared`` has answers about rows of several
+        benchmarks."""
+        self._journal, self._sandbox, self._shared = journal, sandbox, shared
+        for limit in {state.job.time for state in self.running}:
+            if limit is not None:
+                limit.begin()
         for state in self.running:
-            if state.outcome is not None or (early and not self._asks_early(state)):
-                continue
             if state.failure is not None:
                 fail(state, state.failure, journal)
             elif _too_late(state):
                 _end_by_time(state, journal)
+        self._ask_all(engine, self.running)
+
+    def _ask_all(self, engine: Engine, states: Iterable[_Running]) -> None:
+        if self._asking is not None:
+            self._asking.close()
+        self._engine = engine
+        self._asking = RequestDispatcher(engine, self._sandbox, self._take, self._shared)
+        for state in states:
             state.answers = {}
             self._ask(state)
 
@@ -309,46 +228,22 @@ class RunningBatch:
         self._asking.collect()
         if self._asking.asks:
             if self._judge is not None and self._judge.closed(self._engine):
-                assert self._begin_again is not None
                 assert self._reopen is not None
-                self._begin_again(self._reopen())
-            self._engine.collect(wait=True)
-        elif self._asking.judge(self._judge):
-            pass
-        elif self.open:
-            self._engine.collect(wait=False)
+                self._ask_all(self._reopen(), [state for state in self.running if state.outcome is None])
+            self._engine.collect()
+        elif not self._asking.judge(self._judge) and self.open:
             self._asking.collect(seconds=LOOK_EVERY)
-
-    def collect(self) -> None:
-        """Take the programs that have ended."""
-        if self._asking is not None:
-            self._asking.collect()
-
-    def pause(self) -> None:
-        """Withdraw what has no answer; the batch can begin again."""
-        if self._asking is not None:
-            self._asking.close()
-            self._asking = None
 
     def close(self) -> None:
         """Close the generators that have not ended; what they raise then no longer matters."""
-        self.pause()
+        if self._asking is not None:
+            self._asking.close()
         for state in self.running:
             if state.generator is not None:
                 with suppress(*CAUGHT):
                     state.generator.close()
         if self._journal is not None:
             self._journal.sync(every=SYNC_EVERY)
-
-    def so_far(self, growing: Iterable[tuple[int, int]] = ()) -> BatchSoFar:
-        """Return the batch now; may be called by another thread. ``growing``: texts at work, as engines tell it."""
-        asking, engine = self._asking, self._engine
-        texts: list[tuple[str, int]] = []
-        for number, tokens in growing if asking is not None else ():
-            assert asking is not None
-            if (state := asking.owner(engine.receiver(number))) is not None:
-                texts.append((state.job.item, tokens))
-        return BatchSoFar([state.so_far() for state in self.running], texts, self._advancing)
 
     @property
     def items(self) -> set[str]:
@@ -370,9 +265,6 @@ class RunningBatch:
         """The outcomes so far, by item; each is in the journal."""
         return {state.job.item: state.outcome for state in self.running if state.outcome is not None}
 
-    def _asks_early(self, state: _Running) -> bool:
-        return state.failure is None and all(self._engine.takes_early(request) for request in state.requests)
-
     def _ask(self, state: _Running) -> None:
         assert self._asking is not None
         assert self._journal is not None
@@ -382,8 +274,8 @@ class RunningBatch:
         if state.outcome is not None or fail_for_lack(state, self._journal, lacking):
             self.open -= 1
             self._journal.sync(every=SYNC_EVERY)
-        elif not self._early or self._asks_early(state):
-            self._asking.ask(state, state.asked, later=self._early)
+        else:
+            self._asking.ask(state, state.asked)
 
     def _take(self, state: _Running, number: int, answer: Answered, seconds: float) -> None:
         assert self._journal is not None
@@ -396,9 +288,7 @@ class RunningBatch:
         if _too_late(state):
             self._end_too_late()
         elif len(state.answers) == len(state.requests):
-            self._advancing = state.job.item
             advance(state, self._engine, self._journal)
-            self._advancing = None
             self._ask(state)
 
     def _end_too_late(self) -> None:
@@ -572,10 +462,6 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
             counts["reasoned"] += sum(sample.reasoning is not None for sample in answer.samples)
             counts["reasoning_tokens"] += sum(sample.reasoning_tokens for sample in answer.samples)
             counts["traces_seen"] += sum(seems_traced(sample.text) for sample in answer.samples)
-            state.lengths += [
-                TextLength(sample.tokens, sample.finish_reason == "length")
-                for sample in answer.samples[: request.different]
-            ]
         elif isinstance(answer, JudgeAnswer):
             state.generated["judged"] += 1
             state.generated["no_verdict"] += answer.verdict is None
@@ -590,7 +476,7 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
         state.exchanges.append(
             {"kind": type(request).__name__, "request": journalled(to_plain(request)), "answer": said}
         )
-    state.past, state.requests = counted(state.past, state.requests), []
+    state.requests = []
 
 
 def _finish(state: _Running, returned: object, journal: Recorder) -> None:
@@ -662,7 +548,7 @@ def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
 
 def _asserts(state: _Running) -> bool:
     """Return whether an assertion is the item's score: it is about an answer, and there is no other primary score."""
-    return state.job.spec.primary_score == PASSED and state.past != NOTHING
+    return state.job.spec.primary_score == PASSED and bool(state.exchanges)
 
 
 def _settle(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,12 +19,11 @@ from pytest_touchstone.core.settings import DEFAULT, settings_table
 from pytest_touchstone.plugin.batches import batch_key, needs_no_fixture
 from pytest_touchstone.plugin.collection import Collection, checkpoint_of, given_items, given_of, result_of
 from pytest_touchstone.plugin.execution import Execution, ProcessWork
-from pytest_touchstone.plugin.progress import PartOf, ProgressWriter, question, request_text, spread
+from pytest_touchstone.plugin.progress import ProgressWriter, question, request_text, spread
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow
-from pytest_touchstone.reports.time_left import time_left
 from pytest_touchstone.results.journal import Journal
-from pytest_touchstone.results.live import Workload, rough_tokens
+from pytest_touchstone.results.live import rough_tokens
 from pytest_touchstone.results.usage import peak_bytes
 
 if TYPE_CHECKING:
@@ -62,15 +61,15 @@ def dry_run(
             quarantine=Quarantine(Path(folder) / "quarantine"),
             engine=engine,
             note_usage=lambda _: None,
+            progress=ProgressWriter(Path(folder), "dry"),
             sandbox=collection.sandbox,
             settings=settings.model,
         )
         whole = Execution(work)
-        load, part_of = whole.workload()
         infos = {(info := checkpoint_of(item)).name: info for item in items}
         rows = tuple(_rows(items, whole, settings, engine))
         local = [item for item in items if not checkpoint_of(item).served]
-        tried = _tried(local, work, load, part_of, Path(folder)) if local else None
+        tried = _tried(local, work, whole.sizes(local)) if local else None
     left_out = tuple(dict.fromkeys(collection.deselected))
     return DryRun(rows, tried, left_out, settings_rows(settings), _notes(infos.values()))
 
@@ -207,33 +206,31 @@ def _tokens(
     return prompt, new, None, False
 
 
-def _tried(
-    items: Sequence[pytest.Item], work: ProcessWork, load: Workload, part_of: PartOf, folder: Path
-) -> DryRunTime | None:
-    """Ask a batch of scores, and one of texts, of each checkpoint; return the time that the rest would take."""
-    chosen = list(_to_try(items))
-    if not chosen:
-        return None
-    progress = ProgressWriter(folder, "dry")
-    execution = Execution(replace(work, items=chosen, size=TRIED, by_kind=False, progress=progress))
-    progress.plan(load, part_of)
-    try:
-        for item in chosen:
-            execution.call(item)
-        progress.look()
-    finally:
-        execution.close()
-    return DryRunTime(time_left(load, [progress.state]), len(chosen), peak_bytes())
-
-
-def _to_try(items: Sequence[pytest.Item]) -> list[pytest.Function]:
-    """Return the items that are asked: those of the shortest part of each kind, for each checkpoint."""
+def _tried(items: Sequence[pytest.Item], work: ProcessWork, sizes: Mapping[str, float]) -> DryRunTime | None:
+    """Ask a batch of scores, and one of texts, of each checkpoint; return the time that all would take."""
     parts: dict[tuple[str, bool], dict[str, list[pytest.Function]]] = {}
     for item, given in given_items(items):
         if isinstance(item, pytest.Function) and needs_no_fixture(item):
             key = (checkpoint_of(item).name, Generate in given.loaded.spec.asks)
             parts.setdefault(key, {}).setdefault(batch_key(item.nodeid), []).append(item)
-    return [item for some in parts.values() for item in min(some.values(), key=len)[:TRIED]]
+    chosen = [min(some.values(), key=len)[:TRIED] for some in parts.values()]
+    if not chosen:
+        return None
+    execution = Execution(
+        replace(work, items=[item for some in chosen for item in some], size=TRIED, by_kind=False)
+    )
+    seconds = 0.0
+    try:
+        for some, tried in zip(parts.values(), chosen, strict=True):
+            work.engine(checkpoint_of(tried[0]))
+            began = time.monotonic()
+            for item in tried:
+                execution.call(item)
+            size = sum(sizes[key] * len(members) for key, members in some.items())
+            seconds += (time.monotonic() - began) * size / (sizes[batch_key(tried[0].nodeid)] * len(tried))
+    finally:
+        execution.close()
+    return DryRunTime(seconds, sum(map(len, chosen)), peak_bytes())
 
 
 def settings_rows(settings: Settings) -> tuple[SettingRow, ...]:

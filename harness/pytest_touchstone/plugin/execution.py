@@ -1,21 +1,22 @@
 """Runs benchmark items.
 
-The first item of a batch that pytest calls advances the whole batch; the others find their outcomes ready.
-``plugin.lanes`` has the batches that are in work.
+The first item of a batch that pytest calls advances the whole batch; the others find their outcomes ready. The next
+batch of the checkpoint is started meanwhile, so that the engine can prepare its requests: only with items that need no
+fixture but their checkpoint, as nobody can tell when these were run.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
 from pytest_touchstone.core.benchmark import Benchmark, generator_function
-from pytest_touchstone.core.errors import RequestError, ServerError
+from pytest_touchstone.core.errors import JournalError, RequestError, ServerError
 from pytest_touchstone.core.eval_config import Asking
 from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.requests import to_plain
@@ -37,7 +38,7 @@ from pytest_touchstone.plugin.collection import (
     result_of,
     reusable,
 )
-from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedClock, SharedRows, VerdictGiver
+from pytest_touchstone.plugin.dispatch import ProgramRunner, SharedRows, VerdictGiver
 from pytest_touchstone.plugin.driver import (
     SYNC_EVERY,
     Job,
@@ -45,11 +46,9 @@ from pytest_touchstone.plugin.driver import (
     TimeLimit,
     identity,
 )
-from pytest_touchstone.plugin.lanes import Lanes, LaneTools
-from pytest_touchstone.plugin.progress import PartOf, ProgressWriter, workload_of
+from pytest_touchstone.plugin.progress import ProgressWriter, sizes_of
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.results.journal import Journal
-from pytest_touchstone.results.live import Workload
 from pytest_touchstone.results.records import Record, Status
 from pytest_touchstone.results.reuse import InFlight, ItemKey, Kills, Reuse
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -83,12 +82,12 @@ class ProcessWork:
     quarantine: Quarantine
     engine: Callable[[CheckpointInfo], Engine]
     note_usage: Callable[[Sequence[Usage]], None]
+    progress: ProgressWriter
     sandbox: ProgramRunner | None = None
     judge: VerdictGiver | None = None
     sequential: Sequential | None = None
     reuse: Reuse | None = None
     in_flight: InFlight | None = None
-    progress: ProgressWriter | None = None
     settings: ModelSettings = field(default_factory=ModelSettings)
 
 
@@ -107,7 +106,7 @@ class Execution:
 
     def __init__(self, work: ProcessWork) -> None:
         self._work = work
-        self._journal = work.journal
+        self._journal, self._progress = work.journal, work.progress
         self._meter = UsageMeter(work.journal.who, work.note_usage)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
         self._specs: dict[str, Benchmark] = {}
@@ -118,28 +117,21 @@ class Execution:
         self._asked: tuple[Engine, str] | None = None
         self._shared = SharedRows(work.items)
         self._kills = Kills(work.reuse) if work.reuse is not None and work.in_flight is not None else None
-        self._clock = SharedClock()
         self._doubtful: dict[str, DoubtfulTexts] = {}
         batches = [
             [work.items[index] for index in indices]
             for indices in batches_of(work.items, work.size, by_kind=work.by_kind)
         ]
+        self._started: dict[str, RunningBatch] = {}
+        self._next: dict[int, list[pytest.Item]] = {}
+        ahead, former = work.in_order and work.sequential is None, dict[str, list[pytest.Item]]()
         for batch in batches:
             self._batch_of |= dict.fromkeys(batch, batch)
-        ahead = work.in_order and work.sequential is None
-        self._lanes = Lanes(
-            (batch for batch in batches if ahead and given_of(batch[0]) is not None),
-            LaneTools(
-                open=self._work.engine,
-                start=self._start,
-                start_ahead=self._start_ahead,
-                begin=self._begin,
-                computing=self._computing,
-                ended=self._ended,
-                loading=self._loading,
-                answering=self._answering,
-            ),
-        )
+            if ahead and given_of(batch[0]) is not None:
+                name = checkpoint_of(batch[0]).name
+                if name in former:
+                    self._next[id(former[name])] = batch
+                former[name] = batch
 
     def call(self, item: pytest.Function) -> ItemEnd:
         """Return the end of an item, computed now together with its batch, unless another item or an earlier run
@@ -153,82 +145,77 @@ class Execution:
             pytest.skip(reason)
         if self._kills is not None and (why := self._kills.given_up(_key(item))) is not None:
             raise RequestError(why)
-        progress = self._work.progress
-        if progress is not None and not progress.planned:
-            progress.plan(*self.workload())
+        if not self._progress.planned:
+            fresh = [one for one in self._work.items if not self._known(one)]
+            self._progress.plan(fresh, self.sizes(fresh))
         if self._asked is not None and self._asked[1] != checkpoint_of(item).name:
             self.check()
-        self._clock.go_on()
-        self._lanes.finish(item, self._batch_of[item], alone=self._is_alone(item))
+        self._run(item)
         return self._unreported.pop(item.nodeid)
 
-    def _start(self, item: pytest.Function, engine: Engine) -> RunningBatch:
-        """Return the batch of an item and those that can run under its fixtures."""
-        return self._started([self._job(member, item) for member in self._members(item)], engine)
+    def _run(self, item: pytest.Function) -> None:
+        """Run an item together with the others of its batch."""
+        info, alone = checkpoint_of(item), self._is_alone(item)
+        with self._progress.doing(f"loading {info.name}"):
+            engine = self._work.engine(info)
+        if (batch := self._started.get(item.nodeid)) is None:
+            batch = self._start([self._job(member, item) for member in self._members(item)], engine)
+        try:
+            self._begin(batch, engine)
+            if not alone:
+                self._start_next(item, engine)
+            with self._progress.doing(batch.running[0].job.spec.name, engine):
+                while batch.open:
+                    batch.step()
+        finally:
+            self._end(batch, engine)
 
-    def _start_ahead(self, items: Sequence[pytest.Item], engine: Engine) -> RunningBatch | None:
-        """Return a batch of those of the items that may run at any time and have not run yet."""
-        functions = [item for item in items if isinstance(item, pytest.Function)]
-        jobs = [self._job(item, item) for item in functions if self._may_run_any_time(item)]
-        return self._started(jobs, engine) if jobs else None
-
-    def _started(self, jobs: Sequence[Job], engine: Engine) -> RunningBatch:
+    def _start(self, jobs: Sequence[Job], engine: Engine) -> RunningBatch:
         info = engine.info
         batch = RunningBatch(jobs, engine, self._work.judge, lambda: self._work.engine(info))
+        self._started |= dict.fromkeys(batch.items, batch)
         engine.prepare(batch.requests)
         return batch
 
-    def _begin(self, batch: RunningBatch, engine: Engine, early: bool) -> None:
-        """Ask what a batch has to ask."""
-        name = engine.info.name
-        if not early:
-            self._asked = engine, name
+    def _start_next(self, item: pytest.Function, engine: Engine) -> None:
+        """Start those items of the next batch that may run at any time and have not run yet."""
+        following = self._next.pop(id(self._batch_of[item]), ())
+        functions = [one for one in following if isinstance(one, pytest.Function)]
+        if jobs := [self._job(one, one) for one in functions if self._may_run_any_time(one)]:
+            self._start(jobs, engine)
+
+    def _begin(self, batch: RunningBatch, engine: Engine) -> None:
+        """Ask what a batch has to ask, and write down what this process computes: it may be killed by that."""
+        name, jobs = engine.info.name, [state.job for state in batch.running]
+        self._asked = engine, name
         if name in self._doubtful:
             engine.expect_traces(opened=self._doubtful[name].opened)
-        rows = (state.job.example.sha256 for state in batch.running)
-        scored = functools.partial(self._meter.begin, engine, name)
-        batch.begin(
-            engine,
-            _Recorder(self._journal, scored, self._settled),
-            self._work.sandbox,
-            clock=self._clock,
-            shared=None if batch.limited else self._shared.answers(name, rows),
-            early=early,
-        )
-
-    def _computing(self, engine: Engine, batches: Sequence[RunningBatch]) -> None:
-        """Write down what this process computes itself: what others compute does not kill it."""
         if self._work.in_flight is not None and not engine.info.served:
-            jobs = [state.job for batch in batches for state in batch.running]
             self._work.in_flight.begin(ItemKey(job.checkpoint, job.spec.name, job.example.id) for job in jobs)
+        scored = functools.partial(self._meter.begin, engine, name)
+        recorder = _Recorder(self._journal, scored, self._settled, self._progress)
+        rows = (job.example.sha256 for job in jobs)
+        shared = None if batch.limited else self._shared.answers(name, rows)
+        batch.begin(engine, recorder, self._work.sandbox, shared)
 
-    def _ended(self, batch: RunningBatch, engine: Engine, waited_for: bool) -> None:
+    def _end(self, batch: RunningBatch, engine: Engine) -> None:
         """Keep the ends of a batch's items until pytest reports them."""
+        for name in batch.items:
+            del self._started[name]
+        batch.close()
         if self._work.in_flight is not None:
             self._work.in_flight.end()
         outcomes = {item: end for item, end in batch.outcomes.items() if item not in self._settled}
         self._unreported |= {item: ItemEnd(end.record.scores, end.raised) for item, end in outcomes.items()}
         self._settled.update(outcomes)
         self._meter.count(engine, engine.info.name, to_plain(engine.usage))
-        if self._work.progress is not None and not waited_for:  # that one it has watched
-            self._work.progress.ended(batch)
 
     def _may_run_any_time(self, item: pytest.Function) -> bool:
         given = given_of(item)
         if given is None or not stands_alone(item) or given.loaded.asking.seconds is not None:
             return False
-        begun = self._has_ended(item) or self._lanes.runs(item.nodeid)
+        begun = self._has_ended(item) or item.nodeid in self._started
         return not (begun or self._known(item) or self._is_alone(item) or runs_alone(item))
-
-    def _loading(self, checkpoint: str) -> AbstractContextManager[None]:
-        progress = self._work.progress
-        return progress.loading(checkpoint) if progress is not None else nullcontext()
-
-    def _answering(self, batch: RunningBatch, engine: Engine) -> AbstractContextManager[None]:
-        progress = self._work.progress
-        if progress is None:
-            return nullcontext()
-        return progress.answering(batch, engine, engine.info.name)
 
     def _has_ended(self, item: pytest.Item) -> bool:
         return item.nodeid in self._settled
@@ -274,21 +261,21 @@ class Execution:
         given = given_of(item)
         if given is None or (self._has_ended(item) and not anew):
             return
-        fresh = not self._has_ended(item)
+        if not self._has_ended(item):
+            self._progress.ended(item.nodeid)
         self._settled.add(item.nodeid)
         who = identity(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name)
         self._journal.append(Record(**who, status=status, message=message))
-        if fresh and self._work.progress is not None:
-            self._work.progress.skipped(item.nodeid)
 
     def close(self) -> None:
         """Close generators that were started for a batch that never ran, and end the writing of progress."""
-        self._lanes.close()
+        for batch in set(self._started.values()):
+            with suppress(JournalError):  # on a full disk, which the end of the loop has said
+                batch.close()
         self._batch_of.clear()
         if self._work.in_flight is not None:
             self._work.in_flight.close()
-        if self._work.progress is not None:
-            self._work.progress.close()
+        self._progress.close()
 
     def _reused(self, item: pytest.Function) -> ItemEnd | None:
         """Return the end that an earlier run had, now also in this run's journal; None where there is none."""
@@ -313,16 +300,9 @@ class Execution:
         """The records of earlier runs that were not believed, each with its place."""
         return [] if self._work.reuse is None else self._work.reuse.damaged
 
-    def workload(self) -> tuple[Workload, PartOf]:
-        """Return the sizes of what no earlier run has scored, and the number of each item's part."""
-        fresh: list[pytest.Item] = []
-        known: set[str] = set()
-        for item in self._work.items:
-            if self._known(item):
-                known.add(item.nodeid)
-            else:
-                fresh.append(item)
-        return workload_of(fresh, self.starting, self._work.settings, known)
+    def sizes(self, items: Iterable[pytest.Item]) -> dict[str, float]:
+        """Return about how much work an item is, by its ``batch_key``."""
+        return sizes_of(items, self.starting, self._work.settings.max_new_tokens)
 
     def starting(self, item: pytest.Item) -> Callable[[], Any] | None:
         """Return a function that starts an item's generator only to see its size.
@@ -354,7 +334,7 @@ class Execution:
         for item in self._batch_of.get(leader, ()):
             if item is leader or not isinstance(item, pytest.Function):
                 continue
-            ended = self._has_ended(item) or self._lanes.runs(item.nodeid)
+            ended = self._has_ended(item) or item.nodeid in self._started
             fresh = not ended and item.nodeid not in quarantined
             apart = sequential is not None and not sequential.together(leader.nodeid, item.nodeid)
             if fresh and not apart and alike(item, leader) and not self._known(item):
@@ -413,18 +393,23 @@ def _key(item: pytest.Item) -> ItemKey:
 
 
 class _Recorder:
-    """The journal, which also reports when items are scored."""
+    """The journal, which also reports when items end and are scored."""
 
     def __init__(
-        self, journal: Journal, scored: Callable[[], None], settled: Container[str] = frozenset()
+        self,
+        journal: Journal,
+        scored: Callable[[], None],
+        settled: Container[str],
+        progress: ProgressWriter,
     ) -> None:
         """Items that are ``settled`` meanwhile, by a mark or a hook, have their record."""
-        self._journal, self._scored, self._settled = journal, scored, settled
+        self._journal, self._scored, self._settled, self._progress = journal, scored, settled, progress
 
     def append(self, record: Record) -> None:
         if record.item in self._settled:
             return
         self._journal.append(record)
+        self._progress.ended(record.item)
         if record.status == "scored":
             self._scored()
 

@@ -24,7 +24,7 @@ from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
 from pytest_touchstone.reports import files, github, markdown, terminal
 from pytest_touchstone.reports.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.reports.page.security import KeyFoundError
-from pytest_touchstone.reports.progress import LETTERS, Progress, Tally, short
+from pytest_touchstone.reports.progress import LETTERS, ProgressLine, Tally, short
 from pytest_touchstone.reports.trackers.payload import Tracker
 from pytest_touchstone.reports.trackers.sending import trackers
 from pytest_touchstone.reports.validity import last_lines
@@ -175,41 +175,45 @@ def _ends_with_gate(summary: Summary | None) -> bool:
 
 
 class Quiet:
-    """Keeps the progress line away while pytest writes.
+    """Keeps the progress line away while pytest writes, and lets pytest's line go on below one that came into it.
 
     It is registered only where there is such a line, since these hooks run several times per item.
     """
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+    def __init__(self, progress: ProgressLine, reporter: pytest.TerminalReporter, *, alone: bool) -> None:
+        """``alone`` says whether the items are answered in this process."""
+        self._progress, self._reporter, self._alone = progress, reporter, alone
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True, optionalhook=True)  # pytest_testnodedown is xdist's
-    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> Generator[None, object, object]:
         with self._progress.paused():
+            self._go_on(nodeid)
             return (yield)
-
-    pytest_runtest_logfinish = pytest_runtest_logreport = pytest_testnodedown = pytest_runtest_logstart
-
-
-class Continued:
-    """Lets pytest's line of dots go on below a line of progress that came into it."""
-
-    def __init__(self, progress: Progress, *, by_words: bool) -> None:
-        self._progress, self._by_words = progress, by_words
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
-        shown = report.when == "call" or not report.passed
-        own_line = self._by_words and hasattr(
-            report, "node"
-        )  # of a worker of xdist, which has a line per item
-        with self._progress.continued(writes=shown and not own_line):
+        with self._progress.paused():
+            self._go_on(report.nodeid)
             return (yield)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
-        with self._progress.continued(writes=False):
+    @pytest.hookimpl(wrapper=True, tryfirst=True, optionalhook=True)  # pytest_testnodedown is xdist's
+    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
+        with self._progress.paused():
             return (yield)
+
+    pytest_testnodedown = pytest_runtest_logfinish
+
+    def _go_on(self, nodeid: str) -> None:
+        """Begin a new line of pytest's, as it does at a new file."""
+        if not self._progress.broke_line:
+            return
+        self._progress.broke_line, reporter = False, self._reporter
+        if self._alone:
+            reporter.currentfspath = None
+        if reporter.verbosity <= 0 and reporter.showfspath:
+            reporter.write_fspath_result(nodeid, "")
+        elif reporter.verbosity <= 0:
+            reporter.line("")
 
 
 class CheckpointNames:
@@ -351,7 +355,7 @@ class Calls:
 
     def start_progress(
         self, directory: Path, total: int, processes: int, names: Mapping[str, str]
-    ) -> Progress | None:
+    ) -> ProgressLine | None:
         """Start the progress line of a run of that many items, answered by that many processes; None where there is no
         place for it. ``names`` are the checkpoints of items, where there are several."""
         reporter = self._manager.get_plugin("terminalreporter")
@@ -364,22 +368,15 @@ class Calls:
             "log_cli_level", None
         )
         writer = self._config.get_terminal_writer()
-        progress = Progress(
+        progress = ProgressLine(
             directory,
             total,
             stream_of(self._config),  # whose descriptor is needed
             is_tty=reporter.isatty and alone,
             column=lambda: writer.width_of_current_line,
-            current=lambda: writer._current_line,  # private: nothing public has more than its width
-            processes=processes,
         )
         progress.start()
-        mine = (
-            Quiet(progress)
-            if progress.live
-            else Continued(progress, by_words=self._config.option.verbose > 0)
-        )
-        self._manager.register(mine, "touchstone-quiet")
+        self._manager.register(Quiet(progress, reporter, alone=processes == 1), "touchstone-quiet")
         return progress
 
     def write_sections(self, reporter: pytest.TerminalReporter, summary: Summary) -> None:

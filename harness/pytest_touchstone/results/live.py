@@ -1,10 +1,9 @@
-"""Files that are there while a run goes on: what is to be asked, and how far each process is.
+"""Files that are there while a run goes on: how far each process is.
 
-workload.json        the sizes of what is asked, by parts: the items of one benchmark (and group) and checkpoint
 progress-WHO.json    a process's state, rewritten a few times a second
 
-Whoever reads them (the progress line) finds a whole file or none, and takes a broken one for none. They are removed
-when the run has ended. Tokens in sizes are rough (``rough_tokens``): no tokenizer is at hand before a model is loaded.
+Whoever reads them (the progress line, ``touchstone watch``) finds a whole file or none, and takes a broken one for
+none. They are removed when the run has ended.
 """
 
 from __future__ import annotations
@@ -12,17 +11,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final
 
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.files import SCHEMA, read_json, write_atomic
 from pytest_touchstone.results.layout import DETAILS, places_in
 
-WORKLOAD: Final = "workload.json"
 PROGRESS: Final = "progress-*.json"
 
 STALE: Final = 60.0
@@ -36,61 +33,6 @@ def rough_tokens(text: str) -> int:
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadPart:
-    """The items of one benchmark, group and checkpoint that are to be asked.
-
-    Per item: ``tokens`` of scores and prompts, None where nothing is known of them, and ``texts`` to be generated with
-    up to ``limit`` tokens each. ``shared`` tokens are computed once for all items; ``programs`` says whether texts are
-    run.
-    """
-
-    checkpoint: str
-    benchmark: str
-    items: int
-    tokens: float | None = None
-    shared: float = 0.0
-    texts: float = 0.0
-    limit: int = 0
-    programs: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """All parts, and the ``parameters`` of each checkpoint as far as they are known."""
-
-    parts: tuple[WorkloadPart, ...]
-    parameters: Mapping[str, int | None] = field(default_factory=dict)
-
-
-class PartProgress(NamedTuple):
-    """A process's share in a part.
-
-    Items that have ``ended``, those of them that were ``skipped`` (never asked), and those whose scores and prompts are
-    ``computed``, in fractions for what is under way. ``texts`` that have ended, those of them that were ``stopped``
-    before their limit; texts that are ``growing``, and the ``grown`` tokens that these have; ``tokens`` of all texts.
-    ``programs`` that have run.
-    """
-
-    ended: int = 0
-    skipped: int = 0
-    computed: float = 0.0
-    texts: int = 0
-    stopped: int = 0
-    growing: int = 0
-    grown: int = 0
-    tokens: int = 0
-    programs: int = 0
-
-    def plus(self, other: PartProgress) -> PartProgress:
-        """Return the sum of both."""
-        return PartProgress._make(map(sum, zip(self, other, strict=True)))
-
-
-Seconds: TypeAlias = dict[str, float]
-"""Seconds by kind of work: ``computing`` scores and prompts, ``generating``, and waiting for ``programs``."""
-
-
 def process_space() -> str:
     """Return what tells the processes among which ours has its number from others, as in another container or before
     the machine's last start; empty where the system does not say."""
@@ -102,45 +44,30 @@ def process_space() -> str:
 
 @dataclass(slots=True, kw_only=True)
 class ProcessProgress:
-    """A process at a moment, ``at`` by the wall clock.
+    """A process at a moment.
 
-    ``doing`` is "loading", "answering", "grading", "programs" or "waiting", and ``open`` has the parts that it is at;
-    ``tokens``: all that went through the model or came of it. ``trouble`` says what holds up the work. ``seconds`` are
-    by checkpoint, and so are those of ``loads``. Its number is ``pid``, among the processes of ``space``.
+    ``doing`` is what it loads or asks, or what holds up the work. ``tokens`` went through the model or came of it. Of
+    the run's ``items`` so many have ``ended`` here; of the run's ``work``, in a unit of its own, so much is ``done``.
+    The process's number is ``pid``, among the processes of ``space``.
     """
 
     who: str
-    at: float
     pid: int = field(default_factory=os.getpid)
     space: str = field(default_factory=process_space)
-    doing: str = "waiting"
-    checkpoint: str = ""
+    doing: str = ""
     tokens: int = 0
-    trouble: str = ""
-    open: list[int] = field(default_factory=list)
-    parts: dict[int, PartProgress] = field(default_factory=dict)
-    seconds: dict[str, Seconds] = field(default_factory=dict)
-    loads: dict[str, float] = field(default_factory=dict)
-
-
-def write_workload(directory: Path, load: Workload) -> None:
-    """Write the sizes; every process of a run writes the same, so the last one wins."""
-    _write(directory / DETAILS / WORKLOAD, asdict(load))
-
-
-def read_workload(directory: Path) -> Workload | None:
-    """Return the sizes, None where they are not known yet."""
-    with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):
-        data = _read(directory / DETAILS / WORKLOAD)
-        return Workload(
-            parts=tuple(WorkloadPart(**part) for part in data["parts"]), parameters=dict(data["parameters"])
-        )
-    return None
+    items: int = 0
+    ended: int = 0
+    work: float = 0.0
+    done: float = 0.0
 
 
 def write_progress(directory: Path, state: ProcessProgress) -> None:
-    """Write a process's state in place of its former one."""
-    _write(directory / DETAILS / PROGRESS.replace("*", state.who), asdict(state))
+    """Write a process's state in place of its former one: whole or not at all, and not through to the disk."""
+    path = directory / DETAILS / PROGRESS.replace("*", state.who)
+    with suppress(OSError):
+        if directory.is_dir():  # else somebody has removed the run
+            write_atomic(path, json.dumps({"schema": SCHEMA, **asdict(state)}), lasting=False)
 
 
 def read_progress(directory: Path) -> list[ProcessProgress]:
@@ -148,9 +75,9 @@ def read_progress(directory: Path) -> list[ProcessProgress]:
     states = []
     for path in sorted((directory / DETAILS).glob(PROGRESS)):
         with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):
-            data = _read(path)
-            parts = {int(number): PartProgress(*part) for number, part in data.pop("parts").items()}
-            states.append(ProcessProgress(**data, parts=parts))
+            data = read_json(path)
+            if data.pop("schema") == SCHEMA:
+                states.append(ProcessProgress(**data))
     return states
 
 
@@ -185,22 +112,6 @@ def _has_died(state: ProcessProgress) -> bool:
 
 def remove_live(directory: Path) -> None:
     """Remove the files, when the run has ended."""
-    names = (one for kind in (PROGRESS, WORKLOAD) for one in (kind, f".{kind}.*.tmp"))
-    for path in (path for name in names for path in places_in(directory, name)):
+    for path in (path for name in (PROGRESS, f".{PROGRESS}.*.tmp") for path in places_in(directory, name)):
         with suppress(OSError):
             disk.unlink(path)
-
-
-def _write(path: Path, data: dict[str, Any]) -> None:
-    """Write whole or not at all, and not through to the disk: after a loss of power nobody needs it."""
-    with suppress(OSError):
-        if path.parent.parent.is_dir():  # else somebody has removed the run
-            write_atomic(path, json.dumps({"schema": SCHEMA, **data}), lasting=False)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Return a file's content; raise ``OSError`` or ``ValueError`` where it cannot be read or is none of ours."""
-    data = read_json(path)
-    if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
-        raise ValueError(path.name)
-    return data

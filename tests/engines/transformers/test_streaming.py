@@ -169,11 +169,10 @@ def test_texts_at_work_go_on_where_their_requests_are_asked_again(llama: Path) -
 
     seen: list[int] = []
     with pytest.raises(_LeaveError):
-        engine.answer_first(len(first), [*first, *later], leave)
+        engine.answer([*first, *later], leave)
     assert set(seen) == {0, 1, 2}
     prefilled, steps = engine.work_done.prefilled, engine.work_done.steps
     assert engine.answer([*more, *later]) == [*wanted[3:], *wanted[:3]]
     assert engine.work_done.prefilled <= prefilled + 10
     assert engine.work_done.steps - steps < 40
     assert engine.answer(first) == engine_for(llama).answer(first)  # what is asked no more is forgotten
-    assert engine.progress().growing == ()

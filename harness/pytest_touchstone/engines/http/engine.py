@@ -269,7 +269,6 @@ class HttpEngine(Engine):
         self._unchecked = False
         self._since = 0
         self._fingerprints: Counter[str] = Counter()
-        self._scored = self._to_score = 0
 
     @property
     def usage(self) -> dict[str, Any]:
@@ -295,9 +294,7 @@ class HttpEngine(Engine):
         if self._before is None:
             self._before = self._ask(self._planner.plan(self._canaries))
         self._since += len(requests)
-        planned = self._planner.plan(requests)
-        self._scored, self._to_score = 0, planned.to_score
-        return self._ask(planned, done)
+        return self._ask(self._planner.plan(requests), done)
 
     def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
         """Return turns as the model's chat template writes them; None where that is not known here."""
@@ -350,16 +347,8 @@ class HttpEngine(Engine):
 
     def progress(self) -> EngineProgress:
         """Return the work so far, as the server counts it."""
-        prompt, new = (self._transport.counts[name] for name in TOKENS)
-        share = self._scored / self._to_score if self._to_score else 0.0
         return EngineProgress(
-            tokens=prompt,
-            steps=new,
-            generated=new,
-            scored=self._scored,
-            to_score=self._to_score,
-            share=min(1.0, share),
-            trouble=self._transport.trouble,
+            tokens=sum(self._transport.counts[name] for name in TOKENS), trouble=self._transport.trouble
         )
 
     def close(self) -> None:
@@ -377,7 +366,6 @@ class HttpEngine(Engine):
         def ended(number: int, end: CallReply[Any] | Failure) -> None:
             if isinstance(end, CallReply) and end.fingerprint is not None:
                 self._fingerprints[end.fingerprint] += 1
-            self._scored += planned.scores_of(number)
             for request, answer in planned.take(number, end):
                 take(request, answer)
 

@@ -187,7 +187,7 @@ class _Open:
 class PlannedCalls:
     """The calls of some requests, in order, and the answers that can be made so far.
 
-    ``ready`` are the requests that are answered without a call. ``to_score`` is the number of sequences to be scored.
+    ``ready`` are the requests that are answered without a call.
     """
 
     def __init__(self, made: Sequence[Made], asking: TextSettings) -> None:
@@ -196,7 +196,6 @@ class PlannedCalls:
         self._open = {number: _Open(planned, len(planned.work)) for number, planned in plans}
         parts = [(number, part, work) for number, planned in plans for part, work in enumerate(planned.work)]
         scored = score_calls([work for *_, work in parts], [number for number, *_ in parts], asking.asked)
-        self.to_score = len(parts)
         self.calls: list[Call[Any]] = [asked.call for asked in scored]
         # Of each call: the requests and parts that it answers, and under which key of its value, if not by all of it.
         self._places: list[list[tuple[int, int, int | None]]] = [
@@ -208,10 +207,6 @@ class PlannedCalls:
                 self._open[number] = _Open(planned, len(calls))
                 self._places += [[(number, part, None)] for part in range(len(calls))]
                 self.calls += calls
-
-    def scores_of(self, number: int) -> int:
-        """Return the number of sequences that a call scores."""
-        return sum(work is not None for *_, work in self._places[number])
 
     def take(self, number: int, ended: CallReply[Any] | Failure) -> Iterator[tuple[int, Answer | Refusal]]:
         """Yield the requests that the end of a call answers, each with its answer."""

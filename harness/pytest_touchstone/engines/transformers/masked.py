@@ -104,7 +104,6 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         del done  # no answer is there long before the others
         self._put_on_adapter()
         answers: dict[int, Answer | Refusal] = {}
-        self.work_done.begin(0, 0)
         questions: list[_Question] = []
         texts: list[tuple[int, PlainText]] = []
         for number, (request, text) in enumerate(zip(requests, self._ahead.made(requests), strict=True)):
@@ -116,8 +115,6 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
                 questions.append(_Question(number, request, text))
         masked = [[*self._masked(text)] for _, text in texts]
         flat = [one for some in masked for one in some]
-        known = sum(len(question.text.ids) for question in questions) + sum(len(one.ids) for one in flat)
-        self.work_done.begin(len(questions) + len(flat), known)
         how: dict[str, Any] = {"budget": self.budget, "company": self.company, "done": self.work_done}
         how["device"] = self.loaded.model.device
         with self._quiet():
@@ -254,7 +251,6 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         tokens = sum(map(len, texts))
         self.work_done.passed(inputs["input_ids"].numel(), tokens, logits=len(texts))
         self.work_done.distinct += tokens
-        self.work_done.scored += len(texts)
 
     def _targets(
         self, batch: Sequence[_Question], known: Any, total: Any

@@ -70,7 +70,6 @@ class PaddedScorer:
 
     def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, Score]], None, None]:
         """Yield the numbers of all sequences and their scores at once, in their order, whatever the batches."""
-        self._done.begin(len(works), sum(len(work.inputs) for work in works))
         how: dict[str, Any] = {"budget": self._budget, "company": self.company, "done": self._done}
         scores = in_batches(works, works, self._score, **how, device=self._model.device)
         if works:
@@ -106,7 +105,6 @@ class PaddedScorer:
         logits = self._needed.logits_at(inputs, (row, column))
         known = sum(len(work.inputs) for work in works)
         self._done.passed(ids.numel(), known, logits=len(targets))
-        self._done.scored += len(works)
         parts = iter(TargetScores(logits, number, target).read())
         found = []
         for work in works:
@@ -315,7 +313,6 @@ class PrefixTreeScorer:
 
         Where memory runs out, the sequences that have no score yet are made into a tree again, in smaller parts.
         """
-        self._done.begin(len(works), 0)
         if not works:
             return
         hints = sorted(self._kept.hints([work.inputs for work in works]))
@@ -325,8 +322,6 @@ class PrefixTreeScorer:
             cuts = {tree.ends.pop() for _ in hints}
             pass_ = _Tree(tree, [works[number] for number in left])
             self._done.distinct += 0 if scores else tree.tokens
-            self._done.scored = len(scores)
-            self._done.known, self._done.to_know = 0, tree.tokens
             try:
                 for _ in self._walk(pass_, cuts):
                     if self._unread and (known := pass_.completed()):
@@ -339,7 +334,6 @@ class PrefixTreeScorer:
             pass_.read(0)
             known = sorted((left[number], score) for number, score in pass_.completed())
             scores.update(known)
-            self._done.scored = len(scores)  # the last passes' too
             if len(scores) < len(works):
                 release(self._model.device)
             yield known
@@ -384,7 +378,6 @@ class PrefixTreeScorer:
         wanted = next((at for at, place in enumerate(places) if place in pass_.wanted), len(places))
         length = min(len(kept.tokens), len(past.tokens) + wanted)
         if length > len(past.tokens):
-            self._done.known += length - len(past.tokens)
             places = places[length - len(past.tokens) :]
             past = kept.cropped(length)
         made = self._run_on(pass_, past, whole, places)
@@ -455,7 +448,7 @@ class PrefixTreeScorer:
         computed, padding = sent[0].numel(), sum(places.count(-1) for places in layout.places)
         self._done.passed(computed, computed - padding, logits=len(asked.places))
         if asked.places:
-            self._done.scored += pass_.take(asked, logits, TargetScores(logits, number, target), self._unread)
+            pass_.take(asked, logits, TargetScores(logits, number, target), self._unread)
 
     def _inputs(self, layout: Layout, cache: SharedPast, past: int, *sent: torch.Tensor) -> dict[str, Any]:
         """Return what the model is given: of a layout's numbers those that were ``sent`` to the device."""
@@ -538,25 +531,23 @@ class _Tree:
             asked.numbers.extend([number] * len(targets))
         return asked
 
-    def take(self, asked: _Asked, logits: torch.Tensor, scores: TargetScores, unread: int = 0) -> int:
-        """Read the scores of what was wanted of a pass; return the number of sequences completed by them.
+    def take(self, asked: _Asked, logits: torch.Tensor, scores: TargetScores, unread: int = 0) -> None:
+        """Read the scores of what was wanted of a pass.
 
-        The scores of the last ``unread`` passes stay on the device meanwhile, and count when they are read.
+        The scores of the last ``unread`` passes stay on the device meanwhile.
         """
         if self._rows is not None:
             self._rows.update(zip(asked.places, logits, strict=True))
         self._unread.append((asked.pairs, scores))
-        return self.read(unread)
+        self.read(unread)
 
-    def read(self, but: int) -> int:
-        """Read the scores of all passes but so many; return the number of sequences completed by them."""
-        before = len(self._completed)
+    def read(self, but: int) -> None:
+        """Read the scores of all passes but so many."""
         while len(self._unread) > but:
             pairs, scores = self._unread.popleft()
             for pair in set(pairs) - self._chosen.keys():
                 self._completed += self._last.get(pair, ())
             self._chosen.update(zip(pairs, scores.read(), strict=True))
-        return len(self._completed) - before
 
     def logits_asked(self) -> list[torch.Tensor]:
         """Return the logits [vocabulary] at all targets, sequence by sequence."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -88,8 +88,7 @@ class WorkDone:
     name (tokens, logits).
 
     Kept up to date while a call is under way: passes that continued texts (``steps``), the tokens ``generated`` by
-    them, and those that went through the model in them (``continued``). Of the call itself it counts sequences
-    ``scored`` and ``to_score``, and their tokens ``known`` and ``to_know``.
+    them, and those that went through the model in them (``continued``).
     """
 
     computed: int = 0
@@ -101,10 +100,6 @@ class WorkDone:
     continued: int = 0
     steps: int = 0
     generated: int = 0
-    scored: int = 0
-    to_score: int = 0
-    known: int = 0
-    to_know: int = 0
     accepted: Acceptance = field(default_factory=Acceptance)
     slow: dict[str, Slow] = field(default_factory=dict)
 
@@ -113,16 +108,10 @@ class WorkDone:
         before = self.slow.get(way, Slow(0, 0))
         self.slow[way] = Slow(before.computed + computed, before.enough + enough)
 
-    def begin(self, sequences: int, tokens: int) -> None:
-        """Begin a call that scores so many sequences, for which so many tokens must be computed."""
-        self.scored, self.to_score = 0, sequences
-        self.known, self.to_know = 0, tokens
-
     def passed(self, computed: int, known: int, *, logits: int) -> None:
         """Count a pass over so many tokens, of which ``known`` are no padding, and the places of its logits."""
         self.computed += computed
         self.padded += computed - known
-        self.known += known
         self.logits += logits
 
     def stepped(self, tokens: int) -> None:
@@ -130,17 +119,9 @@ class WorkDone:
         self.steps += 1
         self.generated += tokens
 
-    def progress(self, growing: Iterable[tuple[int, int]] = ()) -> EngineProgress:
+    def progress(self) -> EngineProgress:
         """Return the work so far as engines report it."""
-        return EngineProgress(
-            tokens=self.computed - self.continued,
-            steps=self.steps,
-            generated=self.generated,
-            scored=self.scored,
-            to_score=self.to_score,
-            share=min(1.0, self.known / self.to_know) if self.to_know else 0.0,
-            growing=tuple(growing),
-        )
+        return EngineProgress(tokens=self.computed - self.continued + self.generated)
 
     def usage(
         self, budget: BatchBudget, notes: Sequence[str] = (), reasons: Mapping[str, str] | None = None
@@ -160,6 +141,5 @@ class WorkDone:
     def reset(self) -> None:
         """Start counting from 0 again."""
         self.computed = self.padded = self.distinct = self.logits = self.prefilled = self.decoded = 0
-        self.continued = self.steps = self.generated = self.scored = self.to_score = 0
-        self.known = self.to_know = 0
+        self.continued = self.steps = self.generated = 0
         self.accepted, self.slow = Acceptance(), {}

@@ -198,7 +198,7 @@ def test_rows_that_end_leave_their_memory_to_rows_that_wait(
     )
     engine = engine_for(llama)
     assert engine.answer(requests) == alone
-    assert engine.progress().steps <= 3 * 8
+    assert engine.work_done.steps <= 3 * 8
 
 
 def test_a_prompt_alone_is_continued_in_one_piece(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,6 @@ class BatchGenerator:
         self._ends, self._budget = ends, budget
         self._most = most_rows(model.device.type, budget.batch)
         self._most_lanes = 1 if stepper.speculative else lanes
-        self._number_of: dict[GeneratedSequence, int] = {}
         self._lanes: list[Lane] = []
         self._waiting: deque[Lane] = deque()
         self._begun: dict[Prompt, list[list[GeneratedSequence]]] = {}
@@ -94,15 +93,14 @@ class BatchGenerator:
         self.asked = False
         """Set by whoever asks again while an ended text is handed on."""
 
-    def run(self, prompts: Sequence[Prompt], first: int | None = None) -> Generator[EndedPrompt, None, None]:
-        """Yield each prompt as soon as its samples have ended, while others go on; so many prompts begin ``first``.
+    def run(self, prompts: Sequence[Prompt]) -> Generator[EndedPrompt, None, None]:
+        """Yield each prompt as soon as its samples have ended, while others go on.
 
         Nothing is computed until the next one is asked for. Texts that are at work when the generator is closed go on
         where the next call has their prompts.
         """
-        samples = self._samples(prompts, len(prompts) if first is None else first)
+        samples = self._samples(prompts)
         number_of = {sample: number for number, some in enumerate(samples) for sample in some}
-        self._number_of = number_of
         going = {sample for lane in (*self._lanes, *self._waiting) for sample in lane.all()}
         open_ = [sum(sample in going for sample in some) for some in samples]
         left = dict(enumerate(prompts))
@@ -156,7 +154,7 @@ class BatchGenerator:
         rows = {id(row): row for row in (*self._ended, *claimed) if row is not None}
         return sum(len(row.tokens) - len(row.prefix.tokens) for row in rows.values())
 
-    def _samples(self, prompts: Sequence[Prompt], first: int) -> list[list[GeneratedSequence]]:
+    def _samples(self, prompts: Sequence[Prompt]) -> list[list[GeneratedSequence]]:
         """Return the samples of each prompt: those that the call before has begun, or new ones, which now wait."""
         import torch
 
@@ -176,11 +174,8 @@ class BatchGenerator:
                 lane.only(wanted)
         old = [lane for lane in self._waiting if lane.samples]
         self._lanes = [lane for lane in self._lanes if lane.samples or lane.over()]
-        due, later = (
-            self._new_lanes([prompts[one] for one in some], [samples[one] for one in some])
-            for some in ([one for one in fresh if one < first], [one for one in fresh if one >= first])
-        )
-        self._waiting = deque([*due, *old, *later] if going_on else [*old, *due, *later])
+        new = self._new_lanes([prompts[one] for one in fresh], [samples[one] for one in fresh])
+        self._waiting = deque([*new, *old] if going_on else [*old, *new])
         return samples
 
     def _take_up(self, samples: Sequence[GeneratedSequence]) -> bool:
@@ -212,13 +207,6 @@ class BatchGenerator:
             some = (sample for number in order for sample in samples[number])
             lanes.append(Lane(shared, some, self._stepper, self._budget))
         return sorted(lanes, key=lambda lane: -lane.longest_limit)
-
-    def growing(self) -> list[tuple[int, int]]:
-        """Return for each sample at work the number of its prompt and the tokens it has; called by another thread."""
-        numbers = self._number_of
-        rows = (sample for lane in tuple(self._lanes) for sample in tuple(lane.at_work))
-        at_work = [sample for sample in rows if sample.outcome is None]
-        return [(numbers.get(sample, -1), len(sample.tokens)) for sample in at_work]
 
     def verify(self, works: Probe, plain: Plain) -> str | None:
         """Feed sequences as prompts and tokens after them, and compare their logits with ``plain``, those of every

@@ -42,26 +42,16 @@ class SequentialGenerator:
         self._model, self._ends, self._done = model, ends, done
         self.from_the_beginning = False
         self._prefixes: set[tuple[int, ...]] = set()
-        self._at_work: tuple[int, GeneratedSequence] | None = None
 
-    def run(self, prompts: Sequence[Prompt], _first: int | None = None) -> Generator[EndedPrompt, None, None]:
-        """Yield each prompt once its samples have ended, in order, the first ones before the others."""
+    def run(self, prompts: Sequence[Prompt]) -> Generator[EndedPrompt, None, None]:
+        """Yield each prompt once its samples have ended, in order."""
         enough = self._enough(prompts)
         for number, prompt in enumerate(prompts):
-            samples = []
-            for sample in samples_of(prompt, self._ends):
-                self._at_work = number, sample
-                samples.append(self._sample(sample))
-            self._at_work = None
+            samples = [self._sample(sample) for sample in samples_of(prompt, self._ends)]
             again = sum(max(0, len(sample.tokens) - 1) for sample in samples)
             computed = len(samples) * len(prompt.tokens)
             self._done.slowly("generating", computed + again, enough[number] + again)
             yield EndedPrompt(number, samples)
-
-    def growing(self) -> list[tuple[int, int]]:
-        """Return the number of the prompt whose sample is at work, and the tokens it has; called by another thread."""
-        at_work = self._at_work
-        return [] if at_work is None else [(at_work[0], len(at_work[1].tokens))]
 
     def _enough(self, prompts: Sequence[Prompt]) -> dict[int, int]:
         """Return the number of tokens of each prompt that batched generation would compute, by the prompt's number.

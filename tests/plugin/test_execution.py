@@ -1,12 +1,16 @@
-"""The last long texts of a batch are written beside the first ones of the next."""
+"""Batches run one after the other, and the next one is prepared meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_touchstone.core.requests import Request
+from pytest_touchstone.engines.base import Done
+from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.results.journal import read_journal
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
@@ -33,7 +37,7 @@ def found(project: Project) -> list[tuple[int, Any]]:
     return [(int(record.example.rpartition("/")[2]), record.scores) for record in records]
 
 
-def test_the_next_batch_fills_the_rows_that_long_texts_leave(
+def test_items_are_reported_in_their_order_and_score_alike_in_batches_of_any_size(
     project: Project, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert project.run(checkpoint=str(model)).ret == 0
@@ -48,12 +52,26 @@ def test_the_next_batch_fills_the_rows_that_long_texts_leave(
 
     project.run("--eval-no-cache", checkpoint=str(model), plugins=[Reports()])
     assert reported == [f"write/{number}]" for number in range(20)]
-    ended = found(project)
-    assert sorted(ended) == sorted(at_once)
-    order = [number for number, _ in ended]
-    # 0 is a long one; 5 and 10 wait for a batch of their own no longer.
-    assert max(order.index(number) for number in range(6, 10)) < order.index(0)
-    assert order.index(5) < order.index(11)
+    assert sorted(found(project)) == sorted(at_once)
+
+
+def test_the_requests_of_the_next_batch_are_prepared_before_the_model_answers(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[str, int]] = []
+    answer = FakeEngine.answer
+
+    def note(engine: FakeEngine, requests: Sequence[Request], done: Done | None = None) -> Any:
+        calls.append(("answer", len(requests)))
+        return answer(engine, requests, done)
+
+    monkeypatch.setattr(FakeEngine, "answer", note)
+    monkeypatch.setattr(FakeEngine, "prepare", lambda _, requests: calls.append(("prepare", len(requests))))
+    project.run("--eval-batch-items", "8").assert_outcomes(passed=20)
+    assert calls == [
+        *(("prepare", 16), ("prepare", 16), ("answer", 16)),
+        *(("prepare", 8), ("answer", 16), ("answer", 8)),
+    ]
 
 
 def test_a_run_that_stops_at_the_first_failure_stops_after_its_batch(
@@ -63,6 +81,6 @@ def test_a_run_that_stops_at_the_first_failure_stops_after_its_batch(
     text = WRITE.replace("    return", '    assert example["n"] != 3\n    return')
     (project.path / "test_sums.py").write_text(text, encoding="utf-8")
     project.run("-x", checkpoint=str(model)).assert_outcomes(passed=3, failed=1)
-    assert {number for number, _ in found(project)} <= set(range(10))
+    assert {number for number, _ in found(project)} <= set(range(5))
     (project.path / "test_sums.py").write_text(WRITE, encoding="utf-8")
     project.run(checkpoint=str(model)).assert_outcomes(passed=20)
