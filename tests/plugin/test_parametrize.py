@@ -194,3 +194,63 @@ def test_scoring_again_leaves_out_what_only_pytest_can_give(
     capsys.readouterr()
     assert main(["rescore", str(run)]) == 0
     assert "0 with another verdict, 4 not scored again" in capsys.readouterr().out
+
+
+MARKED = """
+import pytest
+from pytest_touchstone import Loglikelihood, benchmark
+
+
+@pytest.mark.parametrize("style", [pytest.param("polite", marks=pytest.mark.kind), "terse"])
+@pytest.mark.parametrize("tone", [1, 2])
+@pytest.mark.sums
+@benchmark(name="styled", version=1, data="sums/test", asks=Loglikelihood, primary="acc")
+def test_styled(example, style, tone, fewshot):
+    answer = yield Loglikelihood(example["q"], f" {style} {tone}")
+    return {"acc": answer.is_greedy}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        (("-m", "kind"), 10),
+        (("-m", "sums and not kind"), 10),
+        (("-k", "terse and 3"), 2),
+        (("test_sums.py::test_styled[1-terse-styled/3]",), 1),
+        (("--deselect", "test_sums.py::test_styled[1-terse-styled/3]"), 19),
+    ],
+)
+def test_items_are_chosen_as_ever(project: Project, arguments: tuple[str, ...], count: int) -> None:
+    project.rows(5)
+    (project.path / "test_sums.py").write_text(MARKED)
+    (project.path / "pytest.ini").write_text("[pytest]\nmarkers =\n    sums: sums\n    kind: kind\n")
+    project.run(*arguments).assert_outcomes(passed=count, deselected=20 - count if count > 1 else 0)
+
+
+def test_parameters_may_be_given_after_all_others(project: Project) -> None:
+    class Late:
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Any:
+            found = yield
+            metafunc.parametrize("late", ["a", "b"])
+            return found
+
+    class Register:
+        def __init__(self) -> None:
+            self.names: set[str] = set()
+
+        def pytest_pycollect_makeitem(self, collector: pytest.Module, name: str) -> None:
+            if name == "test_sums" and not collector.config.pluginmanager.has_plugin("late"):
+                collector.config.pluginmanager.register(Late(), "late")
+
+        def pytest_runtest_call(self, item: pytest.Item) -> None:
+            self.names.add(item.name)
+
+    text = (
+        (project.path / "test_sums.py").read_text().replace("(example, fewshot)", "(example, fewshot, late)")
+    )
+    (project.path / "test_sums.py").write_text(text.replace('{"acc"', '{"late": late == "a", "acc"'))
+    register = Register()
+    project.run(plugins=[register]).assert_outcomes(passed=40)
+    assert register.names == {f"test_sums[sums/{n}-{late}]" for n in range(20) for late in "ab"}

@@ -265,20 +265,16 @@ def pytest_pycollect_makeitem(
 
 
 @pytest.hookimpl(specname="pytest_pycollect_makeitem", wrapper=True, tryfirst=True)
-def pytest_pycollect_makeitem_of_rows(
+def pytest_pycollect_makeitem_of_forms(
     collector: pytest.Module | pytest.Class, obj: object
 ) -> Generator[None, object, object]:
-    """Make the items of a benchmark's rows, and of its forms where options name some, of the one that pytest has made
-    for all of them."""
+    """Add the items of a benchmark's forms, where options name some."""
     found = yield
-    if not found or not _benchmark(obj):
+    if not isinstance(found, list) or not found or not _benchmark(obj):
         return found
-    from pytest_touchstone.plugin.benchmark_items import one_per_row
     from pytest_touchstone.plugin.collection import items_of_forms
 
-    items = one_per_row(found)
-    forms = items_of_forms(collector, obj, _session(collector.config).collection)
-    return [*items, *one_per_row(forms)] if forms else items
+    return [*found, *items_of_forms(collector, obj, _session(collector.config).collection)]
 
 
 def _benchmark(obj: object) -> bool:

@@ -16,7 +16,6 @@ import pytest
 
 from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE
 from pytest_touchstone.core.requests import Generate
-from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
 from pytest_touchstone.plugin.collection import (
     OWN_ARGUMENTS,
     OWN_NAMES,
@@ -191,11 +190,6 @@ def give_arguments(items: Sequence[pytest.Item]) -> None:
     Fixtures that ask for one of these get it from pytest, as ever.
     """
     for item in items:
-        if isinstance(item, BenchmarkItem):
-            if not item.siblings.own_arguments:
-                params = item.siblings.template.callspec.params
-                item.siblings.own_arguments = [name for name in params if name in OWN_NAMES]
-            continue
         if given_of(item) is None:
             continue
         params = item.callspec.params  # type: ignore[attr-defined]

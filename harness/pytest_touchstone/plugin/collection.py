@@ -51,7 +51,6 @@ from pytest_touchstone.engines.replicas import open_programs
 from pytest_touchstone.metrics.samples import sampled
 from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin import NO_CHECKPOINT
-from pytest_touchstone.plugin.benchmark_items import BenchmarkItem, RowsParameter
 from pytest_touchstone.plugin.keywords import may_select, stand_in_ids
 from pytest_touchstone.plugin.options import Settings, check_base, check_served
 from pytest_touchstone.plugin.source_hash import code_of
@@ -337,12 +336,11 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
     except (CheckpointError, DataError) as error:
         collection.remarks.append(Remark(spec, str(error), fatal=True))
         examples = []
-    if isinstance(examples, RowsParameter):
+    if examples and isinstance(examples[0][1], Given):
         # A single checkpoint is not shown; with several, node ids read ``test_x[CHECKPOINT-BENCHMARK/ROW]``.
         several = len(collection.checkpoints or []) > 1
         ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
         metafunc.parametrize(CHECKPOINT_FIXTURE, suited, ids=ids, scope="session")
-        return functools.partial(examples.parametrize, metafunc, wanted)
     stand_ins = [(one, Withheld(spec)) for one in stand_in_ids(spec, metafunc.config)]
     return _by_example(metafunc, wanted, examples or stand_ins)
 
@@ -361,9 +359,9 @@ def items_of_forms(
 
 
 def _by_example(
-    metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Withheld | Unasked]]
+    metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Given | Withheld | Unasked]]
 ) -> Callable[[], None]:
-    """Return what parametrizes by what stands for examples."""
+    """Return what parametrizes by examples, or by what stands for them."""
     values = [tuple(value if name == "example" else None for name in wanted) for _, value in rows]
     ids = [one for one, _ in rows]
     return functools.partial(metafunc.parametrize, wanted, values, ids=ids) if wanted else lambda: None
@@ -409,8 +407,8 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
 
 def _examples(
     metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection
-) -> RowsParameter | list[tuple[str, Withheld]]:
-    """Return the benchmark's examples.
+) -> Sequence[tuple[str, Given | Withheld]]:
+    """Return the benchmark's examples by their ids.
 
     They are withheld where the benchmark cannot be given that many shots. Without data there are none, and a remark.
     """
@@ -431,8 +429,7 @@ def _examples(
             return [(example.id, Withheld(spec)) for example in _chosen(spec, dataset, collection)]
         loaded = LoadedBenchmark(spec, dataset, shots, settings.sampling, _code(metafunc), own)
         collection.loaded[id(spec)] = loaded
-    chosen = _chosen(spec, loaded.dataset, collection)
-    return RowsParameter(chosen, functools.partial(Given, loaded=loaded)) if chosen else []
+    return [(example.id, Given(example, loaded)) for example in _chosen(spec, loaded.dataset, collection)]
 
 
 def _chosen(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
@@ -455,8 +452,7 @@ def _code(metafunc: pytest.Metafunc) -> str:
 
 def result_of(item: pytest.Item, given: Given) -> str:
     """Return the name of an item's result: its benchmark's, with the ids of the user's own parameters."""
-    found = item.siblings.result if isinstance(item, BenchmarkItem) else item.stash.get(RESULT, None)
-    return given.loaded.spec.name if found is None else found
+    return item.stash.get(RESULT, given.loaded.spec.name)
 
 
 def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
@@ -467,7 +463,7 @@ def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
     """
     seen: dict[str, list[str]] = {}
     for item, given in given_items(items):
-        if reusable(item) or (isinstance(item, BenchmarkItem) and item.siblings.result is not None):
+        if reusable(item):
             continue
         callspec = item.callspec  # type: ignore[attr-defined]
         parts = list(
@@ -481,10 +477,7 @@ def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
         name = given.loaded.spec.name + (f"[{'-'.join(parts).replace('/', '_')}]" if parts else "")
         if seen.setdefault(name, parts) != parts:
             return f"two combinations of parameters are both named {name}; give their values other ids"
-        if isinstance(item, BenchmarkItem):
-            item.siblings.result = name
-        else:
-            item.stash[RESULT] = name
+        item.stash[RESULT] = name
     return None
 
 
@@ -493,17 +486,12 @@ def reusable(item: pytest.Item) -> bool:
 
     They do not if it has other parameters.
     """
-    if isinstance(item, BenchmarkItem):
-        item = item.siblings.template  # they are alike in this
     callspec = getattr(item, "callspec", None)
     return callspec is not None and callspec.params.keys() <= OWN_NAMES
 
 
 def given_of(item: pytest.Item) -> Given | None:
     """Return the values that the plugin gave a benchmark item, None for any other item."""
-    if isinstance(item, BenchmarkItem):
-        found: Given = item.given
-        return found
     callspec = getattr(item, "callspec", None)
     given = callspec.params.get("example") if callspec is not None else None
     return given if isinstance(given, Given) else None
@@ -518,8 +506,6 @@ def given_items(items: Iterable[pytest.Item]) -> Iterator[tuple[pytest.Item, Giv
 
 def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
     """Return the checkpoint of a benchmark item."""
-    if isinstance(item, BenchmarkItem):
-        item = item.siblings.template  # they share it
     info = item.callspec.params[CHECKPOINT_FIXTURE]  # type: ignore[attr-defined]
     assert isinstance(info, CheckpointInfo)
     return info

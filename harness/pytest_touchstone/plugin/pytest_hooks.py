@@ -13,7 +13,6 @@ import pytest
 from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import ExitCode, WireError
 from pytest_touchstone.core.requests import scrub
-from pytest_touchstone.plugin.benchmark_items import LightItems
 from pytest_touchstone.plugin.collection import generate, given_of
 from pytest_touchstone.plugin.interrupts import STOPPED
 from pytest_touchstone.plugin.item_errors import RepeatedErrors, no_silent_end
@@ -187,5 +186,4 @@ def session_of(config: pytest.Config, told: Mapping[str, Any]) -> EvalSession:
         config.pluginmanager.register(SessionHooks(session))
         config.pluginmanager.register(WorkerHooks(session) if session.worker else ControllerHooks(session))
         config.pluginmanager.register(RepeatedErrors())
-        config.pluginmanager.register(LightItems())
     return session

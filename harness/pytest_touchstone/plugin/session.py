@@ -37,7 +37,6 @@ from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import NO_CHECKPOINT, new_run_id, new_token
 from pytest_touchstone.plugin import collection as collecting
 from pytest_touchstone.plugin.batches import batch_size, most_items
-from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
 from pytest_touchstone.plugin.controller import TOLD, Controller, FailedCheckpoints
 from pytest_touchstone.plugin.declarations import (
     collected_of,
@@ -283,9 +282,6 @@ class EvalSession:
             from pytest_touchstone.plugin.batches import give_arguments
 
             give_arguments(own)
-        for item in own:
-            if isinstance(item, BenchmarkItem):
-                item.rest()
         # Items live until the end of the session: scanning tens of thousands of them for garbage again and
         # again takes a fifth of the time that pytest needs for a trivial item.
         gc.freeze()
@@ -449,8 +445,6 @@ class EvalSession:
                     for report in runtestprotocol(item, log=False, nextitem=following):
                         if report.failed:
                             item.ihook.pytest_runtest_logreport(report=report)
-                    if isinstance(item, BenchmarkItem):
-                        item.rest(ran=True)
         except JournalError as error:
             raise pytest.UsageError(str(error)) from None
 

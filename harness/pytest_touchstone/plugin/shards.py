@@ -27,7 +27,6 @@ from pytest_touchstone.core.requests import Generate, RunProgram
 from pytest_touchstone.core.shard import Shard
 from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
 from pytest_touchstone.plugin.batches import batch_key
-from pytest_touchstone.plugin.benchmark_items import BenchmarkItem
 from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_items, result_of
 from pytest_touchstone.plugin.options import Settings
 from pytest_touchstone.results.merging import ShardShare
@@ -205,8 +204,6 @@ def _placed(own: Sequence[tuple[pytest.Item, Given]], settings: Settings) -> lis
         texts = settings.sampling.samples * (Generate in spec.asks or RunProgram in spec.asks)
         cluster = example.row.get(spec.cluster) if spec.cluster else None
         result, prefix = f"{info.name}\0{result_of(item, given)}", batch_key(item.nodeid)
-        if isinstance(item, BenchmarkItem):
-            item.rest()  # most are of other shards, and pytest has had each make its parameters
         found.append(
             Placed(
                 model=models.setdefault(info.model_key, info.name),
