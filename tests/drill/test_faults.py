@@ -112,7 +112,7 @@ def press(event, _):
     if event == "import" and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         reached += 1
         if reached == last:
-            os.kill(os.getpid(), signal.{name})
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 def turning(*arguments, **options):
@@ -128,34 +128,31 @@ if not last:
     atexit.register(lambda: print("imports:", reached))
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
-"""Sends the process a signal at an import, of those after we have taken Ctrl-C over, which a library makes another
+"""Presses Ctrl-C at an import, of those after we have taken Ctrl-C over, which a library makes another
 error of; without one it says how many imports there are."""
 
 
-def pressed(command: tuple[str, ...], folder: Path, last: int = 0, name: str = "SIGINT") -> tuple[int, str]:
-    """The exit code of a command, and what it prints, where a signal comes at an import."""
-    (folder / "ctrl_c.py").write_text(CTRL_C.format(last=last, name=name))
+def pressed(command: tuple[str, ...], folder: Path, last: int = 0) -> tuple[int, str]:
+    """The exit code of a command, and what it prints, where Ctrl-C comes at an import."""
+    (folder / "ctrl_c.py").write_text(CTRL_C.format(last=last))
     given = [sys.executable, "ctrl_c.py", *words(command)[1:]]
     found = subprocess.run(given, cwd=folder, capture_output=True, text=True, check=False)
     return found.returncode, found.stdout + found.stderr
 
 
-@pytest.mark.parametrize(("command", "short", "whole"), [(RUN, 2, 25), (("touchstone", "list"), 2, 10)])
-def test_ctrl_c_while_anything_is_imported_is_no_traceback(
-    command: tuple[str, ...], short: int, whole: int, *, drill: Drill, tmp_path: Path
-) -> None:
+def test_ctrl_c_while_a_command_imports_anything_is_no_traceback(drill: Drill, tmp_path: Path) -> None:
+    command = ("touchstone", "list")
     folder = write_project(tmp_path / "project", "pass")
     code, text = pressed(command, folder)
     assert code == 0
     imports = int(text.rpartition("imports: ")[2])
-    for seed in drill.seeds(short, whole):
+    for seed in drill.seeds(2, 10):
         draw = random.Random(f"import {seed}")
-        name = draw.choice(("SIGINT", "SIGTERM")) if command is RUN else "SIGINT"
-        code, text = pressed(command, folder, draw.randint(1, imports), name)
+        code, text = pressed(command, folder, draw.randint(1, imports))
         assert "Traceback" not in text, f"seed {seed}: {text}"
         assert "Error" not in text, f"seed {seed}: {text}"
         assert code in (0, 2), f"seed {seed}: {text}"
-        assert code == 0 or "stopped" in text or "KeyboardInterrupt" in text, f"seed {seed}: {text}"
+        assert code == 0 or "stopped" in text, f"seed {seed}: {text}"
         drill.figure("Ctrl-C while something was imported", 1)
 
 
@@ -181,36 +178,6 @@ def test_workers_that_are_killed_before_they_answer_end_the_run_in_one_line(
     process = forks.start(*words((*RUN, "-n", "2")), cwd=folder)
     assert process.wait() == 0, process.output
     assert outcome(folder, WAYS["run"]) == right.outcome
-
-
-PRESSING = """
-import os, signal, subprocess
-init = subprocess.Popen.__init__
-
-
-def starting(self, command, *given, **options):
-    init(self, command, *given, **options)
-    if "-c" in command:
-        os.kill(os.getpid(), signal.{name})
-
-
-subprocess.Popen.__init__ = starting
-"""
-"""Sends the process a signal when it has just started a worker."""
-
-
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_ctrl_c_while_workers_start_ends_the_run_in_one_line(
-    name: str, forks: Forks, ways: Ways, tmp_path: Path
-) -> None:
-    template, _ = ways.of("run", WAYS["run"])
-    folder = Path(shutil.copytree(template, tmp_path / "project"))
-    process = forks.start(*words((*RUN, "-n", "2")), cwd=folder, before=PRESSING.format(name=name))
-    assert process.wait() == 2, process.output
-    while watching.running(folder):
-        time.sleep(0.01)
-    assert "Traceback" not in process.output
-    assert "Error" not in process.output
 
 
 # A served model

@@ -30,33 +30,31 @@ def pytest_touchstone_run_finished(summary):
 """
 
 
-def press() -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
 @pytest.fixture
 def interrupts() -> Any:
-    before = signal.getsignal(signal.SIGINT)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     found = Interrupts()
-    found.arm()
     yield found
     found.close()
-    assert signal.getsignal(signal.SIGINT) is before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_one_press_ends_the_work_and_another_is_ctrl_c_again(interrupts: Interrupts) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_what_may_be_ended(interrupts: Interrupts, number: signal.Signals) -> None:
     done: list[int] = []
-    assert interrupts.finished(lambda: done.append(1))
-    assert not interrupts.finished(press)
-    assert not interrupts.finished(lambda: done.append(2))
-    assert done == [1]
     with pytest.raises(KeyboardInterrupt):
-        press()
+        signal.raise_signal(number)
+    interrupts.arm()
+    assert interrupts.finished(lambda: done.append(1))
+    assert not interrupts.finished(lambda: signal.raise_signal(number))
+    assert done == [1]
 
 
-def test_a_press_while_pytest_goes_on_by_itself_does_nothing_at_once(interrupts: Interrupts) -> None:
-    press()
-    assert not interrupts.finished(lambda: pytest.fail("it is not begun"))
+def test_ctrl_c_does_nothing_while_pytest_ends_the_run(interrupts: Interrupts) -> None:
+    interrupts.arm()
+    signal.raise_signal(signal.SIGINT)
+    assert not interrupts.finished(lambda: signal.raise_signal(signal.SIGINT))
+    signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.slow
@@ -120,11 +118,6 @@ def test_a_run_that_is_stopped_says_how_far_it_came_and_how_it_goes_on(
     assert capsys.readouterr().out.splitlines()[-1] == last_line(result)
 
 
-def test_workers_hear_ctrl_c_once_they_have_begun(project: Project) -> None:
-    project.write("import signal; assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())")
-    project.run("-n", "2", apart=True).assert_outcomes(passed=20)
-
-
 @pytest.mark.slow
 def test_a_run_that_ends_at_the_first_error_goes_on_without_the_option_that_ended_it(
     project: Project,
@@ -133,14 +126,3 @@ def test_a_run_that_ends_at_the_first_error_goes_on_without_the_option_that_ende
     result = project.run("-x", "--eval-batch-items", "4")
     assert result.ret == 9
     assert goes_on(result) == (7, [])
-
-
-def test_ctrl_c_between_two_lines_of_code_is_told_as_ever() -> None:
-    try:
-        exec(compile("raise KeyboardInterrupt", "between", "exec").replace(co_linetable=b""))
-    except KeyboardInterrupt:
-        told = pytest.ExceptionInfo[BaseException].from_current()
-    with pytest.raises(TypeError):
-        told.getrepr()
-    Interrupts().pytest_keyboard_interrupt(told)
-    assert "KeyboardInterrupt" in str(told.getrepr())

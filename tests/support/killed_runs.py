@@ -253,7 +253,7 @@ class Disturbed:
         self.told[-1] += f": exit code {process.returncode}"
         output = process.output
         # A worker whose controller is gone before it has sent its program shows a traceback of execnet's.
-        orphans = workers and process.returncode == -signal.SIGKILL
+        orphans = workers and process.returncode in (-signal.SIGKILL, 2)
         assert orphans or "Traceback" not in output, self.why(output)
         assert "INTERNALERROR" not in output, self.why(output)
         wanted = (

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -49,8 +48,6 @@ def run(options: argparse.Namespace) -> Output:
     own = _names_files(words)
     # -P, so that Python imports nothing from the current folder.
     command = [sys.executable, "-P", "-m", "pytest", *DEFAULT_FILES, *(() if own else APART), *tasks, *words]
-    # Ctrl-C waits for our plug-in: pytest shows a traceback while it is imported.
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     of_tests = () if own else ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
     os.execve(
         sys.executable, command, {name: value for name, value in os.environ.items() if name not in of_tests}

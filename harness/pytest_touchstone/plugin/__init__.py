@@ -13,12 +13,10 @@ import argparse
 import copy
 import functools
 import os
-import signal
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -68,39 +66,18 @@ def pytest_load_initial_conftests(
         known = parser.parse_known_args(told, namespace=copy.copy(early_config.option))
         known.confcutdir = early_config.known_args_namespace.confcutdir
         early_config.known_args_namespace = known
-    with _interruptible(early_config):
-        found = yield
-        _add_short_names(parser)
-        try:
-            _refuse_misspelt(parser, early_config, args)
-        except pytest.UsageError as error:
-            from pytest_touchstone.plugin.reporters import tell_failure
+    found = yield
+    _add_short_names(parser)
+    try:
+        _refuse_misspelt(parser, early_config, args)
+    except pytest.UsageError as error:
+        from pytest_touchstone.plugin.reporters import tell_failure
 
-            markdown = early_config.known_args_namespace.eval_markdown
-            target = early_config.invocation_params.dir / markdown if markdown else None
-            tell_failure(target, pytest.ExitCode.USAGE_ERROR, str(error))
-            raise
-        return found
-
-
-@contextmanager
-def _interruptible(config: pytest.Config) -> Iterator[None]:
-    """Take Ctrl-C over where there is sure to be a run; xdist's workers leave that to their controller."""
-    options, alone = config.known_args_namespace, config.pluginmanager.has_plugin(OURS_ALONE)
-    if not (alone or _given(options, "checkpoint") or _given(options, "gate")):
-        yield
-        return
-    _check_system()
-    from pytest_touchstone.plugin.interrupts import interrupts_of, is_whole
-
-    # What a test starts inherits the variable of the worker that the test is in.
-    if "PYTEST_XDIST_WORKER" in os.environ and not is_whole(config):
-        yield
-        return
-    with interrupts_of(config, held=True).beginning():
-        if alone:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-        yield
+        markdown = early_config.known_args_namespace.eval_markdown
+        target = early_config.invocation_params.dir / markdown if markdown else None
+        tell_failure(target, pytest.ExitCode.USAGE_ERROR, str(error))
+        raise
+    return found
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -210,9 +187,6 @@ def _set(word: str = "") -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Provide our fixtures, except for names that anybody else has, and our hooks where somebody implements one."""
-    if hasattr(session.config, "workerinput") and not UNSUPPORTED:
-        # They were blocked while it began, see ``Interrupts.pytest_xdist_setupnodes``.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     named = (
         session._fixturemanager.getfixturedefs
     )  # private: nothing public tells whether a fixture has a name

@@ -14,7 +14,7 @@ from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import ExitCode, WireError
 from pytest_touchstone.core.requests import scrub
 from pytest_touchstone.plugin.collection import generate, given_of
-from pytest_touchstone.plugin.interrupts import STOPPED
+from pytest_touchstone.plugin.interrupts import STOPPED, WORKERS_ENDED, is_of_workers
 from pytest_touchstone.plugin.item_errors import RepeatedErrors, no_silent_end
 from pytest_touchstone.plugin.plain_stream import keep_keys_out
 from pytest_touchstone.plugin.session import EvalSession
@@ -154,6 +154,12 @@ class ControllerHooks(Hooks):
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
         self.session.ends()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """End in a line what xdist does not expect: that workers are gone before they answer."""
+        if is_of_workers(excinfo):
+            raise pytest.exit.Exception(WORKERS_ENDED, ExitCode.NOT_VALID)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:

@@ -45,7 +45,7 @@ from pytest_touchstone.plugin.declarations import (
     wrong_primary,
 )
 from pytest_touchstone.plugin.gate import GateSession
-from pytest_touchstone.plugin.interrupts import interrupts_of
+from pytest_touchstone.plugin.interrupts import Interrupts
 from pytest_touchstone.plugin.item_errors import SAME, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import runs_nothing, settings_of
 from pytest_touchstone.plugin.selection import settle
@@ -91,7 +91,8 @@ class EvalSession:
         self._failed = FailedCheckpoints()
         self._lasting = Lasting(self._say)
         self._lock: int | None = None
-        self._interrupts = interrupts_of(config)
+        self._interrupts = Interrupts(term=not self.worker)
+        config.add_cleanup(self._interrupts.close)
         if self.fault is None:
             try:
                 self._create()
