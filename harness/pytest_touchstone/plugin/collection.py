@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -51,7 +52,6 @@ from pytest_touchstone.engines.replicas import open_programs
 from pytest_touchstone.metrics.samples import sampled
 from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin import NO_CHECKPOINT
-from pytest_touchstone.plugin.keywords import may_select, stand_in_ids
 from pytest_touchstone.plugin.options import Settings, check_base, check_served
 from pytest_touchstone.plugin.source_hash import code_of
 
@@ -142,15 +142,14 @@ class Collection:
     """The benchmarks and items that collection has found so far in this process.
 
     ``loaded`` and ``specs`` are keyed by the identity of the declarations: two may have one name, with only one of
-    them selected. ``unchosen`` are those that --eval-tasks does not name; ``unread`` those of which -k cannot mean an
-    item, so that their rows were not read. ``selected`` says whether any benchmark is. ``deselected`` counts what was
-    left out; ``unasked`` are the benchmarks that are skipped for want of a checkpoint. ``nothing`` is the line about a
-    selection that matches no item. ``lasting`` holds what is started for the checkpoints.
+    them selected. ``unchosen`` are those that --eval-tasks does not name. ``selected`` says whether any benchmark is.
+    ``deselected`` counts what was left out; ``unasked`` are the benchmarks that are skipped for want of a checkpoint.
+    ``nothing`` is the line about a selection that matches no item. ``lasting`` holds what is started for the
+    checkpoints.
     """
 
     settings: Settings
     unchosen: set[int] = field(default_factory=set)
-    unread: set[int] = field(default_factory=set)
     judge: JudgeInfo | None = None
     checkpoints: list[CheckpointInfo] | None = None
     failed: list[FailedToLoad] = field(default_factory=list)
@@ -329,9 +328,6 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
         )
     try:
         suited = _suited(spec, collection)
-        if suited and not may_select(metafunc, spec, suited, collection.groups_of(spec)):
-            collection.unread.add(id(spec))
-            return _by_example(metafunc, wanted, [(spec.name, Withheld(spec))])
         examples = _examples(metafunc, spec, collection) if suited else []
     except (CheckpointError, DataError) as error:
         collection.remarks.append(Remark(spec, str(error), fatal=True))
@@ -343,6 +339,21 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
         metafunc.parametrize(CHECKPOINT_FIXTURE, suited, ids=ids, scope="session")
     stand_ins = [(one, Withheld(spec)) for one in stand_in_ids(spec, metafunc.config)]
     return _by_example(metafunc, wanted, examples or stand_ins)
+
+
+def keyword_words(config: pytest.Config) -> list[str]:
+    """Return the words of ``-k`` without those that join them."""
+    words = re.findall(r"[^\s()]+", config.option.keyword)
+    return [word for word in words if word not in ("and", "or", "not")]
+
+
+def stand_in_ids(spec: Benchmark, config: pytest.Config) -> list[str]:
+    """Return the ids of the placeholders for a benchmark whose examples are not known: its name, and what may name
+    an example of it in ``-k`` and in node ids on the command line."""
+    words = [*keyword_words(config), *(argument.partition("[")[2] for argument in config.args)]
+    named = [word.removesuffix("]") for word in words if f"{spec.name}/" in word]
+    named += [f"{spec.name}/{word}" for word in words if word.isdecimal()]
+    return list(dict.fromkeys([spec.name, *named]))
 
 
 def items_of_forms(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -28,8 +28,8 @@ from pytest_touchstone.plugin.collection import (
     checkpoint_of,
     given_items,
     given_of,
+    keyword_words,
 )
-from pytest_touchstone.plugin.keywords import keyword_words
 
 MOST_NAMES = 3
 """The most names that are suggested for an unknown one."""
@@ -41,12 +41,6 @@ LIKENESS = 0.55
 
 Names much less like it than the nearest are not suggested either.
 """
-
-
-MARKED_LATER: Final = (
-    "-k: {0} is chosen by a keyword that its items got after collection, too late for its rows to be read; "
-    "choose it by --eval-tasks {0}"
-)
 
 
 def settle(
@@ -77,11 +71,9 @@ def settle(
         (kept if spec is None or runs or unasked else withheld).append(item)
         collection.unasked += [unasked.spec.name] if unasked else []
     remarks = [one for one in collection.remarks if id(one.spec) in selected]
-    unread = [one.name for one in selected.values() if id(one) in collection.unread]
     collection.fault = (
         (_unknown_task(collection) if whole else None)
         or _meant_otherwise(collection)
-        or (MARKED_LATER.format(unread[0]) if unread else None)
         or _fault(selected.values(), remarks, asked=asked)
     )
     collection.selected = bool(selected)
