@@ -32,7 +32,7 @@ atexit.register(peak)
 MOST_BYTES = 4000
 """The memory that an item may cost the process that merges it."""
 
-MOST_OF_SHARDS = 4000
+MOST_OF_SHARDS = 5500
 """The memory that an item of any shard may cost each shard: all are collected before those of others are left out."""
 
 MOST_OF_PAGE = 30
