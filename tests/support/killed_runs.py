@@ -265,16 +265,13 @@ class Disturbed:
             self.kills.in_the_middle += bool(computed(self.folder))
 
     def _press(self, process: Fork, number: signal.Signals, moment: float, *, terminal: bool) -> None:
-        """Send a signal that pytest answers by itself, once our plug-in has taken it over; Ctrl-C twice, the first
-        from a terminal to the workers too."""
+        """Send a signal that pytest answers by itself, once our plug-in has begun; from a terminal to the workers
+        too."""
         while not process.ended(0.002) and not process.catches(signal.SIGTERM):
             continue
         process.ended(moment)
         process.kill(number, group=terminal and number == signal.SIGINT)
         self.told[-1] += ", to its group" if terminal else ""
-        if number == signal.SIGINT:
-            process.ended(self.draw.choice((0.0, 0.01, 0.05)))
-            process.kill(number)
 
     def _kill_worker(self, process: Fork) -> None:
         """Kill one of the processes that the command has started, if there are some."""
