@@ -70,6 +70,7 @@ class Setting:
     least: float | None = None
     most: float | None = None
     expected: str | None = None
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def long_flag(self) -> str:

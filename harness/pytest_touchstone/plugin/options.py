@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a run: the plain value of every row of the table, and those that the plugin uses as fields.
+    """The settings of a run; the value of every row of the table is an attribute.
 
     ``origins`` says where each value is from. ``notes`` says which names mean other rows elsewhere. ``demonstration``
     is whether neither a checkpoint nor a limit nor a file of benchmarks was given, ``by_hand`` which rows of the table
@@ -64,50 +64,17 @@ class Settings:
     model: ModelSettings
     sandbox_settings: SandboxSettings
     sampling: Sampling
-    checkpoint: tuple[str, ...]
-    steps: StepFilter | None
-    base_model: str | None
-    judge: str | None
-    judge_tokens: int
-    trust_remote_code: bool
-    model_name: str | None
-    tokenizer: str | None
-    server_args: str | None
-    data: str | None
-    tasks: tuple[str, ...]
-    limit: int | float | None
-    shard: str | None
-    no_cache: bool
-    shots: int | None
-    fewshot: str
-    seed: int
-    seq_len: int | None
-    batch_items: int | None
-    engine: str | None
-    workers: int
-    output: str
-    run_id: str | None
-    markdown: str | None
-    beside: bool
-    strict: bool
-    mlflow: bool
-    mlflow_experiment: str | None
-    wandb: bool
-    wandb_project: str | None
-    gate: bool
-    gate_mode: str | None
-    baseline: str | None
-    baseline_allow: tuple[str, ...]
-    gate_metric: tuple[str, ...]
-    gate_sequential: bool
-    gate_plan: bool
-    dry_run: bool
-    gate_config: str | None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the value of a row of the table."""
+        if name not in self.values:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.values[name]
 
     @property
     def must_score(self) -> bool:
         """Whether something was asked for that a run without scores must not seem to have given."""
-        return self.gate or self.gate_plan or self.gate_sequential or self.dry_run
+        return bool(self.gate or self.gate_plan or self.gate_sequential or self.dry_run)
 
     @property
     def of_targets(self) -> dict[str, str]:
@@ -166,7 +133,6 @@ def settings_of(config: pytest.Config) -> Settings:
     check_device_map(values, workers)
     values |= {"workers": workers, "device_kind": device_kind(values["device"]), "shard": shard}
     sampling = Sampling(values["samples"], values["temperature"], values["top_p"], values["seed"])
-    own = {field.name: values[field.name] for field in fields(Settings) if field.name in values}
     return Settings(
         values=values,
         origins={name: sources.origin(name) for name in values},
@@ -177,10 +143,12 @@ def settings_of(config: pytest.Config) -> Settings:
         groups=groups,
         sampling=sampling,
         model=ModelSettings(
-            threads=cpu_threads(workers, os.environ),
-            processes=workers,
-            concurrency=max(1, values["concurrency"] // max(1, workers)),
-            **{name: values[name] for name in MODEL_ROWS},
+            **{field.name: values[field.name] for field in fields(ModelSettings) if field.name in values}
+            | {
+                "threads": cpu_threads(workers, os.environ),
+                "processes": workers,
+                "concurrency": max(1, values["concurrency"] // max(1, workers)),
+            }
         ),
         sandbox_settings=SandboxSettings(
             kind=values["sandbox"],
@@ -188,16 +156,7 @@ def settings_of(config: pytest.Config) -> Settings:
             grader=values["grader"],
             program_seconds=values["program_seconds"],
         ),
-        **own,
     )
-
-
-MODEL_ROWS: Final = (
-    *("dtype", "device", "device_map", "batch", "memory", "chat", "max_new_tokens", "speculative", "engine"),
-    *("system", "think_end", "thinking"),
-    *("request_timeout", "item_timeout", "run_timeout", "price"),
-)
-"""The rows that an engine is told."""
 
 
 def _sources(config: pytest.Config) -> Sources:
@@ -358,35 +317,6 @@ def check_served(settings: Settings, infos: Sequence[CheckpointInfo], *, some_fa
 
 PREFIX: Final = "--eval-"
 
-ELSEWHERE: Final[dict[str, tuple[str, ...]]] = {
-    "checkpoint": (
-        *("model", "pretrained", "peft", "model-path", "model-name-or-path", "checkpoint-path", "ckpt"),
-        *("endpoint", "base-url", "model-base-url", "api-base"),
-    ),
-    "shots": ("num-fewshot", "few-shot", "n-shot", "num-shots", "k-shot"),
-    "batch": ("batch-size", "eval-batch-size", "per-device-eval-batch-size", "max-num-seqs"),
-    "limit": ("max-samples", "max-examples", "num-examples", "num-questions", "sample-limit"),
-    "output": ("output-path", "output-dir", "out-dir", "log-dir", "save-dir", "results-dir"),
-    "chat": ("apply-chat-template", "use-chat-template", "chat-template"),
-    "system": ("system-instruction", "system-message", "system-prompt"),
-    "think_end": ("think-end-token",),
-    "thinking": ("enable-thinking", "reasoning"),
-    "max_new_tokens": ("max-tokens", "max-gen-toks", "max-gen-len", "max-output-tokens"),
-    "judge": ("model-role", "model-roles", "grader", "grader-model", "judge-model"),
-    "seq_len": ("max-length", "max-model-len", "max-seq-len", "max-seq-length", "context-length"),
-    "samples": ("n-samples", "num-samples", "num-generations", "num-return-sequences", "epochs", "repeats"),
-    "concurrency": ("max-connections", "num-concurrent", "max-concurrency", "parallel"),
-    "server_args": ("tensor-parallel-size", "pipeline-parallel-size", "gpu-memory-utilization"),
-    "device": ("gpu", "gpus", "cuda-device"),
-    "dtype": ("torch-dtype", "precision"),
-    "data": ("data-dir", "dataset-path", "data-path"),
-    "tasks": ("task", "benchmark", "benchmarks", "evals"),
-    "item_timeout": ("time-limit", "timeout"),
-    "base_model": ("base", "lora-base"),
-    "wandb": ("wandb-args",),
-}
-"""The names that other programs have for our options."""
-
 PARTS: Final = ("model-args", "gen-kwargs", "generation-kwargs")
 """Options of others whose values are options, ``NAME=VALUE,...``."""
 
@@ -452,11 +382,11 @@ def _meant(name: str, value: str) -> Iterator[str]:
             yield from _meant(key.replace("_", "-"), text)
         return
     rows = settings_table()
-    own = name.replace("-", "_")
-    key = next((key for key, names in ELSEWHERE.items() if name in names), own)
-    if key not in rows or not rows[key].option:
-        return
-    yield _with_value(rows[key], name, value)
+    names = (
+        row for row in rows.values() if row.option and name in (*row.elsewhere, row.name.replace("_", "-"))
+    )
+    for row in names:
+        yield _with_value(row, name, value)
 
 
 def _with_value(row: Setting, name: str, value: str) -> str:
