@@ -85,7 +85,7 @@ def test_a_folder_of_ones_own_is_listed_too(tmp_path: Path) -> None:
             "version": 3,
             "asks": ["Loglikelihood"],
             "tags": ["causal", "scoring", "geography"],
-            "metrics": ["acc", "margin"],
+            "metrics": ["acc"],
             "shots": 0,
             "rows": 2,
             "rows_from": "the benchmark's own",

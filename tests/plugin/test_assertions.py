@@ -83,30 +83,6 @@ def test_an_assertion_before_anything_was_asked_is_no_score(project: Project) ->
 
 
 @pytest.mark.parametrize(
-    ("line", "declared", "said"),
-    [
-        (
-            "return {'acc': 1.0}",
-            "",
-            "'passed', but it returns acc; declare primary='acc', or return that too",
-        ),
-        (
-            "pass",
-            ' primary="acc",',
-            "'acc', but it returns nothing; return {'acc': ...}, or leave primary out *",
-        ),
-    ],
-)
-def test_a_primary_score_that_is_never_returned_is_a_mistake_before_anything_runs(
-    project: Project, line: str, declared: str, said: str
-) -> None:
-    asserting(project, line, declared=declared)
-    result = project.run()
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([f"ERROR: benchmark sums: its primary score is {said}"])
-
-
-@pytest.mark.parametrize(
     ("line", "said"),
     [
         ("return {'acc': None}", "score 'acc' = None; return a number"),

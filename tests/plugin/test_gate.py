@@ -277,10 +277,6 @@ def test_a_metric_that_turns_out_to_be_unknown_is_4_at_the_end(
     skilled: Project, arguments: list[str]
 ) -> None:
     (skilled.path / "metric.toml").write_text("[benchmarks.skills]\nfloors = ['f1 >= 0.5']\n")
-    path = skilled.path / "test_skills.py"
-    path.write_text(
-        path.read_text().replace('"other": 0.5}', '"other": 0.5} | {}')
-    )  # its names cannot be read off
     result = score(skilled, 150, "first", "--gate", *arguments)
     assert result.ret == 4
     result.stdout.fnmatch_lines(["gate not judged: *f1*"])
@@ -307,13 +303,15 @@ def test_several_metrics_are_judged_in_one_run(skilled: Project) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--eval-gate-metric", "f1"], ["--eval-gate-config", "metric.toml"]])
-def test_a_metric_that_the_code_does_not_return_is_refused_before_a_first_run(
+def test_a_metric_that_is_not_declared_is_refused_before_a_first_run(
     skilled: Project, arguments: list[str]
 ) -> None:
+    path = skilled.path / "test_skills.py"
+    path.write_text(path.read_text().replace('primary="acc")', 'primary="acc", metrics=("acc", "other"))'))
     (skilled.path / "metric.toml").write_text("[benchmarks.skills]\nfloors = ['f1 >= 0.5']\n")
     refused(
         score(skilled, 150, "first", "--gate", *arguments),
-        "unknown metric 'f1'; known are acc, other",
+        "unknown metric 'f1'; known are acc, bits_per_byte,",
     )
     assert not (skilled.path / "results" / "first").exists()
 

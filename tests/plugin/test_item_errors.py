@@ -44,10 +44,8 @@ def test_the_same_error_of_many_items_is_one_block(pytester: pytest.Pytester, wo
     text = done.stdout.str()
     assert text.count("E       KeyError: 'anser'") == 1
     assert text.count("the row has the fields question, answer; did you mean 'answer'?") >= 1
-    assert len(re.findall(r"^_+ test_b\[b/\d+ and 29 more\] _+$", text, re.MULTILINE)) == 1
-    assert len(re.findall(r"^FAILED test_b.py::test_b\[b/\d+\] - 30 items: KeyErr", text, re.MULTILINE)) == 1
-    assert "F" * 10 in text
-    assert "F" * 11 not in text
+    assert len(re.findall(r"^_+ test_b\[b/\d+\] _+$", text, re.MULTILINE)) == 1
+    assert len(re.findall(r"^FAILED test_b.py::test_b\[b/\d+\] - KeyErr", text, re.MULTILINE)) == 1
     done.assert_outcomes(failed=30)
     (log,) = pytester.path.glob("results/*/details/errors.log")
     assert log.read_text().count("KeyError: 'anser'; the row has the fields") == 30
@@ -57,13 +55,13 @@ def test_errors_of_other_lines_and_types_are_blocks_of_their_own(pytester: pytes
     body = "if example['answer'] < 'a2': raise ValueError(example['answer'])\n    assert example['answer'] == 'a2'"
     text = run(pytester, body).stdout.str()
     blocks = re.findall(r"^_+ test_b\[(.*)\] _+$", text, re.MULTILINE)
-    assert blocks == ["b/0 and 11 more", "b/3 and 16 more"]
+    assert blocks == ["b/0", "b/3"]
 
 
 def test_a_fixture_that_fails_is_one_block(pytester: pytest.Pytester) -> None:
     done = run(pytester, "", fixture="broken")
     assert done.stdout.str().count("OSError: no such grammar") <= 4
-    done.stdout.fnmatch_lines(["*ERROR at setup of test_b?b/0 and 29 more? *"])
+    done.stdout.fnmatch_lines(["*ERROR at setup of test_b?b/0? *"])
     done.assert_outcomes(errors=30)
 
 
@@ -75,7 +73,7 @@ def test_twice_verbose_shows_every_error_whole(pytester: pytest.Pytester) -> Non
 def test_a_broken_contract_is_one_line_with_the_place_of_the_function(pytester: pytest.Pytester) -> None:
     done = run(pytester, "return 3", "--eval-limit", "2")
     done.stdout.fnmatch_lines(
-        ["2 items: test_b.py:12: benchmark b (b/0) returned 3 of type int; return a dict of scores*"]
+        ["test_b.py:12: benchmark b (b/0) returned 3 of type int; return a dict of scores*"]
     )
     done.stdout.fnmatch_lines(["error*2 items, first test_b.py::test_b?b/0?: benchmark b returned 3 of*"])
 

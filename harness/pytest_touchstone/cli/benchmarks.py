@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output, terminal
-from pytest_touchstone.core.benchmark import Benchmark, generator_function
+from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import HUB, load_dataset
 from pytest_touchstone.core.errors import DataError, ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.eval_config import Choice, ConfigFileError, EvalConfig, examined
@@ -18,7 +18,6 @@ from pytest_touchstone.core.files import shipped_evals, shown_path
 from pytest_touchstone.core.settings import of_table, settings_table
 from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, shipped_names, tags_of, task_groups
 from pytest_touchstone.core.text import count
-from pytest_touchstone.plugin.declarations import returned_names
 from pytest_touchstone.plugin.listing import ListedBenchmark, find_benchmarks
 from pytest_touchstone.plugin.selection import faults_of, faults_of_unused
 
@@ -93,7 +92,6 @@ def _tasks(found: Sequence[ListedBenchmark], names: Sequence[str], groups: Mappi
 def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[str, Any]:
     """Return all there is to tell about a benchmark, as plain values; ``shots`` is what the names say of it."""
     spec = found.spec
-    scores = spec.metrics or tuple(sorted(returned_names(generator_function(found.function)) or ()))
     here, origin, missing, groups = _here(found, data)
     published = spec.published.rows
     source = spec.data
@@ -105,7 +103,7 @@ def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[st
         "version": spec.version,
         "asks": [kind.__name__ for kind in spec.asks],
         "tags": list(tags_of(spec)),
-        "metrics": list(dict.fromkeys((spec.primary, *scores, *spec.aggregate))),
+        "metrics": list(dict.fromkeys((spec.primary, *spec.metrics, *spec.aggregate))),
         "shots": spec.shots.count if shots is None else shots,
         "rows": here,
         "rows_from": origin,

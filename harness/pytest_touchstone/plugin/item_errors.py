@@ -3,8 +3,6 @@ same error of many items."""
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import os
 import re
 import threading
@@ -21,16 +19,13 @@ from pytest_touchstone.core.errors import BenchmarkError, HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.requests import REQUEST_KINDS, Turn, plain_text
-from pytest_touchstone.core.text import count, did_you_mean, listed, without_home
+from pytest_touchstone.core.text import did_you_mean, listed, without_home
 
 SAME: Final = "touchstone_error"
 """The attribute of a report that is equal for the same error of other items: its type and place."""
 
 FAULTY: Final = ("failed", "error")
 """The names under which pytest keeps reports of what went wrong."""
-
-LETTERS: Final = 10
-"""The items with the same error that have a letter on pytest's line of progress."""
 
 _UNKNOWN: Final = re.compile(r"^(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 
@@ -150,26 +145,10 @@ def one_line(error: BaseException, item: pytest.Item) -> str:
 
 
 class RepeatedErrors:
-    """Hooks of the process that reports: the same error of many items is one block, one line and a few letters.
+    """Hooks of the process that reports: the same error of many items is one block and one line, of the first.
 
     pytest's counts, the journal and ``errors.log`` have all of them, and ``-vv`` shows them.
     """
-
-    def __init__(self) -> None:
-        self._places: dict[str, dict[str, int]] = {}
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(
-        self, report: pytest.TestReport | pytest.CollectReport, config: pytest.Config
-    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        same = getattr(report, SAME, None)
-        if same is None or not report.failed or config.get_verbosity() > 0:
-            return None
-        items = self._places.setdefault(same, {})
-        if items.setdefault(report.nodeid, len(items)) < LETTERS:
-            return None
-        name = "failed" if report.when == "call" else "error"
-        return name, "", ("FAILED" if report.when == "call" else "ERROR", {"red": True})
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(
@@ -179,33 +158,15 @@ class RepeatedErrors:
         stats = terminalreporter.stats
         whole: dict[str, list[Any]] = {name: stats[name] for name in FAULTY if name in stats}
         if config.get_verbosity() < WHOLE:
-            stats.update((name, _folded(reports)) for name, reports in whole.items())
+            stats.update((name, _first_of_each(reports)) for name, reports in whole.items())
         try:
             return (yield)
         finally:
             stats.update(whole)
 
 
-def _folded(reports: Iterable[Any]) -> list[Any]:
-    found: dict[object, list[Any]] = {}
+def _first_of_each(reports: Iterable[Any]) -> list[Any]:
+    first: dict[object, Any] = {}
     for report in reports:
-        found.setdefault(getattr(report, SAME, None) or id(report), []).append(report)
-    return [_first_of(same) if len(same) > 1 else same[0] for same in found.values()]
-
-
-def _first_of(reports: list[Any]) -> Any:
-    """Return the first report; the heading of its block and its line in the summary say how many there are.
-
-    Its node id is as it was: people copy it from that line.
-    """
-    first = copy.copy(reports[0])
-    path, line, name = first.location
-    first.location = (path, line, f"{name.removesuffix(']')} and {len(reports) - 1} more]")
-    said = f"{count(len(reports), 'item')}: "
-    crash = getattr(first.longrepr, "reprcrash", None)
-    if crash is not None:  # the text of the line, and of no other
-        first.longrepr = copy.copy(first.longrepr)
-        first.longrepr.reprcrash = dataclasses.replace(crash, message=said + crash.message)
-    elif isinstance(first.longrepr, str):
-        first.longrepr = said + first.longrepr
-    return first
+        first.setdefault(getattr(report, SAME, None) or id(report), report)
+    return list(first.values())

@@ -42,7 +42,6 @@ from pytest_touchstone.plugin.declarations import (
     collected_of,
     declarations_of,
     wrong_composite,
-    wrong_primary,
 )
 from pytest_touchstone.plugin.gate import GateSession
 from pytest_touchstone.plugin.interrupts import Interrupts
@@ -198,7 +197,6 @@ class EvalSession:
             found = (
                 collecting.wrong_fixture(items),
                 wrong_composite(items),
-                wrong_primary(items),
                 collecting.name_results(items, count),
             )
             self.fault = self.collection.fault or next((one for one in found if one is not None), None)

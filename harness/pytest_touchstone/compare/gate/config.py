@@ -443,8 +443,8 @@ def _check_sequential(plan: GateConfig) -> None:
 def _known_metrics(
     name: str, declared: Mapping[str, Declaration], saved: Sequence[StoredResult]
 ) -> list[str]:
-    """The metrics that a benchmark is known to have, by its code or its saved results; empty where that is not
-    known."""
+    """The metrics that a benchmark is known to have, by its declaration or its saved results; empty where that is
+    not known."""
     one = declared.get(name)
     same = [
         entry
