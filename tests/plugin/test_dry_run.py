@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow, render
+from pytest_touchstone.plugin import dry_run
+from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, SettingRow, render
 from tests.support.model_server import Style, serving
 
 Project = Any
 
 
-def test_nothing_is_scored_and_every_setting_has_its_origin(
+def test_nothing_is_scored_and_every_given_setting_has_its_origin(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOUCHSTONE_SEED", "7")
-    monkeypatch.setattr("pytest_touchstone.plugin.execution.shipped_evals", lambda: project.path)
+    monkeypatch.setattr(dry_run, "is_shipped", lambda _: True)
     (project.path / "pyproject.toml").write_text("[tool.touchstone]\nshots = 2\n[tool.pytest.ini_options]\n")
     result = project.run("--eval-dry-run", "--eval-limit", "3")
     assert result.ret == 0
     lines = [" ".join(line.split()) for line in result.stdout.lines]
-    assert any(line.startswith("sums 3 2 ~6 ") or line.startswith("sums 3 2 6 ") for line in lines)
+    assert any(line.startswith("sums 3 2 6 ~") for line in lines)
     for line in ("--eval-seed 7 TOUCHSTONE_SEED", "--eval-shots 2 pyproject.toml", "--eval-limit 3 option"):
         assert line in lines
-    assert "--eval-dtype auto default" in lines
-    assert any(line.startswith("time about ") and "from 3 items" in line for line in lines)
+    assert not any(line.endswith(" default") for line in lines)
     assert "scored nothing" in lines
     assert not project.runs
 
@@ -42,7 +42,6 @@ def test_a_served_model_is_asked_nothing_but_its_probe(project: Project, whole: 
     assert result.ret == (0 if style == "vllm" else 5)
     lines = [" ".join(line.split()) for line in result.stdout.lines]
     assert "scored nothing" in lines
-    assert not any(line.startswith("time ") for line in lines)
     assert style == "vllm" or any(line.startswith("left out sums: asks Loglikelihood") for line in lines)
     assert not project.runs
 
@@ -51,30 +50,28 @@ def test_a_served_model_is_asked_nothing_but_its_probe(project: Project, whole: 
 def test_costs_and_what_cannot_be_asked_are_told_within_the_width(width: int) -> None:
     rows = [
         DryRunRow(checkpoint="m", benchmark="gsm8k", items=1319, shots=5, requests=1319, prompt_tokens=1_200_000,
-                  new_tokens=337_664, cost=0.5, exact=True, looked_at=640, takes=2048,
+                  new_tokens=337_664, cost=0.5, exact=True, sampled=640, takes=2048,
                   too_long=("gsm8k/1", "gsm8k/5", "gsm8k/6", "gsm8k/8")),
         DryRunRow(checkpoint="m", benchmark="mine", items=5, shots=0),
     ]  # fmt: skip
     settings = [
         SettingRow("--eval-tasks", ("gsm8k", "mine"), "option"),
-        SettingRow("--eval-samples", 1, "default"),
+        SettingRow("--eval-limit of gsm8k", 12, "eval.json"),
     ]
-    told = DryRun(rows, DryRunTime(90.0, 8, 2**31), ["hellaswag: no"], settings, ["m: no echo: old"])
+    told = DryRun(rows, ["hellaswag: no"], settings, ["m: no echo: old"])
     lines = render(told, width=width, color=False).splitlines()
     assert max(map(len, lines)) <= width
     text = " ".join(" ".join(lines).split())
     for part in (
-        "gsm8k 1,319 5 1,319 1,200,000 337,664",
+        "gsm8k 1,319 5 ~1,319 1,200,000 337,664",
         "mine 5 0 - - -",
-        "about 1:30, from 8 items",
-        "memory 2.0 GiB",
         "cost at most 0.5 by --eval-price",
         "cannot m: no echo: old",
-        "too long gsm8k: 4 of the first 640 items, for 2,048 tokens (contexts are cut on their left): "
+        "too long gsm8k: 4 of 640 sampled items, for 2,048 tokens (contexts are cut on their left): "
         "gsm8k/1, gsm8k/5, gsm8k/6 and 1 more",
         "left out hellaswag: no",
         "--eval-tasks gsm8k, mine option",
-        "--eval-samples 1 default",
+        "--eval-limit of gsm8k 12 eval.json",
     ):
         assert part in text
 
@@ -82,7 +79,7 @@ def test_costs_and_what_cannot_be_asked_are_told_within_the_width(width: int) ->
 def test_items_that_are_too_long_are_counted_and_named(
     project: Project, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_touchstone.plugin.execution.shipped_evals", lambda: project.path)
+    monkeypatch.setattr(dry_run, "is_shipped", lambda _: True)
     project.write()
     path = project.path / "data" / "sums" / "test.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -101,3 +98,27 @@ def test_items_that_are_too_long_are_counted_and_named(
 
 def words(result: pytest.RunResult) -> str:
     return " ".join(result.stdout.str().split())
+
+
+TEXTS = """
+from pytest_touchstone import Generate, benchmark
+
+
+@benchmark(name="says", version=1, data="sums/test", asks=Generate, primary="acc")
+def test_says(example):
+    answer = yield Generate(example["q"], max_new_tokens=4)
+    return {"acc": "5" in answer.text}
+"""
+
+
+def test_each_sample_is_a_request_and_what_a_file_says_of_a_benchmark_is_told(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dry_run, "is_shipped", lambda _: True)
+    (project.path / "test_sums.py").write_text(TEXTS)
+    tasks = {"says": {"enabled": True, "tasks": ["says"], "limit": 12}}
+    (project.path / "eval.json").write_text(json.dumps({"tasks": tasks}))
+    result = project.run("--eval-dry-run", "--eval-config", "eval.json", "--eval-samples", "4")
+    lines = [" ".join(line.split()) for line in result.stdout.lines]
+    assert any(line.startswith("says 12 0 48 ") for line in lines)
+    assert "--eval-limit of says 12 eval.json" in lines

@@ -294,9 +294,8 @@ class EvalSession:
         """Find what a run would ask, to be shown at the end; raise ``pytest.UsageError`` where that cannot be."""
         from pytest_touchstone.plugin.dry_run import dry_run
 
-        size = self._batch_size(len(items))
         try:
-            self._dry_run = dry_run(items, self.collection, self.settings, size, self.engine)
+            self._dry_run = dry_run(items, self.collection, self.settings, self.engine)
         except HarnessError as error:
             raise pytest.UsageError(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""A dry run in words: what would be asked, how long that takes, what it costs, and where each setting comes from."""
+"""A dry run in words: what would be asked, what it costs, and where the settings that were given come from."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_touchstone.core.settings import DEFAULT
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.formatting import NOTHING, console_of, duration, labelled, open_table, written
+from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,41 +17,32 @@ NAMED: Final = 3
 """Items that are named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class DryRunRow:
     """The questions of a benchmark to a checkpoint; None where that is not known before it is asked.
 
-    Of the items ``looked_at`` those in ``too_long`` are longer than the tokens that the checkpoint ``takes``; their
+    Of the ``sampled`` items those in ``too_long`` are longer than the tokens that the checkpoint ``takes``; their
     contexts are then ``cut``, or they are not asked.
     """
 
     checkpoint: str
     benchmark: str
     items: int
-    shots: int
+    shots: int = 0
+    sampled: int = 0
     requests: int | None = None
     prompt_tokens: int | None = None
     new_tokens: int | None = None
     cost: float | None = None
     exact: bool = False
-    looked_at: int = 0
     too_long: Sequence[str] = ()
     takes: int = 0
     cut: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class DryRunTime:
-    """The ``seconds`` of the run, from so many items that were ``asked``, and the most memory that they took."""
-
-    seconds: float | None
-    asked: int
-    peak_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class SettingRow:
-    """A setting: its option, its value, and where that is from."""
+    """A setting that is no default: its option, its value, and where that is from."""
 
     flag: str
     value: Any
@@ -64,7 +54,6 @@ class DryRun:
     """All of it; ``lacks`` says what served models cannot answer."""
 
     rows: Sequence[DryRunRow]
-    time: DryRunTime | None
     left_out: Sequence[str]
     settings: Sequence[SettingRow]
     lacks: Sequence[str]
@@ -89,9 +78,12 @@ def _table(rows: Sequence[DryRunRow], width: int) -> Table:
     for head in ("items", "shots", "requests", "prompt tokens", "new tokens, at most"):
         table.add_column(head, justify="right")
     for row in rows:
-        about = "" if row.exact else "~"
-        counts = (row.requests, row.prompt_tokens, row.new_tokens)
-        cells = (NOTHING if one is None else f"{about if one else ''}{one:,}" for one in counts)
+        counts = (
+            (row.requests, row.sampled == row.items),
+            (row.prompt_tokens, row.exact),
+            (row.new_tokens, row.exact),
+        )
+        cells = (NOTHING if n is None else f"{n:,}" if exact or not n else f"~{n:,}" for n, exact in counts)
         table.add_row(f"  {row.benchmark}", f"{row.items:,}", str(row.shots), *cells)
     if len(rows) > 1:
         sums = (
@@ -105,12 +97,6 @@ def _table(rows: Sequence[DryRunRow], width: int) -> Table:
 def _notes(plan: DryRun) -> Iterator[tuple[str, str]]:
     if not plan.rows:
         yield "asked", "nothing: no item is left"
-    if (time := plan.time) is not None:
-        if time.seconds is not None:
-            said = f"about {duration(time.seconds)}, from {time.asked} items that were asked just now"
-            yield "time", f"{said}, if nothing is taken from earlier runs"
-        if time.peak_bytes is not None:
-            yield "memory", f"{time.peak_bytes / 2**30:.1f} GiB for those items; larger batches take more"
     costs = [row.cost for row in plan.rows if row.cost is not None]
     if costs:
         yield "cost", f"at most {sum(costs):,.4g} by --eval-price"
@@ -130,7 +116,7 @@ def _too_long(rows: Sequence[DryRunRow]) -> Iterator[str]:
     several = len({row.checkpoint for row in rows}) > 1
     for row in (row for row in rows if row.too_long):
         name = f"{row.checkpoint} {row.benchmark}" if several else row.benchmark
-        of = f"{row.items:,}" if row.looked_at == row.items else f"the first {row.looked_at:,}"
+        of = f"{row.sampled:,}" if row.sampled == row.items else f"{row.sampled:,} sampled"
         what = "contexts are cut on their left" if row.cut else "not asked: errors"
         yield (
             f"{name}: {len(row.too_long):,} of {of} items, for {row.takes:,} tokens ({what}): "
@@ -139,16 +125,12 @@ def _too_long(rows: Sequence[DryRunRow]) -> Iterator[str]:
 
 
 def _settings(rows: Sequence[SettingRow]) -> Table:
-    """Return the settings that somebody gave, one per row, and the others in one."""
+    """Return the settings that somebody gave."""
     table = open_table(2)
     for head in ("setting", "value", "from"):
         table.add_column(head, overflow="fold")
     for row in rows:
-        if row.origin != DEFAULT:
-            table.add_row(row.flag, _value(row.value), row.origin)
-    for row in rows:
-        if row.origin == DEFAULT:
-            table.add_row(row.flag, _value(row.value), DEFAULT)
+        table.add_row(row.flag, _value(row.value), row.origin)
     return table
 
 
