@@ -101,61 +101,6 @@ def test_commands_that_are_killed_at_any_moment_go_on_and_end_as_if_nothing_had_
 
 # Before anything is begun
 
-CTRL_C = """
-import atexit, builtins, os, runpy, signal, sys
-
-reached, last, real = 0, {last}, builtins.__import__
-
-
-def press(event, _):
-    global reached
-    if event == "import" and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        reached += 1
-        if reached == last:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-def turning(*arguments, **options):
-    try:
-        return real(*arguments, **options)
-    except KeyboardInterrupt:
-        raise ImportError("cannot import a name") from None
-
-
-sys.addaudithook(press)
-builtins.__import__ = turning
-if not last:
-    atexit.register(lambda: print("imports:", reached))
-runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
-"""
-"""Presses Ctrl-C at an import, of those after we have taken Ctrl-C over, which a library makes another
-error of; without one it says how many imports there are."""
-
-
-def pressed(command: tuple[str, ...], folder: Path, last: int = 0) -> tuple[int, str]:
-    """The exit code of a command, and what it prints, where Ctrl-C comes at an import."""
-    (folder / "ctrl_c.py").write_text(CTRL_C.format(last=last))
-    given = [sys.executable, "ctrl_c.py", *words(command)[1:]]
-    found = subprocess.run(given, cwd=folder, capture_output=True, text=True, check=False)
-    return found.returncode, found.stdout + found.stderr
-
-
-def test_ctrl_c_while_a_command_imports_anything_is_no_traceback(drill: Drill, tmp_path: Path) -> None:
-    command = ("touchstone", "list")
-    folder = write_project(tmp_path / "project", "pass")
-    code, text = pressed(command, folder)
-    assert code == 0
-    imports = int(text.rpartition("imports: ")[2])
-    for seed in drill.seeds(2, 10):
-        draw = random.Random(f"import {seed}")
-        code, text = pressed(command, folder, draw.randint(1, imports))
-        assert "Traceback" not in text, f"seed {seed}: {text}"
-        assert "Error" not in text, f"seed {seed}: {text}"
-        assert code in (0, 2), f"seed {seed}: {text}"
-        assert code == 0 or "stopped" in text, f"seed {seed}: {text}"
-        drill.figure("Ctrl-C while something was imported", 1)
-
-
 DYING = """
 import os
 if "DYING" in os.environ:

@@ -9,7 +9,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any, Final
@@ -84,8 +84,8 @@ COMMANDS: Final = (
 )
 
 
-def run_command(given: Sequence[str], stopped: Callable[[], bool]) -> int:
-    """Run one command and return its exit code; raise ``KeyboardInterrupt`` for a mistake once it is ``stopped``."""
+def run_command(given: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
     umask = keep_others_out()
     try:
         options = _parser(given).parse_args(given)
@@ -98,8 +98,6 @@ def run_command(given: Sequence[str], stopped: Callable[[], bool]) -> int:
             say(text, end="" if text.endswith("\n") else "\n")
         return output.exit_code
     except HarnessError as error:
-        if stopped():
-            raise KeyboardInterrupt from None
         say(f"touchstone: {error}", sys.stderr)
         return ExitCode.MISTAKE
     except UnicodeEncodeError as error:

@@ -6,7 +6,6 @@ Only benchmarks that somebody selects may stop a run, or say why they are left o
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -37,10 +36,7 @@ MOST_NAMES = 3
 _Stand = TypeVar("_Stand")
 
 LIKENESS = 0.55
-"""The least likeness to a word of a name that is suggested, by ``difflib``'s ratio.
-
-Names much less like it than the nearest are not suggested either.
-"""
+"""The least likeness to a word of a name that is suggested, by ``difflib``'s ratio."""
 
 
 def settle(
@@ -162,16 +158,10 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
 def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
     """Return the names most like those words that are part of none."""
     lower = {name.lower(): name for name in names}
-    found: list[str] = []
-    for word in words:
-        plain = word.lower().partition("/")[0]
-        if any(plain in name for name in lower):
-            continue
-        likeness = {name: difflib.SequenceMatcher(None, plain, name).ratio() for name in lower}
-        least = max(LIKENESS, max(likeness.values(), default=0.0) - 0.2)
-        close = sorted((name for name in lower if likeness[name] >= least), key=likeness.__getitem__)
-        found += [lower[name] for name in reversed(close)]
-    return list(dict.fromkeys(found))[:MOST_NAMES]
+    plain = [word.lower().partition("/")[0] for word in words]
+    unknown = [word for word in plain if not any(word in name for name in lower)]
+    near = [lower[name] for word in unknown for name in alike(word, lower, MOST_NAMES, LIKENESS)]
+    return list(dict.fromkeys(near))[:MOST_NAMES]
 
 
 # What a file of --eval-config enables
