@@ -77,7 +77,7 @@ def most_items(collection: Collection) -> int:
     """
     settings = collection.settings
     if settings.batch_items:
-        return settings.batch_items
+        return int(settings.batch_items)
     if settings.engine or any(info.served for info in collection.checkpoints or ()):
         return GENERATING_SIZE
     return GPU_SIZE if device_kind(settings.model.device) == "cuda" else DEFAULT_SIZE

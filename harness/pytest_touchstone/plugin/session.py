@@ -135,7 +135,7 @@ class EvalSession:
     def _run_path(self) -> Path:
         if "run" in self._told:
             return Path(self._told["run"])
-        output = self.config.invocation_params.dir / self.settings.output
+        output: Path = self.config.invocation_params.dir / self.settings.output
         end = f"_{self.shard.suffix}" if self.shard is not None else ""
         return output / f"{self.settings.run_id or new_run_id(self._began)}{end}"
 
