@@ -47,7 +47,6 @@ from pytest_touchstone.core.tasks import declared_in, task_groups
 from pytest_touchstone.engines.http.calls import Failure, Malformed
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers.agreement import _read as read_ways
-from pytest_touchstone.engines.transformers.gguf import broken, seal
 from pytest_touchstone.plugin.gate import read_schedules
 from pytest_touchstone.reports.progress import ProgressLine
 from pytest_touchstone.results.journal import placed_heads, placed_records, read_at
@@ -742,16 +741,7 @@ def _programs(path: Path) -> None:
     assert found is None or all(isinstance(one, str) for one in found)
 
 
-def _seal(folder: Path) -> Path:
-    (folder / "unpacked").mkdir()
-    (folder / "unpacked" / "config.json").write_text("{}", encoding="utf-8")
-    seal(folder / "unpacked", "unpacked")
-    (path,) = (folder / "unpacked").glob("seal*")
-    return path
-
-
 CACHES: Final = (
-    Reader("seal of an unpacked model", _seal, lambda path: broken(path.parent), False),
     Reader("fingerprints", _fingerprint_entry, _fingerprints, False),
     Reader("verdicts of programs", _programs_entry, _programs, False),
     Reader("ways of a model", _text(json.dumps(["fused"]), "ways.json"), read_ways, False),

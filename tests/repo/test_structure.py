@@ -94,7 +94,6 @@ APART = {
     "engines.http.children": "keeps the log of a server",
     "engines.replicas.replica": "has a copy of a checkpoint for a while",
     "engines.transformers.cpu.kernels": "has a compiler write beside the place",
-    "engines.transformers.gguf": "has weights unpacked under a seal",
     "engines.transformers.live": "has an empty copy of a model for a while",
     "metrics.subprocess_worker": "opens /dev/null",
     "reports.github": "appends to a file of the job's",

@@ -13,7 +13,8 @@ import torch
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.gguf import UnpackedModels, gguf_tokenizer
+from pytest_touchstone.engines.transformers import compat
+from pytest_touchstone.engines.transformers.gguf import gguf_tokenizer
 from pytest_touchstone.engines.transformers.loading import LoadedModel, load_model
 from tests.support.gguf_files import HEADS, LAYERS, LENGTH, model_keys, tensors_of, tokenizer_keys, write
 from tests.support.tiny import CORPUS, bytelevel_tokenizer
@@ -245,18 +246,11 @@ def test_the_frequencies_of_llama_3_1_are_divided_as_its_tensor_says(tmp_path: P
     assert torch.equal(found.model.rotary_emb.inv_freq, found.model.rotary_emb.original_inv_freq)
 
 
-def test_divided_frequencies_come_back_from_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, divisors = llama31()
-    path = written(tmp_path / "x.gguf", "llama", model, None, divisors)
-    monkeypatch.setenv("TOUCHSTONE_CACHE", str(tmp_path / "cache"))
-    (info,) = resolve(str(path), seq_len=None)
-    first = loaded(path)
-    assert UnpackedModels(torch.float32, least=0).keep(info, first.model, first.tokenizer)
-    again = loaded(path).model
-    assert "unpacked" in again.config.name_or_path
-    assert distance(again, model) < 1e-5
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "x.gguf", "llama", made("llama"))
+    monkeypatch.setattr(compat, "find_spec", lambda _name: None)
+    with pytest.raises(CheckpointError, match="needs the package gguf"):
+        loaded(path)
 
 
 @pytest.mark.parametrize("divisors", [[1.0], [1.0, 0.0, 1.0, 1.0]])

@@ -9,7 +9,6 @@ buffers.
 from __future__ import annotations
 
 import copy
-import logging
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -43,22 +42,18 @@ from pytest_touchstone.engines.transformers.compat import (
 )
 from pytest_touchstone.engines.transformers.devices import check_device_map, choose_device
 from pytest_touchstone.engines.transformers.gguf import (
-    UnpackedModels,
     check_tensors,
     divide_frequencies,
     gguf_config,
     gguf_tokenizer,
 )
 from pytest_touchstone.engines.transformers.in_float32 import HALF
-from pytest_touchstone.engines.transformers.library_warnings import heard
 from pytest_touchstone.engines.transformers.stored_tensors import stored
 from pytest_touchstone.engines.transformers.tokenizer_files import character_tokenizer, tokenizer_of
 
 if TYPE_CHECKING:
     import torch
 
-
-_LOG: Final = logging.getLogger(__name__)
 
 _LEFT_OVER: Final = re.compile(
     r"""
@@ -108,8 +103,7 @@ class LoadedModel:
 def load_model(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     """Return the loaded checkpoint, on its device.
 
-    A GGUF file that was unpacked before is loaded from the user's cache. Raises ``CheckpointError`` when the checkpoint
-    cannot be loaded exactly as it is.
+    Raises ``CheckpointError`` when the checkpoint cannot be loaded exactly as it is.
     """
     import torch
 
@@ -119,33 +113,15 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     dtype = choose_dtype(info, settings, device)
     if settings.device_map is not None:
         check_device_map(device)
-        return _loaded(info, dtype, device, device_map=settings.device_map)
-    if not _is_gguf(info):
-        return _loaded(info, dtype, device)
-    unpacked = UnpackedModels(dtype)
-    if (known := unpacked.find(info)) is not None:
-        try:
-            return _loaded(known, dtype, device, unpacked=True)
-        except CheckpointError as error:
-            _LOG.info("%s; it is unpacked again", error)
-            unpacked.drop(known)
-    with heard() as warnings:
-        found = _loaded(info, dtype, device)
-    if not warnings:  # what is unpacked would not be warned of again
-        with quiet():
-            unpacked.keep(info, found.model, found.tokenizer)
-    return found
+    return _loaded(info, dtype, device, settings.device_map)
 
 
 def _loaded(
     info: CheckpointInfo,
     dtype: torch.dtype | str,
     device: torch.device,
-    *,
-    device_map: str | dict[str, str] | None = None,
-    unpacked: bool = False,
+    device_map: str | dict[str, str] | None,
 ) -> LoadedModel:
-    """Return a loaded checkpoint; ``unpacked``: its config was written for a model that had been loaded."""
     from transformers.quantizers import AutoHfQuantizer
 
     with quiet(), _parsed_once(info):
@@ -165,13 +141,13 @@ def _loaded(
             known_rope(info, config),
             pages_let_go(),
         ):
-            if not unpacked and not _is_gguf(info):
+            if not _is_gguf(info):
                 _check_room(info, config)
             model, report = _model(info, config, dtype, device_map)
         if _is_gguf(info):
             check_tensors(info, model, report)
         check_report(info, report)
-        if unpacked or _is_gguf(info):
+        if _is_gguf(info):
             divide_frequencies(info.path, model)
         if quantization is not None and not AutoHfQuantizer.supports_quant_method(quantization):
             check_types(
