@@ -8,7 +8,7 @@
     program_host    the program's process: runs it, answers calls of its functions
     test_runner     the process of the tests: runs them, one job after the other
     judge           decides by tests that call the program, and stands in for its objects; wording says what was raised
-    values          plain data between the two; set_order keeps the order of sets
+    values          plain data between the two
     framing         messages over sockets and pipes
 
 The process of a program never holds its tests, nor anything that counts as a verdict: it only sends data.

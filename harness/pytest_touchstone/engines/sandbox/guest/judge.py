@@ -280,9 +280,7 @@ class ProgramJudge:
             return {"outcome": "error", "detail": f"test line {where}: {text_of(error)}"}
         text = text_of(error) if isinstance(error, AssertionError) else sentence(error)
         if self._unordered:
-            text += (
-                " (a set came in another order, since members had been removed from it, or they are objects)"
-            )
+            text += " (the members of a set came in another order than in one process)"
         return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
 
     # Requests to the program
@@ -451,6 +449,9 @@ class ProgramJudge:
     def _handle(self, value: Any) -> Any:
         if isinstance(value, StandIn):
             return ["h", object.__getattribute__(value, "_number")]
+        if value == [values.UNORDERED]:
+            self._unordered = True
+            return None
         if isinstance(value, type) and value in BUILTIN_TYPES:
             return ["T", value.__name__]
         if callable(value):

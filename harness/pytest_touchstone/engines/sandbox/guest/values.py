@@ -10,19 +10,18 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import operator
 from collections import deque
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from . import set_order
-
 DEEPEST: Final = 150
 """The deepest level of nesting that can be sent."""
 
 UNORDERED: Final = "?"
-"""The message that stands beside a set whose order could not be kept, for ``own`` to know."""
+"""``own`` is given a list of it for a set whose members come in another order on the other side."""
 
 LARGE: Final = 2**21
 """The items of a list, and of those in it, beyond which only a digest of it is sent."""
@@ -55,11 +54,12 @@ def encode(value: Any, own: Own, depth: int = 0) -> Any:
         raise UntravelledError(f"a value nested deeper than {DEEPEST} levels")
     for base, tag, parts, leaf in _KINDS:
         if isinstance(value, base):
-            how: Any = set_order.recipe(value) if tag in _SETS else None
             if leaf is not None:
                 return [tag, *leaf(value)]
-            inner = [encode(part, own, depth + 1) for part in (parts(value) if how is None else how.members)]
-            return [tag, inner] if how is None else [tag, *_table(how, inner), inner]
+            inner = list(parts(value))
+            if tag in _SETS:
+                _set(_SETS[tag], inner, own)
+            return [tag, [encode(part, own, depth + 1) for part in inner]]
     return own(value)
 
 
@@ -97,11 +97,7 @@ def decode(message: Any, own: Own, depth: int = 0) -> Any:
         if (read := _READ.get(message[0])) is not None:
             return read(*message[1:])
         if message[0] in _SETS:
-            tag, table, left, members = message
-            if table == set_order.UNKNOWN:
-                own([UNORDERED])
-            parts = [decode(part, own, depth + 1) for part in members]
-            return set_order.built(_SETS[tag], set_order.Recipe(table, left, parts))
+            return _set(_SETS[message[0]], [decode(part, own, depth + 1) for part in message[1]], own)
         if message[0] == "#":
             raise UntravelledError(
                 f"of values with more than {LARGE} parts is known only whether they are the same"
@@ -111,17 +107,17 @@ def decode(message: Any, own: Own, depth: int = 0) -> Any:
         raise UntravelledError(f"no message of a value: {error}") from None
 
 
-def _table(how: set_order.Recipe, members: list[Any]) -> tuple[int, list[int]]:
-    return (how.table, how.left) if all(map(_is_hashed_alike, members)) else (set_order.UNKNOWN, [])
+def _set(kind: type[Any], members: list[Any], own: Own) -> Any:
+    """Return the set of these members, in their order where one of its two usual tables has that.
 
-
-def _is_hashed_alike(message: Any) -> bool:
-    """Return whether a value has the same hash on both sides: those of objects and of NaN are their addresses."""
-    if not isinstance(message, list):
-        return True
-    if message[0] in ("t", "z"):
-        return all(map(_is_hashed_alike, message[-1]))
-    return message[0] not in ("h", "k") and message[1:] != ["nan"]
+    A set made of a mapping has room for all members from the beginning, as copies and literals have.
+    """
+    for given in (members, dict.fromkeys(members)):
+        made = kind(given)
+        if len(made) == len(members) and all(map(operator.is_, made, members)):
+            return made
+    own([UNORDERED])
+    return made
 
 
 def _bounds(value: range | slice) -> tuple[Any, Any, Any]:
@@ -149,8 +145,8 @@ _KINDS: Final[tuple[tuple[type, str, Any, Any], ...]] = (
     (list, "l", list.__iter__, None),
     (tuple, "t", tuple.__iter__, None),
     (dict, "d", _flat, None),
-    (set, "s", None, None),
-    (frozenset, "z", None, None),
+    (set, "s", set.__iter__, None),
+    (frozenset, "z", frozenset.__iter__, None),
     (type({}.keys()), "dk", iter, None),
     (type({}.values()), "dv", iter, None),
     (type({}.items()), "di", lambda value: [part for pair in value for part in pair], None),
