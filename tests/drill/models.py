@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 import random
 import struct
 from collections.abc import Callable
@@ -27,7 +26,6 @@ from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.dispatch import _sound as sound
 from tests.drill.readers import CHECKPOINTS, Reader, check_refusal, folder_of
-from tests.support.nanogpt_files import save_nanogpt
 from tests.support.pt_files import SIZES, llama_pt
 from tests.support.tiny import (
     bytelevel_tokenizer,
@@ -138,20 +136,6 @@ def _pickled_adapter(folder: Path) -> Path:
     return path.with_name("adapter_model.bin")
 
 
-def _characters(folder: Path) -> Path:
-    """The vocabulary of a nanoGPT of characters."""
-    import torch
-
-    path = _example("nanogpt .pt")(folder)
-    (folder / "tokenizer.json").unlink()
-    (folder / "meta.pkl").write_bytes(
-        pickle.dumps({"stoi": {chr(32 + number): number for number in range(400)}})
-    )
-    content = torch.load(path, weights_only=True)
-    save_nanogpt(path, content["model"], content["model_args"])
-    return folder / "meta.pkl"
-
-
 def _sizes(folder: Path) -> Path:
     """The sizes of a Llama, beside weights that do not say them."""
     path = _example("llama .pt")(folder)
@@ -162,10 +146,6 @@ def _sizes(folder: Path) -> Path:
 
 def _of_peft(folder: Path) -> Path:
     return tiny_adapter(folder / "lora", tiny_causal(folder / "base"), use_dora=True) / "adapter_config.json"
-
-
-def _of_characters(path: Path) -> list[object]:
-    return answers(path.with_name("ckpt.pt"))
 
 
 def _example(name: str) -> Callable[[Path], Path]:
@@ -191,7 +171,6 @@ MODELS: Final = {
         Reader("chat_template.jinja", _template, answers),
         Reader("adapter of PEFT", _of_peft, answers),
         Reader("params.json", _sizes, lambda path: answers(path.with_name("checkpoint_best.pt"))),
-        Reader("meta.pkl", _characters, _of_characters),
     )
 }
 

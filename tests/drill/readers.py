@@ -58,7 +58,6 @@ from pytest_touchstone.results.store_entry import saved_from_json
 from pytest_touchstone.results.summary import load_summary
 from tests.support import gguf_files, korean_table
 from tests.support.distributed_files import save_distributed
-from tests.support.nanogpt_files import random_state, save_nanogpt
 from tests.support.places import ROOT
 from tests.support.pt_files import llama_pt
 from tests.support.recorded import FOLDER, SCORES, TEXTS, RecordedServer, answers, probed
@@ -607,21 +606,6 @@ def _llama(folder: Path) -> Path:
     return llama_pt(folder / "checkpoint_best.pt")
 
 
-def _nanogpt(folder: Path) -> Path:
-    args = {
-        "n_layer": 1,
-        "n_head": 2,
-        "n_embd": 16,
-        "block_size": 32,
-        "bias": True,
-        "vocab_size": 400,
-        "dropout": 0.0,
-    }
-    tiny_causal(folder / "base")
-    shutil.copy(folder / "base" / "tokenizer.json", folder)
-    return save_nanogpt(folder / "ckpt.pt", random_state(args), args)
-
-
 def _gguf(folder: Path) -> Path:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -705,7 +689,6 @@ CHECKPOINTS: Final = (
     Reader("adapter_config.json", _adapter("adapter_config.json"), _resolved),
     Reader("adapter_model.safetensors", _adapter("adapter_model.safetensors"), _resolved),
     Reader("llama .pt", _llama, _resolved),
-    Reader("nanogpt .pt", _nanogpt, _resolved),
     Reader("GGUF", _gguf, _resolved),
     Reader("DCP metadata", _distributed(".metadata"), _resolved),
     Reader("DCP weights", _distributed("__0_0.distcp"), _resolved),

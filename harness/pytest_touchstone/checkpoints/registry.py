@@ -1,4 +1,4 @@
-"""The checkpoint formats: ours in the order in which they are tried, then those of installed packages.
+"""The checkpoint formats in the order in which they are tried: those of installed packages, then ours.
 
 ``fake:causal`` and ``fake:masked`` are no model at all, for trying out a benchmark (``engines.fake``).
 """
@@ -15,7 +15,6 @@ from pytest_touchstone.checkpoints.formats.distributed import Distributed
 from pytest_touchstone.checkpoints.formats.gguf import Gguf
 from pytest_touchstone.checkpoints.formats.llama import Llama
 from pytest_touchstone.checkpoints.formats.lora import Lora
-from pytest_touchstone.checkpoints.formats.nanogpt import NanoGpt
 from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind
 from pytest_touchstone.core.errors import CheckpointError
@@ -69,8 +68,8 @@ class Fake:
 
 def formats() -> tuple[Format, ...]:
     """Every format; a path belongs to the first one that detects it."""
-    ours = (Lora(), Distributed(), Llama(), NanoGpt(), Gguf(), Transformers(), Fake())
-    return (*ours, *plugins(GROUP, CheckpointError))
+    ours = (Lora(), Distributed(), Llama(), Gguf(), Transformers(), Fake())
+    return (*plugins(GROUP, CheckpointError), *ours)
 
 
 def format_of(info: CheckpointInfo) -> Format:

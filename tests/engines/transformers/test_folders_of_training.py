@@ -14,9 +14,8 @@ from pytest_touchstone.core.requests import Generate, Loglikelihood, RollingLogl
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import TransformersFactory, loading
 from tests.support.distributed_files import save_distributed, save_on_two_ranks
-from tests.support.nanogpt_files import ARGS, plain_logits, random_state, save_characters, save_nanogpt
 from tests.support.resolved import only
-from tests.support.tiny import bytelevel_tokenizer, tiny_causal
+from tests.support.tiny import tiny_causal
 from tests.support.tiny_mtp import PARAMS, save_mtp
 from tests.support.tiny_mtp import random_state as llama_state
 
@@ -140,34 +139,3 @@ def test_torchtitans_llama_scores_as_llamas_reference_code_does(tmp_path: Path) 
     assert (info.name, info.format, info.global_step) == ("step-1000", "mtp", 1000)
     assert answers(folder) == answers(plain)
     assert fingerprint(info) == fingerprint(only(plain))
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("prefix", ["", "_orig_mod."])
-def test_nanogpt_scores_as_plain_torch_does(bias: bool, prefix: str, tmp_path: Path) -> None:
-    args = {**ARGS, "bias": bias}
-    state = random_state(args)
-    path = save_nanogpt(
-        tmp_path / "out" / "ckpt.pt", {prefix + name: one for name, one in state.items()}, args
-    )
-    tokenizer = bytelevel_tokenizer()
-    tokenizer.save_pretrained(path.parent)
-    ids = tokenizer("The answer is 42.")["input_ids"]
-    start = len(tokenizer("The answer")["input_ids"])
-    logits = plain_logits(state, args, ids).log_softmax(-1)
-    wanted = sum(float(logits[at - 1, ids[at]]) for at in range(start, len(ids)))
-    assert answers(path)[1].logprob == pytest.approx(wanted, abs=1e-4)
-
-
-def test_a_nanogpt_of_characters_reads_and_writes_characters(tmp_path: Path) -> None:
-    characters = "\n " + "".join(sorted(set(TEXT + "answer is 42.She said")))
-    characters = "".join(dict.fromkeys(characters))
-    args = {**ARGS, "vocab_size": len(characters)}
-    state = random_state(args)
-    path = save_nanogpt(save_characters(tmp_path, characters) / "ckpt.pt", state, args)
-    ids = [characters.index(one) for one in "The answer is 42."]
-    logits = plain_logits(state, args, ids).log_softmax(-1)
-    wanted = sum(float(logits[at - 1, ids[at]]) for at in range(len("The answer"), len(ids)))
-    _, score, text = answers(path)
-    assert score.logprob == pytest.approx(wanted, abs=1e-4)
-    assert set(text.text) <= set(characters)

@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from pytest_touchstone.checkpoints.config_files import check_inside, readable, shard_path
 from pytest_touchstone.checkpoints.formats.content import Tensor, TensorPart, Tensors, size_of
-from pytest_touchstone.checkpoints.formats.pickled_objects import PickledObject, read_objects
-from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
+from pytest_touchstone.checkpoints.formats.torch_pickle import PickledObject, read_objects, read_pickled
 from pytest_touchstone.core.errors import CheckpointError
 
 INDEX: Final = ".metadata"

@@ -39,8 +39,6 @@ from pytest_touchstone.checkpoints.formats.content import (
     tensor_lines,
 )
 from pytest_touchstone.checkpoints.formats.dcp import files_of, read_distributed
-from pytest_touchstone.checkpoints.formats.nanogpt import described as nanogpt
-from pytest_touchstone.checkpoints.formats.nanogpt import is_nanogpt
 from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 from pytest_touchstone.checkpoints.formats.transformers import has_tokenizer
 from pytest_touchstone.checkpoints.formats.weights import foreign, state_dict
@@ -51,7 +49,7 @@ from pytest_touchstone.core.text import count
 PREFIXES: Final = re.compile(r"^(?:(?:module|_orig_mod|transformer|adapter)\.)+")
 """The prefixes that wrappers put before the names of tensors, several at once."""
 
-STATES: Final = ("model_state_dict", "state_dict")
+_STATES: Final = ("model_state_dict", "state_dict")
 """The keys under which training scripts save a model's tensors."""
 
 FILES: Final = (".pt", ".pth")
@@ -116,10 +114,8 @@ class Llama:
 
 
 def _read(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
-    """The checkpoint in a file, which may also be nanoGPT's."""
+    """The checkpoint in a file."""
     content = read_pickled(path)
-    if is_nanogpt(content):
-        return nanogpt(path, asked, content)
     return described(path, asked, tensors_of(path, content), content if "config" in content else {})
 
 
@@ -175,11 +171,16 @@ def _part(held: Mapping[str, Any], name: str) -> dict[str, Any]:
 def tensors_of(path: Path, content: Any) -> Tensors:
     """The model's tensors in what a ``.pt`` file holds; a ``CheckpointError`` where there are none."""
     held = content if isinstance(content, dict) else {}
-    state = next((held[name] for name in STATES if isinstance(held.get(name), dict)), None)
+    state = next((held[name] for name in _STATES if isinstance(held.get(name), dict)), None)
     if state is not None:
         return state_dict(path, state)
     if has_params(path.parent):
         return state_dict(path, content)
+    if {"model", "model_args"} <= held.keys():
+        raise CheckpointError(
+            f"{path}: a checkpoint of nanoGPT; install the package for it (tests/seams/packages/nanogpt_checkpoints "
+            "in the sources; docs/checkpoints.md, 'Your own formats'), or give it as a Transformers folder"
+        )
     raise CheckpointError(
         f"{path}: has no 'model_state_dict', and no params.json is beside it; "
         "give a file that holds both model_state_dict and config, or a Transformers folder"

@@ -3,7 +3,8 @@
 The format: a zip archive of uncompressed records ``NAME/data.pkl`` (a pickle of protocol 2) and
 ``NAME/data/KEY``, the bytes of each storage. Here a pickle is data: only the opcodes that tensors and plain
 values need are known, names in it stand for placeholders from one table, and nothing else can be called. A tensor
-becomes a ``Tensor`` with the place of its bytes in the file.
+becomes a ``Tensor`` with the place of its bytes in the file. Plain pickles of objects whose classes are known by name,
+such as the index of torch's distributed checkpoints, are read in the same way.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ import pickle
 import struct
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 from pytest_touchstone.checkpoints.config_files import readable
 from pytest_touchstone.checkpoints.formats.content import Tensor, size_of
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.files import open_regular
+from pytest_touchstone.core.files import open_regular, read_regular
 
 _LARGEST_PICKLE: Final = 1 << 24
 """Bytes of ``data.pkl``: that of a model with ten thousand tensors and its optimizer takes a tenth of it."""
+
+_LARGEST_OBJECTS: Final = 1 << 26
+"""Bytes of a plain pickle: the index of a model on five hundred ranks with its optimizer has as many."""
 
 _MOST_SIDES: Final = 64
 
@@ -51,9 +56,10 @@ _OPCODES: Final = (
     *("PROTO", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1"),
     *("BINFLOAT", "BINUNICODE", "SHORT_BINSTRING", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
     *("EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "GLOBAL"),
-    *("BINPERSID", "REDUCE", "BUILD", "BINGET", "LONG_BINGET", "BINPUT", "LONG_BINPUT"),
+    *("BINPERSID", "REDUCE", "BUILD", "BINGET", "LONG_BINGET", "BINPUT", "LONG_BINPUT", "NEWOBJ"),
+    *("FRAME", "SHORT_BINUNICODE", "MEMOIZE", "STACK_GLOBAL"),
 )
-"""The opcodes that ``torch.load(weights_only=True)`` knows, but for that of new objects."""
+"""The opcodes that ``torch.load(weights_only=True)`` knows, and those of protocols 4 and 5."""
 
 _BROKEN: Final = (
     *(pickle.UnpicklingError, EOFError, KeyError, IndexError, ValueError, TypeError, AttributeError),
@@ -71,10 +77,24 @@ class _Storage(NamedTuple):
 
 
 class _Named(NamedTuple):
-    """A number type or a kind of storage, by its name."""
+    """A number type, a kind of storage or a class, by its name."""
 
-    dtype: str
     shown: str
+    dtype: str | None = None
+
+
+class PickledObject:
+    """An object of a class that is only known by name; ``state`` is what the pickle says of it."""
+
+    __slots__ = ("kind", "state")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.state: Any = None
+
+    def __getitem__(self, name: str) -> Any:
+        """An attribute; None where it has none of that name."""
+        return self.state.get(name) if isinstance(self.state, dict) else None
 
 
 def read_pickled(path: Path, begin: int = 0, end: int | None = None) -> Any:
@@ -88,7 +108,25 @@ def read_pickled(path: Path, begin: int = 0, end: int | None = None) -> Any:
         with zipfile.ZipFile(part) as archive:
             pickled, places = _records(path, archive, part)
         storages = {key: range(begin + place.start, begin + place.stop) for key, place in places.items()}
-        return PickleReader(path, pickled, storages).load()
+        return _PickleReader(path, pickled, storages).load()
+
+
+def read_objects(
+    path: Path,
+    classes: Collection[str] = (),
+    calls: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+) -> Any:
+    """The content of a plain pickle; an object of one of ``classes`` is a ``PickledObject``, and a call of one of
+    ``calls`` is what the function here returns for its arguments.
+
+    Raises ``CheckpointError`` for a broken pickle, and for one that wants any other class or function.
+    """
+    with plain_pickle(path):
+        if (size := path.stat().st_size) > _LARGEST_OBJECTS:
+            raise CheckpointError(
+                f"{path}: a pickle of {size} bytes, {_LARGEST_OBJECTS} at most are read; save it again"
+            )
+        return _PickleReader(path, read_regular(path), {}, classes, calls).load()
 
 
 class _Part(io.RawIOBase):
@@ -201,22 +239,27 @@ def _data_offset(file: io.BufferedReader[Any], header: int) -> int:
     return int(header + 30 + name + extra)
 
 
-def opcodes(names: Iterable[str]) -> dict[int, Callable[..., None]]:
-    """What Python's own reader does at these opcodes."""
-    return {getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]] for name in names}
-
-
-class PickleReader(pickle._Unpickler):
+class _PickleReader(pickle._Unpickler):
     """A pickle machine without the dangerous half: every name is a placeholder, every call one of its own."""
 
     stack: list[Any]
     pop_mark: Callable[[], list[Any]]
-    dispatch: ClassVar[dict[int, Callable[..., None]]] = opcodes(_OPCODES)
+    dispatch: ClassVar[dict[int, Callable[..., None]]] = {
+        getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]] for name in _OPCODES
+    }
 
-    def __init__(self, path: Path, content: bytes, storages: dict[str, range]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        content: bytes,
+        storages: dict[str, range],
+        classes: Collection[str] = (),
+        calls: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+    ) -> None:
         super().__init__(io.BytesIO(content), encoding="utf-8")
         self._path = path
         self._records = storages
+        self._classes = classes
         self._calls: dict[str, Callable[..., Any]] = {
             "torch._utils._rebuild_tensor_v2": self._tensor,
             "torch._utils._rebuild_tensor_v3": lambda storage, offset, shape, strides, _grad, _hooks, named, *_: (
@@ -228,6 +271,7 @@ class PickleReader(pickle._Unpickler):
             "collections.Counter": lambda counts=None: counts,
             "torch.Size": lambda sides: sides,
             "torch.device": lambda kind, _index=None: kind,
+            **calls,
         }
 
     def find_class(self, module: str, name: str) -> Any:
@@ -235,7 +279,9 @@ class PickleReader(pickle._Unpickler):
         full = f"{module}.{name}".replace("__builtin__.", "builtins.")
         known = {**_STORAGES, **DTYPES}.get(name)
         if known is not None and module in ("torch", "torch.storage"):
-            return _Named(known, full)
+            return _Named(full, known)
+        if full in self._classes:
+            return _Named(full)
         if full not in self._calls:
             raise RefusedError(full)
         return self._calls[full]
@@ -243,7 +289,7 @@ class PickleReader(pickle._Unpickler):
     def persistent_load(self, pid: Any) -> _Storage:
         """The storage that a tensor lies in."""
         tag, kind, key, _, _ = pid
-        if tag != "storage" or not isinstance(kind, _Named) or key not in self._records:
+        if tag != "storage" or not isinstance(kind, _Named) or not kind.dtype or key not in self._records:
             raise pickle.UnpicklingError(f"storage {key}")
         return _Storage(kind.dtype, key)
 
@@ -255,11 +301,20 @@ class PickleReader(pickle._Unpickler):
             raise RefusedError(getattr(call, "shown", None) or f"a call of {type(call).__name__}")
         self.stack[-1] = call(*arguments)
 
+    def load_newobj(self) -> None:
+        """Makes the placeholder of an object, which takes no arguments."""
+        arguments, kind = self.stack.pop(), self.stack[-1]
+        if not isinstance(kind, _Named) or kind.dtype or arguments != ():
+            raise RefusedError(getattr(kind, "shown", None) or f"an object of {type(kind).__name__}")
+        self.stack[-1] = PickledObject(kind.shown)
+
     def load_build(self) -> None:
-        """Forgets the attributes of a state dict, and takes no others."""
-        self.stack.pop()
-        if not isinstance(self.stack[-1], OrderedDict):
-            raise RefusedError(f"attributes on {type(self.stack[-1]).__name__}")
+        """Gives a new object its attributes, forgets those of a state dict, and takes no others."""
+        state, made = self.stack.pop(), self.stack[-1]
+        if isinstance(made, PickledObject) and made.state is None:
+            made.state = state
+        elif not isinstance(made, OrderedDict):
+            raise RefusedError(f"attributes on {type(made).__name__}")
 
     def load_appends(self) -> None:
         """Appends to a list and to nothing else."""
@@ -287,6 +342,7 @@ class PickleReader(pickle._Unpickler):
         return self.stack[-1]
 
     dispatch[pickle.REDUCE[0]] = load_reduce
+    dispatch[pickle.NEWOBJ[0]] = load_newobj
     dispatch[pickle.BUILD[0]] = load_build
     dispatch[pickle.APPENDS[0]] = load_appends
     dispatch[pickle.APPEND[0]] = load_append

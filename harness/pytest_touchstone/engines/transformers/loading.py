@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints import BareFormat, CheckpointInfo, format_of
-from pytest_touchstone.checkpoints.formats.nanogpt import CHARACTERS, NanoGpt, characters_of
-from pytest_touchstone.checkpoints.formats.transformers import TEXT_LENGTHS, has_tokenizer
+from pytest_touchstone.checkpoints.formats.transformers import TEXT_LENGTHS
 from pytest_touchstone.checkpoints.formats.weights import (
     PICKLED,
     PICKLED_INDEX,
@@ -49,7 +48,7 @@ from pytest_touchstone.engines.transformers.gguf import (
 )
 from pytest_touchstone.engines.transformers.in_float32 import HALF
 from pytest_touchstone.engines.transformers.stored_tensors import stored
-from pytest_touchstone.engines.transformers.tokenizer_files import character_tokenizer, tokenizer_of
+from pytest_touchstone.engines.transformers.tokenizer_files import tokenizer_of
 
 if TYPE_CHECKING:
     import torch
@@ -206,8 +205,6 @@ def read_tokenizer(info: CheckpointInfo) -> tuple[Any, tuple[str, ...]]:
         with quiet(), one_line_errors(f"{info.path}: its tokenizer cannot be loaded", "convert it again"):
             return no_length_limit(gguf_tokenizer(info.path)), ()
     folder, how = _source(info)
-    if (folder / CHARACTERS).is_file() and info.format == NanoGpt.name and not has_tokenizer(folder):
-        return no_length_limit(character_tokenizer(characters_of(folder))), ()
     if info.base is not None and not _is_gguf(info.base):
         how["config"] = _config(info.base)  # an adapter's folder has none, and it decides how files are read
     return _read(folder, info.path, how)

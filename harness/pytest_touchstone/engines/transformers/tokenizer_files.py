@@ -58,8 +58,6 @@ _TEXTS: Final = (
 _GENERAL: Final = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Names of transformers' general class, which takes the whole file."""
 
-_UNKNOWN: Final = "<unknown character>"
-
 _BYTE: Final = re.compile("<0x[0-9A-F]{2}>")
 """A token that stands for a byte, which a text does not spell out."""
 
@@ -114,22 +112,6 @@ def _of_tekken(loaded: Any, *, begins: bool) -> tuple[Any, tuple[str, ...]]:
         f"texts do not begin with BOS: Transformers reads {TEKKEN} so where mistral-common is not there, which puts it "
         "before them",
     )
-
-
-def character_tokenizer(characters: Mapping[str, int]) -> Any:
-    """Return a tokenizer whose tokens are single characters.
-
-    A character that is none of them becomes a token that the model does not have, which engines refuse.
-    """
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    vocabulary = {**characters, _UNKNOWN: len(characters)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    tokenizer.add_special_tokens([AddedToken(_UNKNOWN, special=True, normalized=False)])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=_UNKNOWN)
 
 
 def probe(*tokenizers: Any) -> list[str]:
