@@ -52,7 +52,7 @@ def test_its_heads_logits_are_those_of_an_independent_forward_pass(info: Checkpo
             "def __add__(self, other):\n    '''Returns the sum of two"
         )
     ]  # type: ignore[misc]
-    tensors: dict[str, Any] = dict(read_pt(info.path).tensors)
+    tensors: dict[str, Any] = {name: held[...] for name, held in read_pt(info.path).tensors.items()}
     wanted = independent_logits(tensors, info.params, ids)
     with torch.no_grad():
         for number, theirs in enumerate(wanted):

@@ -73,6 +73,7 @@ def test_a_plain_state_dict_loads_too(tmp_path: Path) -> None:
     path = save_mtp(tmp_path, random_state())
     plain = logits(path)
     torch.save(random_state(), path)
+    (tmp_path / "params.json").write_text(json.dumps(PARAMS), encoding="utf-8")
     assert (logits(path) == plain).all()
 
 
@@ -215,68 +216,68 @@ def test_tensors_that_do_not_fit_are_named(
 
 def evil(path: Path) -> str:
     save_mtp(path.parent, random_state(), extra=payload(path.parent / "ran"))
-    return "needs posix.system, which is code"
+    return "wants posix.system, which may run code"
 
 
 def evil_optimizer(path: Path) -> str:
     save_mtp(path.parent, random_state(), optimizer_state_dict={"state": payload(path.parent / "ran")})
-    return "needs posix.system, which is code"
+    return "wants posix.system, which may run code"
 
 
 def numpy_scalar(path: Path) -> str:
     import numpy
 
     save_mtp(path.parent, random_state(), val_metrics={"val_loss": numpy.float64(1.5)})
-    return "needs numpy"
+    return "wants numpy"
 
 
 def cut_off(path: Path) -> str:
     path.write_bytes(path.read_bytes()[:-1000])
-    return "is cut off or no file of torch's"
+    return "cut off or broken"
 
 
 def empty(path: Path) -> str:
     path.write_bytes(b"")
-    return "save"
+    return "an empty file"
 
 
 def other_format(path: Path) -> str:
     import torch
 
     torch.save({"model_state_dict": random_state()}, path, _use_new_zipfile_serialization=False)
-    return "from before 1.6"
+    return "not a zip archive"
 
 
 def no_dict(path: Path) -> str:
     import torch
 
     torch.save(torch.ones(3), path)
-    return "holds a Tensor, not a dict"
+    return "has no 'model_state_dict'"
 
 
 def no_tensors(path: Path) -> str:
     import torch
 
     torch.save({"epoch": 3, "config": {}}, path)
-    return "holds no tensors"
+    return "has no 'model_state_dict'"
 
 
 def no_tensor_among_them(path: Path) -> str:
     save_mtp(path.parent, {**random_state(), "step": 3})
-    return "'step' in the weights is no tensor"
+    return "holds 'step', which is no tensor"
 
 
 def whole_numbers(path: Path) -> str:
     state = random_state()
     save_mtp(path.parent, {**state, "norm.weight": state["norm.weight"].int()})
-    return "'norm.weight' is torch.int32"
+    return "'norm.weight' is I32"
 
 
 def stretched(path: Path) -> str:
     import torch
 
     save_mtp(path.parent, {**random_state(), "output.weight": torch.ones(1).expand(400, 32)})
-    return "'output.weight' claims shape [400, 32]"
+    return "a tensor of shape [400, 32] needs"
 
 
 @pytest.mark.parametrize(
@@ -332,11 +333,10 @@ def test_the_optimizers_state_is_not_read_and_mapped_pages_are_let_go(tmp_path: 
     torch.save({"model_state_dict": {"big": torch.ones(size // 4)}}, path)
     before = resident()
     found = read_pt(path).tensors["big"]
-    assert isinstance(found, torch.Tensor)
     copy = torch.empty(size // 4)
-    put(found, copy)
+    put(found[...], copy)
     assert resident() - before < 1.2 * size
-    assert float(copy.sum()) == float(found.sum()) == size / 4
+    assert float(copy.sum()) == float(found[...].sum()) == size / 4
 
 
 @pytest.mark.slow

@@ -14,27 +14,23 @@ and nothing of the optimizer. The file is mapped into memory, so that a tensor i
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.checkpoints.formats.dcp import read_distributed
-from pytest_touchstone.checkpoints.formats.llama import PREFIXES, STATES
+from pytest_touchstone.checkpoints.formats.llama import PREFIXES, tensors_of
+from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.engines.transformers import cpu
-from pytest_touchstone.engines.transformers.compat import refused_global
 from pytest_touchstone.engines.transformers.mtp.model import MtpConfig
 from pytest_touchstone.engines.transformers.stored_tensors import StoredTensor, stored
 
 if TYPE_CHECKING:
     import torch
-
-HeldTensor: TypeAlias = "torch.Tensor | StoredTensor"
-"""A tensor that ``torch.load`` mapped, or one in the files of a distributed checkpoint."""
 
 _LORA: Final = re.compile(r"^(.+\.attention\.w[qkvo])\.lora_([AB])(?:\.default)?(?:\.weight)?$")
 
@@ -48,6 +44,8 @@ _VALUE_HEAD: Final = re.compile(r"^(?:.+\.)?value_head\.")
 
 _FREQUENCIES: Final = "rope.freqs"
 
+_FLOATS: Final = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
+
 
 @dataclass(frozen=True, slots=True)
 class MtpWeights:
@@ -57,9 +55,9 @@ class MtpWeights:
     """
 
     path: Path
-    tensors: dict[str, HeldTensor]
+    tensors: dict[str, StoredTensor]
     vocabulary: int
-    low_rank: dict[str, tuple[HeldTensor, HeldTensor]] = field(default_factory=dict)
+    low_rank: dict[str, tuple[StoredTensor, StoredTensor]] = field(default_factory=dict)
     scale: float = 1.0
     notes: tuple[str, ...] = ()
 
@@ -80,15 +78,15 @@ class MtpWeights:
 
 
 def weights_of(
-    path: Path, found: Mapping[str, HeldTensor], config: MtpConfig, trained: Mapping[str, Any]
+    path: Path, found: Mapping[str, StoredTensor], config: MtpConfig, trained: Mapping[str, Any]
 ) -> MtpWeights:
     """Return the tensors of a file as the model wants them.
 
     ``trained`` is the ``config`` that the file carries; rank and alpha of LoRA are read from it. Raises
     ``CheckpointError`` naming the tensor that does not fit.
     """
-    tensors: dict[str, HeldTensor] = {}
-    parts: dict[str, dict[str, HeldTensor]] = {}
+    tensors: dict[str, StoredTensor] = {}
+    parts: dict[str, dict[str, StoredTensor]] = {}
     left_out: list[str] = []
     for given, tensor in found.items():
         name = PREFIXES.sub("", given)
@@ -110,7 +108,7 @@ def weights_of(
     return MtpWeights(path, tensors, vocabulary, low_rank, scale, tuple(notes))
 
 
-def _put(path: Path, into: dict[str, HeldTensor], name: str, tensor: HeldTensor, given: str) -> None:
+def _put(path: Path, into: dict[str, StoredTensor], name: str, tensor: StoredTensor, given: str) -> None:
     if name in into:
         raise CheckpointError(
             f"{path}: tensor {given!r} is there twice under different prefixes; save one model only"
@@ -118,7 +116,7 @@ def _put(path: Path, into: dict[str, HeldTensor], name: str, tensor: HeldTensor,
     into[name] = tensor
 
 
-def _vocabulary(path: Path, tensors: Mapping[str, HeldTensor], config: MtpConfig) -> int:
+def _vocabulary(path: Path, tensors: Mapping[str, StoredTensor], config: MtpConfig) -> int:
     if config.vocab_size is not None:
         return config.vocab_size
     rows = tensors.get("tok_embeddings.weight")
@@ -129,7 +127,7 @@ def _vocabulary(path: Path, tensors: Mapping[str, HeldTensor], config: MtpConfig
     return int(rows.shape[0])
 
 
-def _check(path: Path, tensors: Mapping[str, HeldTensor], expected: Mapping[str, tuple[int, ...]]) -> None:
+def _check(path: Path, tensors: Mapping[str, StoredTensor], expected: Mapping[str, tuple[int, ...]]) -> None:
     wrong = [
         f"{name} {list(tensors[name].shape)} in the file, {list(shape)} by the config"
         for name, shape in expected.items()
@@ -164,10 +162,10 @@ def _check_frequencies(path: Path, saved: torch.Tensor, config: MtpConfig) -> No
 
 def _low_rank(
     path: Path,
-    parts: Mapping[str, Mapping[str, HeldTensor]],
+    parts: Mapping[str, Mapping[str, StoredTensor]],
     expected: Mapping[str, tuple[int, ...]],
     trained: Mapping[str, Any],
-) -> tuple[float, dict[str, tuple[HeldTensor, HeldTensor]]]:
+) -> tuple[float, dict[str, tuple[StoredTensor, StoredTensor]]]:
     """Return alpha / rank, and the two parts of each weight."""
     rank, alpha = _settings(path, trained)
     found = {}
@@ -222,7 +220,7 @@ def _first(tables: list[Any], *names: str) -> Any:
 class PtFile(NamedTuple):
     """The tensors under the names that the file has for them, and its ``config``, perhaps empty."""
 
-    tensors: Mapping[str, HeldTensor]
+    tensors: Mapping[str, StoredTensor]
     config: dict[str, Any]
 
 
@@ -231,24 +229,16 @@ def read_pt(path: Path) -> PtFile:
 
     Raises ``CheckpointError`` where it is broken, needs more than tensors and plain values, or holds no model.
     """
-    if path.is_dir():
-        return PtFile(stored(read_distributed(path)), {})
-    content = _load(path)
-    if not isinstance(content, Mapping):
-        raise CheckpointError(
-            f"{path}: holds a {type(content).__name__}, not a dict; save the model's state_dict()"
-        )
-    state = next((content[name] for name in STATES if isinstance(content.get(name), Mapping)), content)
-    tensors = {str(name): value for name, value in state.items() if _is_tensor(value)}
-    others = [name for name, value in state.items() if not _is_tensor(value)]
-    if not tensors:
-        raise CheckpointError(f"{path}: holds no tensors of a model; save it with 'model_state_dict'")
-    if state is not content and others:
-        raise CheckpointError(f"{path}: {others[0]!r} in the weights is no tensor; save a plain state_dict()")
+    content = {} if path.is_dir() else read_pickled(path)
+    tensors = read_distributed(path) if path.is_dir() else tensors_of(path, content)
     for name, tensor in tensors.items():
-        _check_tensor(path, name, tensor)
+        if tensor.dtype not in _FLOATS:
+            raise CheckpointError(
+                f"{path}: tensor {name!r} is {tensor.dtype}, which are no floating-point weights; save the model "
+                "unquantized"
+            )
     config = content.get("config")
-    return PtFile(tensors, dict(config) if isinstance(config, Mapping) else {})
+    return PtFile(stored(tensors), config if isinstance(config, dict) else {})
 
 
 def put(tensor: torch.Tensor, into: torch.Tensor) -> None:
@@ -258,60 +248,3 @@ def put(tensor: torch.Tensor, into: torch.Tensor) -> None:
     """
     into.copy_(tensor)
     cpu.let_go(tensor)
-
-
-def _load(path: Path) -> Any:
-    import torch
-
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except pickle.UnpicklingError as error:
-        raise CheckpointError(_refused(path, error)) from error
-    except Exception as error:  # torch raises whatever its parts raise; a person needs one line
-        raise CheckpointError(_broken(path, error)) from error
-
-
-def _refused(path: Path, error: Exception) -> str:
-    if (name := refused_global(error)) is not None:
-        return (
-            f"{path}: needs {name}, which is code and not weights, so it is not loaded; "
-            "save it again with nothing in it but tensors, numbers, texts, lists and dicts"
-        )
-    message = str(error)
-    first = next((line for line in message.splitlines() if "rror" in line), message.partition("\n")[0])
-    return f"{path}: cannot be unpickled safely ({first.strip()[:200]}); save the checkpoint again with torch.save"
-
-
-def _broken(path: Path, error: Exception) -> str:
-    text = " ".join(str(error).split())
-    if isinstance(error, OSError):
-        return f"{path}: cannot be read ({error.strerror or text}); check the file's permissions"
-    if "mmap can only be used with files saved with" in text:
-        return f"{path}: is in torch's format from before 1.6, or no file of torch's; save it again with torch.save"
-    if "central directory" in text or "zip archive" in text:
-        return f"{path}: is cut off or no file of torch's ({text[:120]}); copy the checkpoint again"
-    return f"{path}: cannot be loaded ({type(error).__name__}: {text[:200]}); save the checkpoint again"
-
-
-def _check_tensor(path: Path, name: str, tensor: torch.Tensor) -> None:
-    """Raise ``CheckpointError`` where a tensor is no plain table of numbers backed by data of its size."""
-    import torch
-
-    if tensor.layout != torch.strided or tensor.is_quantized or not tensor.is_floating_point():
-        raise CheckpointError(
-            f"{path}: tensor {name!r} is {tensor.dtype} ({tensor.layout}), not plain floating-point weights; "
-            "save the model unquantized"
-        )
-    if tensor.device.type != "cpu":
-        raise CheckpointError(f"{path}: tensor {name!r} has no data (device {tensor.device}); save it again")
-    if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
-        raise CheckpointError(
-            f"{path}: tensor {name!r} claims shape {list(tensor.shape)}, for which its data are too short; "
-            "save the checkpoint again"
-        )
-
-
-def _is_tensor(value: Any) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor)
