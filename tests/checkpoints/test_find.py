@@ -12,8 +12,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.checkpoints.info import info_from_plain
-from pytest_touchstone.checkpoints.resolve import FoundCheckpoints, find_checkpoints, parse_steps
-from pytest_touchstone.checkpoints.series import number_of
+from pytest_touchstone.checkpoints.resolve import FoundCheckpoints, find_checkpoints, number_of, parse_steps
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import shipped
 from tests.support.tiny import tiny_causal, trainer_state
@@ -92,7 +91,7 @@ def test_a_glob_of_folders_that_are_none_says_so_and_goes_on(runs: Path) -> None
 def test_files_of_epochs_are_a_series_with_the_best_one_last(tmp_path: Path) -> None:
     for name in ("checkpoint_epoch_10.pt", "checkpoint_best.pt", "checkpoint_epoch_9.pt", "optimizer.pt"):
         (tmp_path / name).write_bytes(b"x")
-    from pytest_touchstone.checkpoints.series import held_by
+    from pytest_touchstone.checkpoints.resolve import held_by
 
     assert [path.name for path in held_by(tmp_path)] == [
         "checkpoint_best.pt",

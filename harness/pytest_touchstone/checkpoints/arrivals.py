@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.registry import format_of
-from pytest_touchstone.checkpoints.series import expand, step
+from pytest_touchstone.checkpoints.resolve import expand, step
 from pytest_touchstone.core.errors import CheckpointError
 
 MOST_FILES: Final = 10_000
@@ -119,7 +119,7 @@ class Arrivals:
     def _paths(self) -> Iterator[Path]:
         # What is removed meanwhile is not there: the next look sees the rest.
         with suppress(CheckpointError, OSError):
-            for path in expand(self.pattern).paths:
+            for path in expand(self.pattern)[0]:
                 if not _TEMPORARY.match(path.name):
                     yield Path(os.path.abspath(path))  # noqa: PTH100 -- links stay
 

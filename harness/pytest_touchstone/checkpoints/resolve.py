@@ -19,7 +19,14 @@ vllm:PATH, sglang:PATH            a model at a server that is started for it
 llama-server:PATH.gguf            the same with llama.cpp
 fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
 
-``find_checkpoints`` has those of a run, by series and step, without those that ``--eval-steps`` leaves out. One of
+A folder that is no checkpoint itself but holds some (up to three levels down) stands for all of them, also where a
+glob matches it. Nothing within a checkpoint is one (an optimizer's state, ``global_step500``), unless it has the files
+of one.
+
+``find_checkpoints`` has those of a run, by series and step, without those that ``--eval-steps`` leaves out. A series is
+a folder. Within it those with a number at the end of their names come first (``checkpoint-100``,
+``checkpoint_epoch_3.pt``); those with the same stem are ordered by step. Then come the others (``final``,
+``checkpoint_best.pt``), and last a model in the series' own folder. One of
 several checkpoints that fails to load does not keep the others from being scored: it is listed apart, and the run says
 so and is not complete. Where none can be used the run does not begin.
 
@@ -39,20 +46,28 @@ from __future__ import annotations
 
 import glob
 import itertools
+import math
 import os
 import pkgutil
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
-from pytest_touchstone.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
-from pytest_touchstone.checkpoints.config_files import readable
+from pytest_touchstone.checkpoints.builtin import (
+    KO_MLM,
+    NAMES,
+    SMOLLM2,
+    builtin_path,
+    builtin_pattern,
+    step_of,
+)
+from pytest_touchstone.checkpoints.config_files import readable, step_in
 from pytest_touchstone.checkpoints.formats.base import (
     ENGINES,
     OWN_ENGINES,
@@ -61,20 +76,11 @@ from pytest_touchstone.checkpoints.formats.base import (
     TargetOwner,
 )
 from pytest_touchstone.checkpoints.formats.content import TOKENIZER
+from pytest_touchstone.checkpoints.formats.distributed import is_inner
+from pytest_touchstone.checkpoints.formats.llama import SIDE
 from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import CheckpointInfo, unique_names
 from pytest_touchstone.checkpoints.registry import formats
-from pytest_touchstone.checkpoints.series import (
-    FailedToLoad,
-    Matches,
-    expand,
-    held_by,
-    is_checkpoint,
-    number_of,
-    once,
-    ordered,
-    step,
-)
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.plugins import plugins
 from pytest_touchstone.core.text import alike
@@ -90,6 +96,25 @@ _FILES: Final = (
 
 _TARGET: Final = re.compile(r"[A-Za-z][\w+.-]+:(//)?")
 _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+_DEEPEST: Final = 3
+"""The number of levels below a folder that are searched."""
+
+_QUANTISED: Final = re.compile(r"[._-](I?Q\d\w*|B?F16|F32)\.gguf$", re.IGNORECASE)
+"""The part of a GGUF file's name that says how its numbers are stored."""
+
+_HASH: Final = re.compile(r"[0-9a-f]{40}")
+"""The name of a Hub snapshot's folder."""
+
+
+class FailedToLoad(NamedTuple):
+    """Something that should be a checkpoint and failed to load, with a line that says why."""
+
+    name: str
+    source: str
+    path: str
+    message: str
 
 
 @dataclass(slots=True)
@@ -160,15 +185,14 @@ def find(
         declared = {name: value for name, value in options.items() if name in owner.options}
         asked = replace(asked, options=declared | _options(source, owner))
         return FoundCheckpoints([owner.inspect(Path(source.partition("?")[0]), asked)])
-    if source.startswith("builtin:") and glob.has_magic(source):
-        return _expanded(builtin_pattern(source.removeprefix("builtin:")), asked)
-    if _exists(path):
-        with readable(path):
-            held = held_by(path) if path.is_dir() and not is_checkpoint(path) else []
-        if held:
-            return _several(Matches(held, []), asked)
-    elif glob.has_magic(source):
-        return _expanded(source, asked)
+    with readable(path):
+        if source.startswith("builtin:") and glob.has_magic(source):
+            return _several(*expand(builtin_pattern(source.removeprefix("builtin:"))), asked)
+        if _exists(path):
+            if path.is_dir() and not is_checkpoint(path) and (paths := held_by(path)):
+                return _several(paths, [], asked)
+        elif glob.has_magic(source):
+            return _several(*expand(source), asked)
     return FoundCheckpoints([_single(asked)])
 
 
@@ -194,13 +218,15 @@ def _single(asked: CheckpointRequest, *, fetch: bool = True) -> CheckpointInfo:
     ``CheckpointError`` where there is none."""
     source = asked.source
     if source.startswith("builtin:"):
-        return _builtin(asked)
+        name = source.removeprefix("builtin:")
+        info = _local(builtin_path(name), asked)
+        return replace(info, name=name) if name in NAMES else info
     path = _path(source)
     if _exists(path):
         return _local(path, asked)
-    if (name := _hub_id(source)) is not None:
-        info = _local(_download(name, asked.trust_remote_code, fetch), asked)
-        return replace(info, name=name.split("/")[-1])
+    if (hub_id := _hub_id(source)) is not None:
+        info = _local(_download(hub_id, asked.trust_remote_code, fetch), asked)
+        return replace(info, name=hub_id.split("/")[-1])
     if target := _TARGET.match(source):
         listed = [owner for owner in _owners() if getattr(owner, "listed", True)]
         raise CheckpointError(
@@ -259,18 +285,12 @@ def _options(source: str, owner: TargetOwner) -> dict[str, str]:
     return given
 
 
-def _expanded(pattern: str, asked: CheckpointRequest) -> FoundCheckpoints:
-    with readable(pattern):
-        matches = expand(pattern)
-    return _several(matches, asked)
-
-
-def _several(matches: Matches, asked: CheckpointRequest) -> FoundCheckpoints:
-    """Each of the paths by itself; a single one that fails to load is an error."""
+def _several(matches: Sequence[Path], others: Sequence[Path], asked: CheckpointRequest) -> FoundCheckpoints:
+    """Each of the paths by itself, however often it is there; a single one that fails to load is an error."""
     found = FoundCheckpoints(
-        left_out=[f"checkpoint {path}: no checkpoint, and holds none" for path in matches.others]
+        left_out=[f"checkpoint {path}: no checkpoint, and holds none" for path in others]
     )
-    paths = once(matches.paths)
+    paths = list({_absolute(path): path for path in reversed(matches)}.values())[::-1]
     for path in paths:
         try:
             found.infos.append(_local(path, asked))
@@ -280,6 +300,70 @@ def _several(matches: Matches, asked: CheckpointRequest) -> FoundCheckpoints:
             found.failed.append(FailedToLoad(path.name, asked.source, str(path), str(error)))
     found.infos = [info for _, info in ordered(found.infos)]
     return found
+
+
+def expand(pattern: str) -> tuple[list[Path], list[Path]]:
+    """The checkpoints that a glob matches, folders of some resolved, and what else it matches.
+
+    Raises ``CheckpointError`` where it matches no checkpoint.
+    """
+    # pathlib refuses absolute patterns, hence the module glob.
+    matches = [Path(path) for path in glob.glob(str(Path(pattern).expanduser()), recursive=True)]  # noqa: PTH207
+    recursive = "**" in Path(pattern).parts
+    paths: list[Path] = []
+    others: list[Path] = []
+    for path in matches:
+        if path.is_file():
+            if is_checkpoint(path) and not (recursive and is_checkpoint(path.parent)):
+                paths.append(path)
+        elif is_checkpoint(path) or (_is_named(path) and not is_checkpoint(path.parent)):
+            paths.append(path)
+        elif not recursive and (held := held_by(path)):
+            paths += held
+        elif not recursive:
+            others.append(path)
+    if not paths:
+        seen = "" if others or matches else "; check the pattern (and quote it)"
+        raise CheckpointError(
+            f"{pattern}: matches no folder{' of a checkpoint' if others else ''} and no .gguf or .pt file"
+            f"{seen or '; give the folders that hold config.json'}"
+        )
+    return paths, others
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Return whether a format knows the folder or file, whole or not; a trainer's other files are none, nor is a part
+    of a checkpoint."""
+    if (path.is_file() and SIDE.match(path.name)) or is_inner(path):
+        return False
+    return any(one.detect(path) for one in formats())
+
+
+def held_by(folder: Path, deeper: int = _DEEPEST) -> list[Path]:
+    """The checkpoints below a folder that is none itself; empty where there are none."""
+    found: list[Path] = []
+    whole = is_checkpoint(folder)
+    for path in sorted(folder.iterdir(), key=lambda one: natural(one.name)):
+        if path.name.startswith("."):
+            continue
+        if path.is_file():
+            if not whole and is_checkpoint(path):
+                found.append(path)
+        elif path.is_dir():
+            if is_checkpoint(path) or _is_named(path):
+                found.append(path)
+            if deeper > 1 and not _is_named(path):
+                found += held_by(path, deeper - 1)
+    return found
+
+
+def _is_named(folder: Path) -> bool:
+    """Return whether a folder is named as trainers name a checkpoint's, so that an empty one is noticed."""
+    return step_in(folder.name) is not None
+
+
+def _absolute(path: Path) -> str:
+    return os.path.abspath(path)  # noqa: PTH100 -- Path.resolve would follow links
 
 
 def default_checkpoints(*, seq_len: int | None = None) -> list[CheckpointInfo]:
@@ -320,12 +404,6 @@ def _local(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
     raise CheckpointError(
         f"{path}: neither a checkpoint folder nor a .gguf or .pt file; give the folder that holds config.json"
     )
-
-
-def _builtin(asked: CheckpointRequest) -> CheckpointInfo:
-    name = asked.source.removeprefix("builtin:")
-    info = _local(builtin_path(name), asked)
-    return replace(info, name=name) if name in NAMES else info
 
 
 def _hub_id(source: str) -> str | None:
@@ -372,50 +450,88 @@ def _download(name: str, code: bool, fetch: bool) -> Path:
 # Steps of a series
 
 
-class Range(NamedTuple):
-    """Steps from ``start`` to ``stop``, both included, in steps of ``every``; None where not limited."""
-
-    start: int
-    stop: int | None
-    every: int | None
-
-
 @dataclass(frozen=True, slots=True)
 class StepFilter:
-    """The steps that ``text`` means."""
+    """The steps that ``text`` means: of each range the first, the last, both included, and every how many-th.
+
+    The last is infinite where the range is not limited.
+    """
 
     text: str
-    ranges: tuple[Range, ...]
+    ranges: tuple[tuple[int, float, int | None], ...]
 
     def has(self, step: float) -> bool:
         """Return whether the step (or epoch) is one of them."""
-        return any(_within(step, one) for one in self.ranges)
+        return any(
+            first <= step <= last and (every is None or (step - first) % every == 0)
+            for first, last, every in self.ranges
+        )
 
 
 def parse_steps(text: str) -> StepFilter:
     """The steps that a text means; raises ``ValueError`` with what was expected."""
-    ranges = tuple(_range(part.strip()) for part in text.split(","))
-    return StepFilter(text, ranges)
+    return StepFilter(text, tuple(_range(part.strip()) for part in text.split(",")))
 
 
-def _within(step: float, one: Range) -> bool:
-    if step < one.start or (one.stop is not None and step > one.stop):
-        return False
-    return one.every is None or (step - one.start) % one.every == 0
-
-
-def _range(part: str) -> Range:
+def _range(part: str) -> tuple[int, float, int | None]:
     found = re.fullmatch(r"(\d*)(?:(:)(\d*)(?::(\d+))?)?", part)
     if found is None or part in ("", ":"):
         raise ValueError("START:STOP:STEP or a list (300:, :600, 100:600:100, 100,300)")
     start, colon, stop, every = found.groups()
     first = int(start or 0)
-    last = first if not colon else int(stop) if stop else None
-    if last is not None and last < first:
+    last = first if not colon else int(stop) if stop else math.inf
+    if last < first:
         raise ValueError(f"{last}:{first}, the lower end first")
     if every is not None and not int(every):
         raise ValueError(f"{start}:{stop}:1 or more, no steps of 0")
-    return Range(first, last, int(every) if every else None)
+    return first, last, int(every) if every else None
+
+
+# The order of a series
+
+
+def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointInfo]]:
+    """The checkpoints by series and step, each with its series' folder; a served model has none."""
+    known = list(infos)
+    parents = {_absolute(info.path.parent) for info in known if not info.served}
+    places = [("" if info.served else _series(info.path, parents), info) for info in known]
+    return iter(sorted(places, key=lambda place: _key(*place)))
+
+
+def step(info: CheckpointInfo) -> float | None:
+    """The progress of a checkpoint: the trainer's step, else the number at the end of its name, else its epoch."""
+    if info.global_step is not None:
+        return info.global_step
+    if info.served:
+        return None  # the number in its name is its version or size
+    number = number_of(info.path)
+    return info.epoch if number is None else number
+
+
+def number_of(path: Path) -> int | None:
+    """The number at the end of a name; None without one. How the numbers of a GGUF file are stored is none."""
+    number = step_of(Path(_QUANTISED.sub("", path.name)))
+    return None if number < 0 or _HASH.fullmatch(path.name) else number
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """A key that sorts names by the values of the numbers in them."""
+    return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", text)]
+
+
+def _series(path: Path, parents: set[str]) -> str:
+    """The folder of the series: its own where others lie below it."""
+    return str(path if _absolute(path) in parents else path.parent)
+
+
+def _key(series: str, info: CheckpointInfo) -> tuple[Any, ...]:
+    name = info.path.name
+    numbered = number_of(info.path) is not None
+    alike = re.sub(r"\d+(\.\w+)?$", "", _QUANTISED.sub("", name)) if numbered else ""
+    place = step(info)
+    own = _absolute(Path(series)) == _absolute(info.path)
+    far = float("inf") if place is None else place
+    return natural(_absolute(Path(series))), own, not numbered, alike, far, natural(name), info.seq_len
 
 
 # The checkpoints of a run
@@ -461,7 +577,7 @@ def find_checkpoints(
         checkpoints.left_out += found.left_out
     places = ordered(checkpoints.infos) if sources else (("", info) for info in checkpoints.infos)
     checkpoints.infos = [replace(info, series=folder or None, step=step(info)) for folder, info in places]
-    checkpoints.failed = list({os.path.abspath(one.path): one for one in checkpoints.failed}.values())  # noqa: PTH100
+    checkpoints.failed = list({_absolute(Path(one.path)): one for one in checkpoints.failed}.values())
     if steps is not None:
         _select(checkpoints, steps)
     checkpoints.infos = unique_names(checkpoints.infos)

@@ -16,8 +16,7 @@ import pytest
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.checkpoints.info import LACKS, info_from_plain
-from pytest_touchstone.checkpoints.resolve import find, find_checkpoints
-from pytest_touchstone.checkpoints.series import FailedToLoad
+from pytest_touchstone.checkpoints.resolve import FailedToLoad, find, find_checkpoints
 from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, declared, generator_function
 from pytest_touchstone.core.dataset import (
     DatasetRows,

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.resolve import none_usable
-from pytest_touchstone.checkpoints.series import FailedToLoad
+from pytest_touchstone.checkpoints.resolve import FailedToLoad, none_usable
 from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.hooks import Run
 from pytest_touchstone.core.settings import DEFAULT

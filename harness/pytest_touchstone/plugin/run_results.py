@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.series import FailedToLoad
+from pytest_touchstone.checkpoints.resolve import FailedToLoad
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.ranking import changes_of
 from pytest_touchstone.compare.standings import standings_of
