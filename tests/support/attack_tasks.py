@@ -1,17 +1,18 @@
 """The tasks that hostile and awkward programs are given, and the hostile programs themselves.
 
-A hostile program is one file of ``attacks/``: a docstring that says in one sentence what it tries, ``KIND``
-("call": it defines the task's function; "stdio": it reads and prints) and, where it is not the usual one,
-``TASK``. None is a right solution. ``@FILE@``, ``@PORT@`` and ``@NAME@`` are replaced before it runs. They are a file
-outside the sandbox that it may neither read nor change, a port that it may not reach, and an environment variable
-that it may not see.
+``attacks.txt`` is the table of the hostile programs: for each a line ``### NAME: AIM`` that says in one sentence what
+it tries, ``### NAME (TASK): AIM`` where its task is not the usual one, and then its text. Modules of the standard
+library that the text reads and does not bind are imported before it. None is a right solution. ``@FILE@``, ``@PORT@``
+and ``@NAME@`` are replaced before it runs. They are a file outside the sandbox that it may neither read nor change, a
+port that it may not reach, and an environment variable that it may not see.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram
@@ -19,7 +20,7 @@ from pytest_touchstone.metrics.code.calling import script
 from pytest_touchstone.metrics.code.plus import plus_request
 from tests.support.places import ROOT
 
-ATTACKS: Final = ROOT / "tests" / "engines" / "sandbox" / "attacks"
+ATTACKS: Final = ROOT / "tests" / "engines" / "sandbox" / "attacks.txt"
 
 MOST_SECONDS: Final = 1.0
 """The CPU time that programs here are allowed."""
@@ -87,7 +88,7 @@ class PlusTask:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """A hostile program of ``attacks/``; ``aim`` is its docstring."""
+    """A hostile program of ``attacks.txt``."""
 
     name: str
     aim: str
@@ -102,7 +103,10 @@ class Attack:
 
 def attacks() -> list[Attack]:
     """Every hostile program, by name."""
-    return [_attack(path) for path in sorted(ATTACKS.glob("*.py"))]
+    _, *rows = re.split(
+        r"^### (\w+)(?: \((\w+)\))?: (.+)\n", ATTACKS.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    return [_attack(*rows[at : at + 4]) for at in range(0, len(rows), 4)]
 
 
 def request(task: str, program: str, *, seconds: float = MOST_SECONDS, memory: int = 256) -> RunProgram:
@@ -117,19 +121,21 @@ def right(task: str, mark: str) -> RunProgram:
     return request(task, f"{TASKS[task].solution}\n# {mark}\n", seconds=5.0)
 
 
-def _attack(path: Path) -> Attack:
-    text = path.read_text(encoding="utf-8")
-    module = ast.parse(text)
-    named = {
-        node.targets[0].id: ast.literal_eval(node.value)
-        for node in module.body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in ("KIND", "TASK")
-    }
-    kind = named["KIND"]
-    usual = "add" if kind == "call" else "sum"
-    return Attack(path.stem, ast.get_docstring(module) or "", kind, named.get("TASK", usual), text)
+def _attack(name: str, task: str | None, aim: str, text: str) -> Attack:
+    task = task or ("sum" if name.endswith("_stdio") else "add")
+    read, bound = set[str](), set[str]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    imports = "".join(f"import {module}\n" for module in sorted((read - bound) & sys.stdlib_module_names))
+    kind: Literal["call", "stdio"] = "stdio" if isinstance(TASKS[task], PrintTask) else "call"
+    return Attack(name, aim, kind, task, imports + text)
 
 
 ADD = 'def add(a, b):\n    """The sum of a and b."""\n'

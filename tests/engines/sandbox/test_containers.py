@@ -130,6 +130,16 @@ def test_a_set_that_comes_in_another_order_is_named_where_the_test_fails(
     assert (answer.outcome, "another order" in answer.detail) == ("wrong", True), answer
 
 
+def test_values_computed_ahead_may_be_sets_in_any_order(sandbox: Sandbox) -> None:
+    tests = CallTests(
+        "assert fewer() == PREPARED[0]",
+        trusted=FEWER,
+        names=("fewer",),
+        prepared="[fewer()]",
+    )
+    assert sandbox.run(RunProgram(FEWER, tests, task="containers")).outcome == "passed"
+
+
 def test_numbers_may_have_any_number_of_digits(sandbox: Sandbox) -> None:
     program = "def power(n): return str(7**n)\ndef same(n): return n\n"
     tests = f"assert int(power(9000)) == 7**9000 and str(same({'7' * 5000})) == '7' * 5000"

@@ -47,8 +47,12 @@ class Prepared:
 
 
 def plain_only(value: Any) -> Any:
-    """Raise ``TypeError``: the value is no plain data, and there is nobody to own it."""
-    raise TypeError(f"a {type(value).__name__} is no plain data")
+    """Raise ``TypeError``: the value is no plain data, and there is nobody to own it.
+
+    A set in another order (``values.UNORDERED``) is plain data all the same.
+    """
+    if type(value) is not list:
+        raise TypeError(f"a {type(value).__name__} is no plain data")
 
 
 @functools.lru_cache(maxsize=4)  # many jobs have the same

@@ -1,8 +1,0 @@
-"""Aborts in the first call."""
-
-KIND = "call"
-import os
-
-
-def add(a, b):
-    os.abort()

@@ -1,7 +1,0 @@
-"""Calls the quit() of interactive sessions."""
-
-KIND = "call"
-
-
-def add(a, b):
-    quit(0)

@@ -1,5 +1,0 @@
-"""Never ends, before a test can run."""
-
-KIND = "call"
-while True:
-    pass

@@ -1,4 +1,0 @@
-"""Deletes the function."""
-
-KIND = "call"
-del add

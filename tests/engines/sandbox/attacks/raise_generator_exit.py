@@ -1,7 +1,0 @@
-"""Raises GeneratorExit, which is no Exception."""
-
-KIND = "call"
-
-
-def add(a, b):
-    raise GeneratorExit("passed")

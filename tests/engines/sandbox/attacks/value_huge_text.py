@@ -1,7 +1,0 @@
-"""Returns a text of a hundred megabytes."""
-
-KIND = "call"
-
-
-def add(a, b):
-    return "5" * 100_000_000
