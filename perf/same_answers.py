@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fixtures.build import record_lm_eval_prompts as recorder
 from perf.sanity import Wanted, judge, kits_of, line, run_reference
 from perf.sanity_lm_eval import key_of, made_up
 from perf.sanity_table import by_benchmark, markdown
@@ -33,7 +34,6 @@ from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.requests import Answer, Request
 from pytest_touchstone.engines.sandbox import open_sandbox
 from pytest_touchstone.engines.sandbox.sandbox import Sandbox
-from tests.conformance import record_lm_eval_prompts as recorder
 from tests.conformance.kit import TEXT, Kit, text_of_another
 from tests.conformance.test_lm_eval_prompts import KITS, loaded_from, ours
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_touchstone
+from fixtures.build import record_lm_eval_prompts as recorder
 from perf import our_side
 from perf.measure import ROOT, run
 from perf.sanity_table import Row, markdown
@@ -33,7 +34,6 @@ from pytest_touchstone.engines.sandbox import open_sandbox
 from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 from pytest_touchstone.results.journal import read_journal
 from pytest_touchstone.results.records import Record
-from tests.conformance import record_lm_eval_prompts as recorder
 from tests.conformance.test_lm_eval_prompts import KITS, ours
 
 NEAR = 1e-3
@@ -149,7 +149,7 @@ def run_reference(
     given, found = folder / "given.json", folder / "found.json"
     told = {
         "data": str(data),
-        "recorder": str(ROOT / "tests" / "conformance" / "record_lm_eval_prompts.py"),
+        "recorder": str(ROOT / "fixtures" / "build" / "record_lm_eval_prompts.py"),
         "tasks": [asdict(one) for one in wanted],
         **more,
     }

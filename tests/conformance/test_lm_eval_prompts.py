@@ -16,10 +16,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone import Generate, Loglikelihood
-from pytest_touchstone.plugin.collection import LoadedBenchmark, load_benchmark
-from tests.conformance.kit import SAMPLING, Kit, kits
-from tests.conformance.record_lm_eval_prompts import (
+from fixtures.build.record_lm_eval_prompts import (
     MADE_UP,
     RECORDED,
     RECORDED_OF_MADE_UP,
@@ -28,6 +25,9 @@ from tests.conformance.record_lm_eval_prompts import (
     listed,
     sha256,
 )
+from pytest_touchstone import Generate, Loglikelihood
+from pytest_touchstone.plugin.collection import LoadedBenchmark, load_benchmark
+from tests.conformance.kit import SAMPLING, Kit, kits
 from tests.support.places import ROOT
 
 KITS = {kit.spec.name: kit for kit in kits()}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures.build.record_minicons import RECORDED
 from pytest_touchstone import PseudoLoglikelihood, RollingAnswer
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.conformance.kit import kits
-from tests.conformance.record_minicons import RECORDED
 from tests.support.places import ROOT
 from tests.support.rows import read_jsonl
 

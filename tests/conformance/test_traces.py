@@ -12,11 +12,11 @@ import json
 
 import pytest
 
+from fixtures.build.traces import DELIMITERS, RECORDED, STOPS, Traced, made_traces
 from pytest_touchstone.core.reasoning import delimiters_of, without_trace
 from pytest_touchstone.core.requests import GenerateAnswer, Generated, earliest_stop
 from pytest_touchstone.metrics.math.grade import MathJudge
 from tests.conformance.test_verdicts import SCORERS
-from tests.conformance.traces import DELIMITERS, RECORDED, STOPS, Traced, made_traces
 
 MADE = list(made_traces())
 THEIRS: list[tuple[str, float]] = [tuple(row) for row in json.loads(RECORDED.read_text(encoding="utf-8"))]
