@@ -76,12 +76,6 @@ class Tensor(NamedTuple):
                 run = (cell.end - cell.begin) // rows
                 yield str(cell.file), cell.begin + number * run, cell.begin + (number + 1) * run
 
-    def transposed(self) -> Tensor:
-        """The matrix with its sides exchanged, which it is not asked for in parts."""
-        rows, columns = self.shape
-        down, right, offset = self.strides or (columns, 1, 0)
-        return self._replace(shape=(columns, rows), strides=(right, down, offset))
-
 
 class TensorPart(NamedTuple):
     """A part of a tensor: the place of its first number in the whole, and its own bytes."""

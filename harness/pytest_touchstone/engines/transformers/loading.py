@@ -119,7 +119,7 @@ def _loaded(
     info: CheckpointInfo,
     dtype: torch.dtype | str,
     device: torch.device,
-    device_map: str | dict[str, str] | None,
+    device_map: str | dict[str, str] | None = None,
 ) -> LoadedModel:
     from transformers.quantizers import AutoHfQuantizer
 

@@ -100,7 +100,7 @@ class NanoGpt:
     def tensors(self, info: CheckpointInfo) -> Tensors:
         """The tensors by the names and in the shapes that Transformers' GPT-2 has; absent biases are zeros."""
         tensors = {
-            name: tensor.transposed() if TRANSPOSED.search(name) else tensor
+            name: transposed(tensor) if TRANSPOSED.search(name) else tensor
             for name, tensor in tensors_of(info.path, content_of(info.path)).items()
         }
         biased = [name for name in tensors if re.search(r"\.(c_\w+|ln_\w)\.weight$", name)]
@@ -131,6 +131,12 @@ def tensors_of(path: Path, content: dict[str, Any]) -> Tensors:
             f"{path}: no model of nanoGPT (transformer.wte.weight is missing); save it again"
         )
     return {name: one for name, one in tensors.items() if not MASK.search(name) or len(one.shape) == 1}
+
+
+def transposed(tensor: Tensor) -> Tensor:
+    rows, columns = tensor.shape
+    down, right, offset = tensor.strides or (columns, 1, 0)
+    return tensor._replace(shape=(columns, rows), strides=(right, down, offset))
 
 
 def character_tokenizer(path: Path) -> Any:
