@@ -12,7 +12,7 @@ import pytest
 from pytest_touchstone.checkpoints import fingerprint
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.plugins import plugins
-from pytest_touchstone.core.requests import Generate, Loglikelihood
+from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import TransformersFactory
 from tests.support.installed import install_package
@@ -31,7 +31,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 def answers(path: Path) -> list[Any]:
-    asked = [Loglikelihood("The answer", " is 42."), Generate("She said", stop=("\n",), max_new_tokens=8)]
+    asked: list[Request] = [
+        Loglikelihood("The answer", " is 42."),
+        Generate("She said", stop=("\n",), max_new_tokens=8),
+    ]
     engine = TransformersFactory().open(only(path), ModelSettings(device="cpu", threads=1))
     made = list(engine.answer(asked))
     engine.close()
