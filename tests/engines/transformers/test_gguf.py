@@ -246,6 +246,13 @@ def test_the_frequencies_of_llama_3_1_are_divided_as_its_tensor_says(tmp_path: P
     assert torch.equal(found.model.rotary_emb.inv_freq, found.model.rotary_emb.original_inv_freq)
 
 
+def test_a_file_is_loaded_as_a_plain_model_that_may_be_packed(tmp_path: Path) -> None:
+    model = loaded(written(tmp_path / "x.gguf", "llama", made("llama"))).model
+    assert getattr(model, "hf_quantizer", None) is None
+    assert getattr(model.config, "quantization_config", None) is None
+    model.config.to_dict()
+
+
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "x.gguf", "llama", made("llama"))
     monkeypatch.setattr(compat, "find_spec", lambda _name: None)

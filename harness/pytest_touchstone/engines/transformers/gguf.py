@@ -93,6 +93,13 @@ def check_tensors(info: CheckpointInfo, model: Any, report: dict[str, Any]) -> N
         report["missing_keys"] = [name for name in report["missing_keys"] if name not in absent]
 
 
+def take_as_plain(model: Any) -> None:
+    """Take off the marks of a quantized model: a file's weights are plain numbers once they are loaded."""
+    for name in ("hf_quantizer", "is_quantized", "quantization_method"):
+        vars(model).pop(name, None)
+    vars(model.config).pop("quantization_config", None)
+
+
 def _placed(header: GgufHeader, model: Any) -> set[str]:
     """Return the names of the file's tensors that Transformers puts into the model, and of those that we do."""
     from transformers import modeling_gguf_pytorch_utils as theirs

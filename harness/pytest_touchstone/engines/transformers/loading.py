@@ -45,6 +45,7 @@ from pytest_touchstone.engines.transformers.gguf import (
     divide_frequencies,
     gguf_config,
     gguf_tokenizer,
+    take_as_plain,
 )
 from pytest_touchstone.engines.transformers.in_float32 import HALF
 from pytest_touchstone.engines.transformers.stored_tensors import stored
@@ -148,6 +149,7 @@ def _loaded(
         check_report(info, report)
         if _is_gguf(info):
             divide_frequencies(info.path, model)
+            take_as_plain(model)
         if quantization is not None and not AutoHfQuantizer.supports_quant_method(quantization):
             check_types(
                 info.path, weights_of(info.path)
