@@ -28,7 +28,8 @@ from pytest_touchstone import Loglikelihood, Shots, benchmark
 
 
 @benchmark(
-    name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shots=Shots(shot=lambda row: row["q"])
+    name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", metrics=("acc", "margin"),
+    shots=Shots(shot=lambda row: row["q"])
 )
 def test_sums(example, fewshot):
     '''Which of two sums is likelier.'''
