@@ -1,7 +1,7 @@
 """Host time: the CPU time of this process outside the model's operations.
 
 A small model on a CPU stands in for one on a GPU, with passes as large as there. The *model* is what a GPU would do:
-passes, sums over the vocabulary, steps of a block. *Calls* of Python's functions depend on no other process.
+passes and sums over the vocabulary. *Calls* of Python's functions depend on no other process.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from perf.accelerator_parts.models import Setup, opened
 from perf.accelerator_parts.score_items import begun, repeated
 from perf.prompts import items_of
 from pytest_touchstone.engines.transformers import causal, logits, memory, scoring
-from pytest_touchstone.engines.transformers.generation import ahead, batch, lane
+from pytest_touchstone.engines.transformers.generation import batch, lane
 
 PART = "host"
 ROUNDS = 3
+
+FIRST = 9
+"""The tokens of each text that are written before steps are counted."""
 
 
 def measure(setup: Setup, _budget: Budget) -> Iterator[Row]:
@@ -35,12 +38,10 @@ def measure(setup: Setup, _budget: Budget) -> Iterator[Row]:
     with ExitStack() as stack:
         for table, most in ((memory._MOST_TOKENS, 32_768), (batch._MOST_ROWS, 256)):
             stack.enter_context(patch.dict(table, cpu=most))
-        stack.enter_context(patch.object(causal, "AHEAD", {setup.device.partition(":")[0]}))
         for owner, name, part in (
             (logits.SelectiveLogits, "logits_at", "model"),
             (logits, "_log_sums", "model"),
             (scoring, "additive_mask", "model"),
-            (ahead.AheadStepper, "_step", "model"),
             (causal.CausalEngine, "_plans", "planning"),
             (lane.Lane, "let_in", "prompts"),
         ):
@@ -54,7 +55,7 @@ def measure(setup: Setup, _budget: Budget) -> Iterator[Row]:
             case, steps = generate.Case("gsm8k 5-shot", 1, rows), max(24, 512 // rows)
             texts = [
                 [generate.requests(case, setup, f"# {n}\n", tokens) for n in range(ROUNDS + 1)]
-                for tokens in (ahead.STEPS + 1, ahead.STEPS + 1 + steps)
+                for tokens in (FIRST, FIRST + steps)
             ]
             short, long = (_spent(engine, some, spent, each=steps) for some in texts)
             figures = {name: long[name] - short[name] for name in long}

@@ -25,8 +25,8 @@ class ModelSettings:
     ``chat``: whether texts are generated through the checkpoint's chat template; "auto" uses it where there is one.
     ``system`` is the system prompt of every chat. ``think_end`` is the delimiter that ends a reasoning
     (``core.reasoning``), and by ``thinking`` the chat template is told whether to begin one; None leaves that to it.
-    ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads, or the text
-    itself, propose tokens; it changes no answer, only the time.
+    ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads propose
+    tokens; it changes no answer, only the time.
 
     Of served models: ``concurrency`` requests may be under way at once in this process. ``request_timeout``,
     ``item_timeout`` and ``run_timeout`` are seconds. ``price`` is that of a million prompt tokens and of a million new

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -11,9 +10,8 @@ import torch
 from pytest_touchstone.core.requests import Generate, GenerateAnswer
 from pytest_touchstone.engines.settings import Dtype
 from pytest_touchstone.engines.transformers.agreement import FACTOR
-from pytest_touchstone.engines.transformers.generation.ahead import AheadStepper
 from tests.support.engines import engine_for
-from tests.support.families import CAUSAL, SHOTS, causal_of
+from tests.support.families import CAUSAL, causal_of
 from tests.support.generating import prompts, texts, with_samples
 from tests.support.scoring import SCORED, error, logprobs
 from tests.support.tiny import CORPUS
@@ -47,44 +45,13 @@ def test_shared_scoring_in_half_precision_rounds_no_more_than_the_plain_way(
 
 
 @pytest.mark.parametrize("family", CAUSAL)
-def test_texts_in_blocks_are_those_of_one_text_at_a_time(family: str, tmp_path: Path) -> None:
+def test_texts_of_a_gpu_are_those_of_one_text_at_a_time(family: str, tmp_path: Path) -> None:
     model = causal_of(tmp_path, family)
     asked = prompts()
     engine = engine_for(model, device="cuda", dtype="float32")
     found = texts(engine, asked)
     assert found == texts(engine_for(model, device="cuda", dtype="float32", together=False), asked)
     assert engine.notes == []
-
-
-def test_steps_of_a_gpu_are_replayed_as_graphs(llama: Path) -> None:
-    replays = []
-    asked = [
-        Generate(f"{SHOTS} {word}", max_new_tokens=60, temperature=temperature, samples=samples, seed=4)
-        for word in ("one", "two", "three")
-        for temperature, samples in ((0.0, 1), (1.0, 3))
-    ]
-    engine = engine_for(llama, device="cuda", dtype="float32")
-    generator: Any = engine._generator()
-    stepper = generator._stepper
-    assert isinstance(stepper, AheadStepper)
-    capture = stepper._capture
-    assert capture is not None, engine.notes
-
-    class Counted:
-        def __init__(self, graph: Any) -> None:
-            self._graph = graph
-
-        def replay(self) -> None:
-            replays.append(1)
-            self._graph.replay()
-
-    stepper._capture = lambda step: Counted(capture(step))
-    found = texts(engine, asked)
-    assert len(replays) > 8
-    engine = engine_for(llama, device="cuda", dtype="float32")
-    launched: Any = engine._generator()
-    launched._stepper._capture = None
-    assert texts(engine, asked) == found
 
 
 @pytest.mark.parametrize("dtype", ["float32", *HALF])

@@ -12,16 +12,14 @@ import torch
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
-from pytest_touchstone.engines.transformers import fused_steps
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.cpu.kernels import kernels, missing_kernels
+from pytest_touchstone.engines.transformers.cpu.kernels import kernels
 from pytest_touchstone.engines.transformers.cpu.packing import Packer
 from pytest_touchstone.engines.transformers.cpu.processor import computes_in_float32
 from pytest_touchstone.engines.transformers.cpu.steps import StepKernels
 from pytest_touchstone.engines.transformers.fused_layers import fuse
-from pytest_touchstone.engines.transformers.fused_steps import fuse_steps, leave_steps, steps_are_fused
+from pytest_touchstone.engines.transformers.fused_steps import fuse_steps, steps_are_fused
 from pytest_touchstone.engines.transformers.pool import load_weights
-from pytest_touchstone.engines.transformers.split_attention import attended
 from tests.support.engines import engine_for, generates_together
 from tests.support.families import CAUSAL, SHOTS, causal_of
 from tests.support.generating import few, prompts, texts
@@ -44,13 +42,13 @@ def quick_engine(folder: Path, dtype: Dtype = "auto") -> CausalEngine:
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The rows of each step that goes this way."""
     seen: list[int] = []
-    right = fused_steps._hidden
+    right = StepKernels.compute
 
-    def hidden(model: Any, kernels: Any, embedded: torch.Tensor, *more: Any) -> torch.Tensor:
-        seen.append(len(embedded))
-        return right(model, kernels, embedded, *more)
+    def compute(self: Any, states: torch.Tensor, *more: Any) -> bool:
+        seen.append(len(states))
+        return right(self, states, *more)
 
-    monkeypatch.setattr(fused_steps, "_hidden", hidden)
+    monkeypatch.setattr(StepKernels, "compute", compute)
     return seen
 
 
@@ -62,12 +60,11 @@ def test_texts_stay_and_steps_of_llamas_form_go_this_way(
     engine, requests = quick_engine(folder), few()
     assert steps_are_fused(engine.loaded.model) == (name in OF_THE_FORM)
     assert texts(engine, requests) == texts(engine_for(folder), requests)
-    assert bool(steps) == (name in OF_THE_FORM)
+    assert bool(steps) == (name in OF_THE_FORM and step_way == "by kernels")
     slower = "texts are generated more slowly than they could be: there is no C compiler (cc or gcc)"
     assert [note.partition(": ")[2] for note in engine.notes] == [slower] * (step_way == "by torch")
 
 
-@pytest.mark.usefixtures("step_way")
 def test_texts_after_several_prefixes_are_those_of_each_alone(llama: Path, steps: list[int]) -> None:
     requests = [
         Generate(f"{shots} {word}", max_new_tokens=12)
@@ -88,7 +85,6 @@ def test_half_precision_goes_this_way_too(llama: Path, steps: list[int]) -> None
     assert engine.notes == []
 
 
-@pytest.mark.usefixtures("step_way")
 def test_a_layer_with_a_hook_is_computed_by_its_own_code(llama: Path, steps: list[int]) -> None:
     engine, wanted = quick_engine(llama), texts(engine_for(llama), few())
     assert texts(engine, few()) == wanted
@@ -99,28 +95,6 @@ def test_a_layer_with_a_hook_is_computed_by_its_own_code(llama: Path, steps: lis
     hook.remove()
     assert texts(engine, few()) == wanted
     assert steps
-
-
-@pytest.mark.usefixtures("no_kernels")
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_step_with_a_fault_is_left_to_the_models_own_code(
-    dtype: Dtype, llama: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
-    def faulty(asked: torch.Tensor, own: Any, mask: torch.Tensor, scale: float) -> torch.Tensor:
-        return attended(asked, own, torch.zeros_like(mask), scale)  # all rows see as much as the longest
-
-    monkeypatch.setattr(fused_steps, "attended", faulty)
-    engine = quick_engine(llama, dtype)
-    assert steps_are_fused(engine.loaded.model)
-    wanted = engine_for(llama, dtype=dtype)
-    if dtype == "float32":
-        assert texts(engine, prompts()) == texts(wanted, prompts())
-    assert generates_together(engine)
-    assert not steps_are_fused(engine.loaded.model)
-    no_kernels = missing_kernels(engine.loaded.model) is not None
-    assert len(engine.notes) == 1 + no_kernels
-    assert "each step goes through the model's own code: a logit is" in engine.notes[-1]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -149,23 +123,28 @@ def test_a_model_keeps_its_name_and_what_it_takes(llama: Path) -> None:
     model = quick_engine(llama).loaded.model
     assert type(model).__name__ == "LlamaForCausalLM"
     taken = inspect.signature(model.forward)
+    assert taken == inspect.signature(type(model).steps_of.forward.__get__(model))
     assert not fuse_steps(model)  # once is enough
-    leave_steps(model)
-    assert inspect.signature(model.forward) == taken
 
 
-def test_code_around_the_layers_that_is_not_known_stays(llama: Path) -> None:
+def test_other_numbers_around_the_layers_are_left_to_the_models_own_code(llama: Path) -> None:
+    engine, wanted = quick_engine(llama), texts(engine_for(llama), few())
+    plain: Any = type(engine.loaded.model.model)
+
+    class Scaled(plain):  # type: ignore[misc]
+        def forward(self, *given: Any, **more: Any) -> Any:
+            found = super().forward(*given, **more)
+            return type(found)(last_hidden_state=2 * found.last_hidden_state, past_key_values=None)
+
+    engine.loaded.model.model.__class__ = Scaled
+    assert texts(engine, few()) == wanted  # greedy, of logits that are twice as large
+    assert engine.loaded.model.step_kernels is None
+    assert "each step goes by torch's operations: a logit is" in engine.notes[-1]
+
+
+def test_a_model_whose_layers_are_not_fused_stays(llama: Path) -> None:
     (info,) = resolve(str(llama), seq_len=None)
     model = load_weights(info, ModelSettings(device="cpu")).model
-    assert not fuse_steps(model)  # its layers are not fused
-    fuse(model)
-    plain: Any = type(model.model)
-
-    class Other(plain):  # type: ignore[misc]
-        def forward(self, *given: Any, **more: Any) -> Any:
-            return super().forward(*given, **more)
-
-    model.model.__class__ = Other
     assert not fuse_steps(model)
-    model.model.__class__ = plain
+    fuse(model)
     assert fuse_steps(model)

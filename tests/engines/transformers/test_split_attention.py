@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from pytest_touchstone.engines.transformers.cpu import attention
-from pytest_touchstone.engines.transformers.split_attention import attended, put_behind
+from pytest_touchstone.engines.transformers.split_attention import (
+    attended,
+    operation_for,
+    over_all_by,
+    over_own,
+    put_behind,
+)
 
 HEADS, GROUP, WIDTH, OWN, SCALE = 2, 3, 16, 9, 0.3
 
@@ -68,3 +74,61 @@ def test_products_that_are_not_right_are_not_used(monkeypatch: pytest.MonkeyPatc
         assert not attention._products_are_right(torch.float32)
     finally:
         attention._products_are_right.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "width", "name"),
+    [
+        ("cpu", "torch.float32", 64, "flash_attention_for_cpu"),
+        ("cuda", "torch.bfloat16", 128, "flash_attention"),
+        ("cuda", "torch.float16", 256, "flash_attention"),
+        ("cuda", "torch.float32", 128, "efficient_attention"),
+        ("cuda", "torch.bfloat16", 512, "efficient_attention"),
+        ("cuda", "torch.bfloat16", 60, None),
+        ("mps", "torch.float16", 64, None),
+    ],
+)
+def test_the_operation_over_a_shared_prefix_suits_the_device(
+    device: str, dtype: str, width: int, name: str | None
+) -> None:
+    assert operation_for(device, dtype, width) == name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_torch_has_these_operations_with_such_results(dtype: torch.dtype) -> None:
+    """On tensors without numbers: the operations of a GPU cannot run here."""
+    asked = torch.empty((1, 2, 45, 64), dtype=dtype, device="meta")
+    keys = torch.empty((1, 2, 70, 64), dtype=dtype, device="meta")
+    name = operation_for("cuda", str(dtype), 64)
+    assert name is not None
+    over_all = over_all_by(name, asked, keys, keys)
+    assert over_all is not None
+    found, sums = over_all
+    assert found.shape == asked.shape
+    assert (sums.shape, sums.dtype) == ((1, 2, 45), torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("keys", [70, 200])
+def test_many_queries_of_a_row_attend_to_its_own_keys_by_efficient_attention(
+    dtype: torch.dtype, keys: int
+) -> None:
+    """On tensors without numbers: the operations of a GPU cannot run here."""
+    asked, own = (torch.empty((3, 2, count, 64), dtype=dtype, device="meta") for count in (3 * keys, keys))
+    mask = torch.empty((3, 1, 3 * keys, keys), dtype=dtype, device="meta")
+    found, sums = over_own("flash_attention", asked, own, own, mask)
+    assert (found.shape, found.dtype) == (asked.shape, dtype)
+    assert (sums.shape, sums.dtype) == ((3, 2, 3 * keys), torch.float32)
+
+
+def test_products_over_own_keys_are_what_the_operation_gives() -> None:
+    torch.manual_seed(0)
+    asked, keys, values = torch.randn(3, 2, 4, 8), torch.randn(3, 2, 9, 8), torch.randn(3, 2, 9, 8)
+    mask = torch.zeros(3, 1, 4, 9)
+    mask[1, :, :, 5:] = torch.finfo(torch.float32).min
+    for found, expected in zip(
+        over_own("flash_attention", asked, keys, values, mask),
+        over_own("flash_attention_for_cpu", asked, keys, values, mask),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, expected)

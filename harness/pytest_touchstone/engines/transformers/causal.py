@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo
@@ -25,17 +24,11 @@ from pytest_touchstone.engines.transformers.agreement import KnownWays, folder_f
 from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
 from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
-from pytest_touchstone.engines.transformers.fused_steps import (
-    leave_kernels,
-    leave_steps,
-    prepare_steps,
-    steps_are_fused,
-)
-from pytest_touchstone.engines.transformers.generation.ahead import AHEAD, AheadStepper, CudaGraphs
+from pytest_touchstone.engines.transformers.fused_steps import leave_steps, prepare_steps
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator, most_rows
 from pytest_touchstone.engines.transformers.generation.fallback import SequentialGenerator
 from pytest_touchstone.engines.transformers.generation.sequence import Ends, ends_of
-from pytest_touchstone.engines.transformers.generation.speculative import LookupStepper, SpeculativeStepper
+from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.scoring import SPLITS, PaddedScorer, PrefixTreeScorer, batches
@@ -86,7 +79,6 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
             self._note(
                 f"its tokenizer puts {what} after a text, which is left out: a text that is asked about goes on"
             )
-        self._speculative = settings.speculative
         self._generation: BatchGenerator | SequentialGenerator | None = None
         self._plain = PaddedScorer(loaded.model, self._needed, budget=self.budget, done=self.work_done)
         self._shared: PrefixTreeScorer | None = None
@@ -330,68 +322,25 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
             return BatchGenerator(self._model, stepper, scorer, ends, **how, **more)
 
         plain = self._plain.logits
-        if not self._fused(lambda: generator(stepper).verify(probe, plain)):
+        if not self._by_kernels(lambda: generator(stepper).verify(probe, plain)):
             different = self._ways.tried("texts", lambda: generator(stepper).verify(probe, plain))
             if different is not None:
                 self._goes_slowly("generating", different)
                 return None
-        lanes = self._ways.tried("lanes", lambda: generator(stepper).verify_lanes(probe, plain))
+        lanes = self._ways.tried("lanes", lambda: generator(stepper).verify(probe, plain, lanes=True))
         more: dict[str, Any] = {} if lanes is None else {"lanes": 1}
-        ahead = None
-        if kind is DecodeStep and self._model.device.type in AHEAD and len(self._devices) < 2:
-            ahead = self._in_blocks(
-                attention, lambda stepper: generator(stepper, **more).verify_ahead(probe, plain)
-            )
-        looks_up = kind is DecodeStep and self._model.device.type == "cpu" and self._speculative == "auto"
-        if looks_up and self._admits(
-            "proposals",
-            lambda: generator(stepper, **more).verify_several(probe, plain),
-            "no tokens are proposed from the texts themselves",
-        ):
-            kind = LookupStepper
-        taken = ahead or kind(self._model, self._needed, attention, **how, done=self.work_done)
+        taken = kind(self._model, self._needed, attention, **how, done=self.work_done)
         return generator(taken, shared, **more)
 
-    def _fused(self, verify: Callable[[], str | None]) -> bool:
-        """Have steps go by the kernels, else by fused operations, as far as the model can and a probe finds no
-        difference; return whether either is so."""
+    def _by_kernels(self, verify: Callable[[], str | None]) -> bool:
+        """Have steps go by the kernels where the model can and a probe finds no difference; return whether they do."""
         if prepare_steps(self._model):
             if self._admits("steps by kernels", verify, "each step goes by torch's operations"):
                 return True
-            leave_kernels(self._model)
+            leave_steps(self._model)
         elif (reason := cpu.missing_kernels(self._model)) is not None:
             self._note(f"texts are generated more slowly than they could be: {reason}")
-        if steps_are_fused(self._model):
-            if self._admits("fused steps", verify, "each step goes through the model's own code"):
-                return True
-            leave_steps(self._model)
         return False
-
-    def _in_blocks(
-        self, attention: Attention, verify: Callable[[AheadStepper], str | None]
-    ) -> AheadStepper | None:
-        """Return a stepper that the host does not wait for, with graphs if they work; None, and a note, where neither
-        gives the same logits."""
-        device = self._model.device
-        stepper = partial(AheadStepper, self._model, self._needed, attention, budget=self.budget)
-
-        def probe(graphs: CudaGraphs | None) -> str | None:
-            different = verify(stepper(done=WorkDone(), capture=graphs))
-            return graphs.reason if different is None and graphs is not None else different
-
-        if device.type == "cuda":
-            graphs = CudaGraphs(device)
-
-            def refused(different: str | None = None) -> None:
-                self._note(f"no graphs of steps are replayed: {different or graphs.reason}")
-
-            different = self._ways.tried("graphs", lambda: probe(graphs))
-            if different is None:
-                return stepper(done=self.work_done, capture=graphs, refused=refused)
-            refused(different)
-        if self._admits("blocks", lambda: probe(None), "the host waits for each token"):
-            return stepper(done=self.work_done)
-        return None
 
     @property
     def _model(self) -> Any:

@@ -7,10 +7,6 @@ changes nothing, and positions count from 0 as in a single row.
 ``PrefixTreeScorer`` computes shared prefixes once; ``verify`` tests whether a model supports that. After a prefix, the
 layers attend by ``split_attention`` on a CPU or a GPU, if a probe gives the same scores that way (``verify_split``).
 The model's own attention would copy the prefix for every row and every head, in every layer.
-
-Passes are not replayed as CUDA graphs, unlike steps: their shapes hardly come again, and a graph costs two passes. With
-rows rounded up to 8, and columns to 16, the 122 passes of 3,420 rows of MMLU, 5-shot, have 106 shapes and lengths of
-the prefix; the 16 of ARC-Easy, 5-shot, with 2,376 rows have 9, and the 159 of HellaSwag with 3,000 rows have 24.
 """
 
 from __future__ import annotations

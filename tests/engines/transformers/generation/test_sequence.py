@@ -146,7 +146,7 @@ def test_distributions_are_those_of_transformers(
     if top_p < 1:
         wanted = TopPLogitsWarper(top_p)(ids, wanted)
     wanted = wanted.softmax(-1)
-    found = warped(logits, SamplingParams(temperature, top_k, top_p), None)[0]
+    found = warped(logits, SamplingParams(temperature, top_k, top_p))
     assert torch.equal(found > 0, wanted > 0)
     torch.testing.assert_close(found / found.sum(-1, keepdim=True), wanted, atol=1e-6, rtol=1e-4)
 

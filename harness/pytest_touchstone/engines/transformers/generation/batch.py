@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
-from pytest_touchstone.engines.transformers.generation.ahead import AheadStepper
 from pytest_touchstone.engines.transformers.generation.lane import Lane
 from pytest_touchstone.engines.transformers.generation.sequence import (
     EndedPrompt,
@@ -208,43 +207,16 @@ class BatchGenerator:
             lanes.append(Lane(shared, some, self._stepper, self._budget))
         return sorted(lanes, key=lambda lane: -lane.longest_limit)
 
-    def verify(self, works: Probe, plain: Plain) -> str | None:
+    def verify(self, works: Probe, plain: Plain, *, lanes: bool = False) -> str | None:
         """Feed sequences as prompts and tokens after them, and compare their logits with ``plain``, those of every
-        sequence by itself.
+        sequence by itself; with ``lanes`` in two of them.
 
         Return None where they agree, else the difference.
         """
-        return self._differs(works, plain)
-
-    def verify_lanes(self, works: Probe, plain: Plain) -> str | None:
-        """Feed them in two lanes; return None where the logits agree, else the difference."""
-        return (
-            self._differs(works, plain, lanes=True) if self._goes_in_lanes(works) else "nothing goes in lanes"
-        )
-
-    def verify_ahead(self, works: Probe, plain: Plain) -> str | None:
-        """Feed them by steps of a block, in one lane and in two; return None where the logits agree, else the
-        difference."""
-        assert isinstance(self._stepper, AheadStepper), "steps are taken ahead"
-        return self._differs_anywhere(works, plain, step=self._stepper.logits_of)
-
-    def verify_several(self, works: Probe, plain: Plain) -> str | None:
-        """Feed the last two tokens of each sequence at once, in one lane and in two; return None where the logits
-        agree, else the difference."""
-        return self._differs_anywhere(works, plain, at_once=True)
-
-    def _goes_in_lanes(self, works: Probe) -> bool:
-        return self._most_lanes > 1 and len(works) > 1
-
-    def _differs_anywhere(self, works: Probe, plain: Plain, **how: Any) -> str | None:
-        different = self._differs(works, plain, **how)
-        if different is None and self._goes_in_lanes(works):
-            different = self._differs(works, plain, lanes=True, **how)
-        return different
-
-    def _differs(self, works: Probe, plain: Plain, **how: Any) -> str | None:
         import torch
 
+        if lanes and (self._most_lanes == 1 or len(works) == 1):
+            return "nothing goes in lanes"
         # The targets do not matter: the logits after the last three tokens are asked for.
         asked = [TokenWork(work, work[-3:]) for work in works]
 
@@ -252,25 +224,17 @@ class BatchGenerator:
             found = plain(asked).view(len(works), 3, -1).transpose(0, 1)
             return (torch.cat((found, found[1:])) if self._stepper.speculative else found).flatten(0, 1)
 
-        return difference(self._model, alone, lambda: self._fed(works, **how))
+        return difference(self._model, alone, lambda: self._fed(works, lanes=lanes))
 
-    def _fed(
-        self,
-        works: Probe,
-        *,
-        step: Callable[[Sequence[SlotCache], Sequence[Sequence[int]]], torch.Tensor] | None = None,
-        lanes: bool = False,
-        at_once: bool = False,
-    ) -> torch.Tensor:
+    def _fed(self, works: Probe, *, lanes: bool) -> torch.Tensor:
         """Return logits [places x works, vocabulary] after the prompts, and after each of the last two tokens.
 
-        These two are fed one after the other, or ``at_once``. Where heads propose tokens, they are fed once more, both
-        at once, for the logits after them. With ``lanes`` the last sequence is in one of its own, after a shorter
-        prefix.
+        Where heads propose tokens, these two are fed once more, both at once, for the logits after them. With
+        ``lanes`` the last sequence is in one of its own, after a shorter prefix.
         """
         import torch
 
-        step, past = step or self._stepper.step_all, len(works[0]) // 2
+        past = len(works[0]) // 2
         parts = [(past, works[:-1]), (past // 2, works[-1:])] if lanes else [(past, works)]
         fed = [[work[-2:] for work in some] for _, some in parts]
         with torch.inference_mode():
@@ -280,13 +244,13 @@ class BatchGenerator:
                     self._stepper.fill(slots, [work[length:-2] for work in some])
                     for slots, (length, some) in zip(caches, parts, strict=True)
                 ]
-                if not at_once:
-                    found += [
-                        step(caches, [[two[place] for two in some] for some in fed]) for place in (0, 1)
-                    ]
+                found += [
+                    self._stepper.step_all(caches, [[two[place] for two in some] for some in fed])
+                    for place in (0, 1)
+                ]
+                if self._stepper.speculative:
                     for slots in caches:
                         slots.lengths = [length - 2 for length in slots.lengths]
-                if at_once or self._stepper.speculative:
                     both = self._stepper.several_all(caches, fed, 2)
                     found += [both[0::2], both[1::2]]
         return torch.cat(found)
@@ -395,9 +359,9 @@ class BatchGenerator:
                 if any(lane.over() for lane in self._lanes):
                     return
                 working = [lane for lane in self._lanes if lane.at_work]
-                for found in self._stepper.advance_all([(lane.slots, lane.at_work) for lane in working]):
-                    for lane, chosen in zip(working, found, strict=True):
-                        lane.take(0, chosen)
+                found = self._stepper.advance_all([(lane.slots, lane.at_work) for lane in working])
+                for lane, chosen in zip(working, found, strict=True):
+                    lane.take(0, chosen)
                 if any(lane.over() for lane in self._lanes):
                     return
 

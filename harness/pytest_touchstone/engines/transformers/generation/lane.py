@@ -74,7 +74,7 @@ class Lane:
     @property
     def row(self) -> int:
         """The number of tokens that a row takes in memory, at the next step too."""
-        next_ = self._stepper.reaches(max(self.slots.lengths, default=0))
+        next_ = max(self.slots.lengths, default=0) + 1
         return max(self._longest, enlarged(self.slots.columns, next_))
 
     def size(self, rows: int) -> int:

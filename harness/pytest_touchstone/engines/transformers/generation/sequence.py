@@ -21,7 +21,7 @@ so a draw is the same in any batch, in any order and after a restart.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -42,9 +42,6 @@ layer."""
 BROKEN: Final = -1
 """Stands for a token where the logits hold a NaN."""
 
-SHORT: Final = -2
-"""Stands for a token that can be drawn only with the whole vocabulary sorted."""
-
 
 class SamplingParams(NamedTuple):
     """The steps from logits to the distribution that is drawn from, in this order; temperature 0 is greedy."""
@@ -63,57 +60,22 @@ class DrawKey(NamedTuple):
     step: int
 
 
-Warps = tuple[tuple[SamplingParams, tuple[int, ...]], ...]
-"""The rows of a batch that are drawn, by the steps to their distribution; the other rows are greedy."""
-
-
 def choose(logits: torch.Tensor, draws: Sequence[DrawKey]) -> list[int | None]:
     """Return the next token for each row of logits [rows, vocabulary]; None where a row holds a NaN."""
-    warps = warps_of(draws)
-    places = {warp: to_device(rows, logits.device) for warp, rows in warps}
-    numbers = to_device(numbers_of(draws), logits.device, _exact(logits)) if warps else None
-    found = Reading(draw(logits, places, numbers, complete=None)).numbers()
-    return [token if token >= 0 else None for token in found]
-
-
-def warps_of(draws: Sequence[DrawKey]) -> Warps:
-    """Return the rows that are drawn, and in which way."""
-    by_warp: dict[SamplingParams, list[int]] = {}
-    for row, one in enumerate(draws):
-        if one.warp.temperature > 0:
-            by_warp.setdefault(one.warp, []).append(row)
-    return tuple((warp, tuple(rows)) for warp, rows in by_warp.items())
-
-
-def numbers_of(draws: Sequence[DrawKey], ahead: int = 0) -> list[float]:
-    """Return the number of each row with which its token is drawn, so many steps ahead; 0 for a greedy row."""
-    return [
-        uniform(one.seed, one.sample, one.step + ahead) if one.warp.temperature > 0 else 0.0 for one in draws
-    ]
-
-
-def draw(
-    logits: torch.Tensor,
-    places: Mapping[SamplingParams, torch.Tensor],
-    numbers: torch.Tensor | None,
-    *,
-    complete: bool | None,
-) -> torch.Tensor:
-    """Return the next token of each row on the logits' device, ``BROKEN`` where a row holds a NaN.
-
-    ``places`` has the rows that are drawn, ``numbers`` one number for each row. Where ``complete`` is None, the host
-    looks whether ``top_p`` needs the whole vocabulary sorted. Where it is given, the host waits for nothing. If it is
-    False, a row that needs the whole vocabulary is ``SHORT``.
-    """
     best, tokens = logits.max(dim=-1)
-    for warp, rows in places.items():
-        assert numbers is not None, "rows that are drawn have numbers"
-        probabilities, short = warped(logits[rows], warp, complete)
-        drawn = picked(probabilities, numbers[rows])
-        if short is not None:
-            drawn = drawn.masked_fill(short, SHORT)
-        tokens = tokens.index_copy(0, rows, drawn)
-    return tokens.masked_fill(best.isnan(), BROKEN)
+    drawn: dict[SamplingParams, list[int]] = {}
+    for row, draw in enumerate(draws):
+        if draw.warp.temperature > 0:
+            drawn.setdefault(draw.warp, []).append(row)
+    for warp, rows in drawn.items():
+        keys = [draws[row] for row in rows]
+        numbers = [uniform(key.seed, key.sample, key.step) for key in keys]
+        places = to_device(rows, logits.device)
+        probabilities = warped(logits[places], warp)
+        chosen = picked(probabilities, to_device(numbers, logits.device, _exact(logits)))
+        tokens = tokens.index_copy(0, places, chosen)
+    found = Reading(tokens.masked_fill(best.isnan(), BROKEN)).numbers()
+    return [token if token >= 0 else None for token in found]
 
 
 def _exact(logits: torch.Tensor) -> torch.dtype:
@@ -141,14 +103,11 @@ def picked(probabilities: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     return tokens.to(device)
 
 
-def warped(
-    logits: torch.Tensor, warp: SamplingParams, complete: bool | None
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+def warped(logits: torch.Tensor, warp: SamplingParams) -> torch.Tensor:
     """Return probabilities [rows, vocabulary], 0 for what top-k and top-p leave out; rows need not sum to 1.
 
     The same tokens remain as after transformers' warpers. Those are the tokens no less probable than the k-th, then
-    the most probable ones until they have ``top_p``, at least one. Return also the rows in which ``top_p`` needs more
-    tokens than were looked at; None for no row.
+    the most probable ones until they have ``top_p``, at least one.
     """
     # The largest logit is subtracted first, so that a low temperature cannot make infinities.
     scaled = (logits - logits.max(dim=-1, keepdim=True).values) / warp.temperature
@@ -156,27 +115,19 @@ def warped(
         least = scaled.topk(warp.top_k, dim=-1).values[:, -1:]
         scaled = scaled.masked_fill(scaled < least, float("-inf"))
     probabilities = scaled.softmax(dim=-1)
-    return (probabilities, None) if warp.top_p >= 1.0 else _nucleus(probabilities, warp.top_p, complete)
+    return probabilities if warp.top_p >= 1.0 else _nucleus(probabilities, warp.top_p)
 
 
-def _nucleus(
-    probabilities: torch.Tensor, top_p: float, complete: bool | None
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return the same with 0 for all but the fewest most probable tokens that have ``top_p``, and the rows where they
-    may be more than ``_LIKELIEST``."""
+def _nucleus(probabilities: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Return the same with 0 for all but the fewest most probable tokens that have ``top_p``."""
     import torch
 
-    short: torch.Tensor | None = None
-    if not complete:
-        values, tokens = probabilities.topk(min(_LIKELIEST, probabilities.shape[-1]), dim=-1)
-        short = values.sum(dim=-1) < top_p if values.shape[-1] < probabilities.shape[-1] else None
-        if complete is None and short is not None:
-            complete, short = bool(short.any()), None
-    if complete:
+    values, tokens = probabilities.topk(min(_LIKELIEST, probabilities.shape[-1]), dim=-1)
+    if bool((values.sum(dim=-1) < top_p).any()):
         values, tokens = probabilities.sort(dim=-1, descending=True)
     before = values.cumsum(dim=-1) - values
     kept = values.masked_fill(before >= top_p, 0.0)
-    return torch.zeros_like(probabilities).scatter_(-1, tokens, kept), short
+    return torch.zeros_like(probabilities).scatter_(-1, tokens, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +154,7 @@ class GeneratedSequence:
     """One continuation of a prompt: its tokens so far, and what became of it.
 
     ``proposals`` has the tokens that extra heads proposed, each list with the number (from 0) of the token that it
-    begins at. ``lookup`` is the ``PromptLookup`` of its
-    text, once that was asked. ``before`` is a text that began like its prompt, until the prompt is computed.
+    begins at. ``before`` is a text that began like its prompt, until the prompt is computed.
     """
 
     prompt: Prompt
@@ -214,7 +164,6 @@ class GeneratedSequence:
     tokens: list[int] = field(default_factory=list)
     outcome: Generated | None = None
     proposals: list[tuple[int, list[int]]] = field(default_factory=list)
-    lookup: Any = None
     before: EndedRow | None = None
 
     @property

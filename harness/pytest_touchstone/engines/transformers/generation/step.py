@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_touchstone.engines.transformers.attention_masks import Attention, slot_mask
@@ -90,22 +90,17 @@ class DecodeStep:
         self._done.padded += len(tails) * longest - tokens
         return torch.stack(found)
 
-    def advance_all(self, groups: Groups) -> Iterable[list[list[list[int | None]]]]:
+    def advance_all(self, groups: Groups) -> list[list[list[int | None]]]:
         """Return the next token of each sample of several caches, by one pass; None where a logit is NaN.
 
-        There may be several tokens of a sample, and several steps, one after the other. What a sample gets after its
-        end counts for nothing.
+        There may be several tokens of a sample. What a sample gets after its end counts for nothing.
         """
         samples = [sample for _, some in groups for sample in some]
         fed = [[sample.tokens[-1] for sample in some] for _, some in groups]
         logits = self.step_all([slots for slots, _ in groups], fed)
         self._done.stepped(len(samples))
         tokens = iter(choose(logits, [sample.draw for sample in samples]))
-        return [[[[next(tokens)] for _ in some] for _, some in groups]]
-
-    def reaches(self, longest: int) -> int:
-        """Return the columns that a slot needs for the next step, where it holds ``longest`` tokens."""
-        return longest + 1
+        return [[[next(tokens)] for _ in some] for _, some in groups]
 
     def ended(self, sample: GeneratedSequence) -> None:
         """Take note of each sample that has ended."""
