@@ -1,30 +1,27 @@
-"""Decoder layers of Llama's form, or of Qwen3's, computed by fewer and larger cpu.
+"""Decoder layers of Llama's form, or of Qwen3's, computed by fewer and larger operations.
 
-transformers computes such a layer by some sixty cpu. In a pass that continues few texts, most of them take
+transformers computes such a layer by some sixty operations. In a pass that continues few texts, most of them take
 longer to start than to compute. Here queries, keys and values are one product, and so are gate and up of the
 feed-forward part; a norm is one operation, and a rotation four. The last layer has no feed-forward part for tokens of
 which nothing more is wanted (``WantedPlaces``).
 
-Qwen3's layers differ in two norms, of the heads of queries and of keys. A layer is computed this way only where its
-code is that of Llama's or of Qwen3's, and where a trial with random numbers gives what that code gives, up to rounding.
-Attention is whatever the model is set to. The layer's own code stays for arithmetic in another number type
-(``in_float32``).
+Qwen3's layers differ in two norms, of the heads of queries and of keys. A layer is computed this way only where it has
+these parts, and where a trial with random hidden states, and all else as the model gives it, gives what the layer's own
+code gives, up to rounding. Attention is whatever the model is set to. The layer's own code stays for arithmetic in
+another number type (``in_float32``).
 """
 
 from __future__ import annotations
 
-import ast
 import functools
-import inspect
 import sys
-import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from ctypes import ArgumentError
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers import cpu
+from pytest_touchstone.engines.transformers.agreement import CANNOT
 from pytest_touchstone.engines.transformers.compat import cache_argument
 
 if TYPE_CHECKING:
@@ -37,7 +34,9 @@ other types stay as they are."""
 _DEVICES: Final = frozenset({"cpu", "cuda"})
 
 _TRIED: Final = 5
-"""The tokens that each layer is tried with."""
+"""The tokens that a layer is tried with, some of them at the model's last positions."""
+
+_PLAIN: Final = (bool, int, float, str, type(None))
 
 _QKV: Final = ("q_proj", "k_proj", "v_proj")
 
@@ -46,9 +45,6 @@ _GATE_UP: Final = ("gate_proj", "up_proj")
 _NORMS: Final = ("input_layernorm", "post_attention_layernorm")
 
 _HEAD_NORMS: Final = ("q_norm", "k_norm")
-
-_ROTATION: Final = ("apply_rotary_pos_emb", "rotate_half")
-"""The functions by which a layer's module turns queries and keys."""
 
 _SWAPPED: Final = "touchstone_swapped"
 
@@ -79,12 +75,11 @@ def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
 
     if not isinstance(model, torch.nn.Module):
         return 0
-    layers = [layer for layer in model.modules() if _can(layer)]
-    right = {
-        kind for kind, first in {type(layer): layer for layer in reversed(layers)}.items() if _right(first)
-    }
+    given = _given(model, [layer for layer in model.modules() if _can(layer)])
+    first = {_kind(layer): layer for layer in reversed(given)}
+    right = {kind for kind, layer in first.items() if _right(layer, given[layer])}
     files = cpu.MappedFiles()
-    layers = [layer for layer in layers if type(layer) in right]
+    layers = [layer for layer in given if _kind(layer) in right]
     for layer in layers:
         _fuse(layer, files)
         if then is not None:
@@ -93,8 +88,8 @@ def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
 
 
 def _can(layer: Any) -> bool:
-    """Return whether a module has the parts of one of Llama's or Qwen3's decoder layers, their code, and weights on one
-    device that ``_DEVICES`` has."""
+    """Return whether a module has the parts of one of Llama's or Qwen3's decoder layers, and weights on one device that
+    ``_DEVICES`` has."""
     import torch
 
     if {name for name, _ in layer.named_children()} != {"self_attn", "mlp", *_NORMS}:
@@ -114,9 +109,7 @@ def _can(layer: Any) -> bool:
     weight = linear[0].weight
     if len(kinds) > 1 or str(weight.dtype) not in _CLOSE or weight.device.type not in _DEVICES:
         return False
-    norms = head_norms(attention)
-    alike = len({getattr(norm, "variance_epsilon", None) for norm in norms}) <= 1
-    return alike and _code(layer) == _known_code("Qwen3" if norms else "Llama")
+    return len({getattr(norm, "variance_epsilon", None) for norm in head_norms(attention)}) <= 1
 
 
 def head_norms(attention: Any) -> tuple[Any, ...]:
@@ -124,67 +117,64 @@ def head_norms(attention: Any) -> tuple[Any, ...]:
     return (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else ()
 
 
-def _code(layer: Any) -> list[str | None]:
-    """Return the code of a layer's parts."""
-    attention, feed = layer.self_attn, layer.mlp
-    module = sys.modules.get(type(attention).__module__)
-    norms = [*(getattr(layer, name) for name in _NORMS), *head_norms(attention)]
-    methods = [type(one).forward for one in (layer, attention, feed, *norms)]
-    kind = type(feed.act_fn).__name__
-    return [*map(body_of, methods), *(body_of(getattr(module, name, None)) for name in _ROTATION), kind]
+def _given(model: Any, layers: Sequence[Any]) -> dict[Any, tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Return the arguments of each of these layers beside hidden states, in a pass that goes by all of them.
 
-
-@functools.cache
-def _known_code(family: str) -> list[str | None]:
-    """Return the code of a family's layers, as ``_code`` does."""
-    module = import_module(f"transformers.models.{family.lower()}.modeling_{family.lower()}")
-    parts = ["DecoderLayer", "Attention", "MLP", *["RMSNorm"] * (4 if family == "Qwen3" else 2)]
-    methods = [getattr(module, f"{family}{part}").forward for part in parts]
-    found = [*map(body_of, methods), *(body_of(getattr(module, name)) for name in _ROTATION)]
-    return [*found, "SiLUActivation"] if None not in found else ["unknown"]
-
-
-@functools.cache
-def body_of(function: Any) -> str | None:
-    """Return what a function does, or None where its source is not there.
-
-    Names of types do not matter, nor does a window that is handed on: a mask says what is seen.
+    None where the model cannot do that.
     """
-    try:
-        tree: Any = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    except (OSError, TypeError, SyntaxError, IndexError):
-        return None
-    if not isinstance(tree, ast.FunctionDef):  # a function without a name
-        return None
-    body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
-    for node in (node for part in body for node in ast.walk(part)):
-        if isinstance(node, ast.Call):
-            node.keywords = [one for one in node.keywords if one.arg != "sliding_window"]
-        if isinstance(node, ast.AnnAssign):
-            node.annotation = ast.Constant(None)
-    return "\n".join(ast.dump(part) for part in body)
-
-
-def _right(layer: Any) -> bool:
-    """Return whether a layer that computes this way gives the same numbers, by a trial."""
     import torch
 
+    given: dict[Any, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+
+    def passed(layer: Any, hidden_states: torch.Tensor, *more: Any, **named: Any) -> torch.Tensor:
+        given[layer] = more, named
+        return hidden_states
+
+    for layer in layers:
+        layer.forward = functools.partial(passed, layer)
+    try:
+        most = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2 * _TRIED
+        places = torch.tensor([[*range(_TRIED - 2), most - 2, most - 1]], device=model.device)
+        with torch.inference_mode(False), torch.no_grad():
+            model.base_model(input_ids=places % 2, position_ids=places, use_cache=False)
+    except CANNOT:
+        return {}
+    finally:
+        for layer in layers:
+            del layer.forward
+    return given
+
+
+def _kind(layer: Any) -> Hashable:
+    """Return what the code of a layer depends on, but for tensors and the layer's number."""
+    return tuple(
+        (type(one), *((name, value) for name, value in vars(one).items() if _tells(name, value)))
+        for one in layer.modules()
+    )
+
+
+def _tells(name: str, value: object) -> bool:
+    return name != "layer_idx" and (isinstance(value, _PLAIN) or callable(value))
+
+
+def _right(layer: Any, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
+    """Return whether a layer that computes this way gives the same numbers, by a trial with these arguments."""
+    import torch
+
+    weight, (more, named) = layer.self_attn.q_proj.weight, given
+    hidden = torch.randn((1, _TRIED, weight.shape[1]), generator=torch.Generator().manual_seed(1))
+    hidden = hidden.to(weight.device, weight.dtype)
     with torch.inference_mode(False), torch.no_grad():
-        inputs = _trial(layer)
-        try:
-            before = layer(**inputs)
-        except (RuntimeError, TypeError, ValueError, AttributeError):  # alone it computes nothing
-            return False
         trial = copy(layer)
         trial._modules = {name: copy(module) for name, module in layer._modules.items()}
         for one in trial._modules.values():
             one._modules = dict(one._modules)
         _fuse(trial, None)
         try:
-            after = trial(**inputs)
-        except (RuntimeError, TypeError, ValueError, AttributeError, ArgumentError):
+            before, after = layer(hidden, *more, **named), trial(hidden, *more, **named)
+            most = (before - hidden).float().abs().max()
+        except (*CANNOT, ArgumentError):
             return False
-    most = (before - inputs["hidden_states"]).float().abs().max()
     return bool(((after - before).float().abs() <= _CLOSE[str(before.dtype)] * most + 1e-30).all())
 
 
@@ -222,25 +212,6 @@ def _merged(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
     merged.merges = names  # type: ignore[assignment]
     merged.computed = None  # type: ignore[assignment] # an input, and its outputs while parts of them are asked for
     return merged
-
-
-def _trial(layer: Any) -> dict[str, Any]:
-    """Return arguments for a layer: a few tokens of random numbers, the same for every layer."""
-    import torch
-
-    weight, width = layer.self_attn.q_proj.weight, layer.self_attn.head_dim
-    numbers = torch.Generator().manual_seed(1)
-
-    def random(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=numbers).to(weight.device, weight.dtype)
-
-    seen = torch.ones(_TRIED, _TRIED, device=weight.device).tril().bool()
-    mask = torch.zeros(1, 1, _TRIED, _TRIED, dtype=weight.dtype, device=weight.device)
-    return {
-        "hidden_states": random(1, _TRIED, weight.shape[1]),
-        "attention_mask": mask.masked_fill(~seen, torch.finfo(weight.dtype).min),
-        "position_embeddings": (random(1, _TRIED, width), random(1, _TRIED, width)),
-    }
 
 
 @functools.cache
