@@ -27,7 +27,7 @@ from pytest_touchstone.core.requests import Generate, GenerateAnswer
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
+from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
 from pytest_touchstone.engines.transformers.work_done import Acceptance
 
 PIECE = 400
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     if options.always:
-        SpeculationTuner.proposes = lambda *_: True  # type: ignore[method-assign]
+        SpeculativeStepper.proposes = lambda *_: True  # type: ignore[method-assign]
     asked = requests(options)
     speculative, alone = (engine(options, how) for how in ("auto", "off"))
     found = {

@@ -23,7 +23,7 @@ from perf.speculative import add_options, engine
 from pytest_touchstone.core.files import shipped
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
+from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
 from pytest_touchstone.engines.transformers.token_work import Prompt
 
 TEXTS = (
@@ -61,7 +61,7 @@ def main() -> None:
     for batch in map(int, options.batches.split(",")):
         for always in (True, False):
             speculative.work_done.reset()
-            with patch.object(SpeculationTuner, "proposes", lambda *_: True) if always else patch.dict({}):
+            with patch.object(SpeculativeStepper, "proposes", lambda *_: True) if always else patch.dict({}):
                 found = texts(speculative, asked, batch)
             wrong = [
                 number for number, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1]

@@ -14,7 +14,7 @@ from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.settings import Dtype
 from pytest_touchstone.engines.transformers.attention_masks import slot_mask
 from pytest_touchstone.engines.transformers.generation import step
-from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
+from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.split_attention import splitting
@@ -47,7 +47,7 @@ def prompts(count: int = 40, seed: int = 0) -> list[Generate]:
 @pytest.fixture(autouse=True)
 def proposing_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads of random weights are hardly worth asking."""
-    monkeypatch.setattr(SpeculationTuner, "proposes", lambda _, rows: True)
+    monkeypatch.setattr(SpeculativeStepper, "proposes", lambda _, rows: True)
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_passes_with_proposals_and_without_may_alternate(
     folder: Path, wanted: list[list[tuple[str, str, int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = random.Random(5)
-    monkeypatch.setattr(SpeculationTuner, "proposes", lambda _, rows: numbers.random() < 0.5)
+    monkeypatch.setattr(SpeculativeStepper, "proposes", lambda _, rows: numbers.random() < 0.5)
     engine = mtp_engine(letters_info(folder), batch=5)
     assert texts(engine, prompts()) == wanted
     counts = engine.usage

@@ -11,7 +11,7 @@ from perf.speculative_equal import requests, texts
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.generation.speculative import SpeculationTuner
+from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
 from pytest_touchstone.engines.transformers.mtp.weights import read_pt
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.references import independent_logits
@@ -63,7 +63,7 @@ def test_its_heads_logits_are_those_of_an_independent_forward_pass(info: Checkpo
 def test_greedy_texts_are_head_0s_token_for_token(
     info: CheckpointInfo, alone: CausalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SpeculationTuner, "proposes", lambda *_: True)
+    monkeypatch.setattr(SpeculativeStepper, "proposes", lambda *_: True)
     asked = requests(12, 24)
     wanted = texts(alone, asked, len(asked))
     for batch in (5, 12):
@@ -74,7 +74,7 @@ def test_greedy_texts_are_head_0s_token_for_token(
 
 @pytest.mark.usefixtures("half")
 def test_extra_heads_propose_in_half_precision(info: CheckpointInfo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SpeculationTuner, "proposes", lambda *_: True)
+    monkeypatch.setattr(SpeculativeStepper, "proposes", lambda *_: True)
     asked = requests(6, 24)
     speculative = mtp_engine(info, dtype="bfloat16")
     found = texts(speculative, asked, 6)
@@ -86,7 +86,7 @@ def test_extra_heads_propose_in_half_precision(info: CheckpointInfo, monkeypatch
 def test_drawn_texts_are_head_0s_token_for_token(
     info: CheckpointInfo, alone: CausalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SpeculationTuner, "proposes", lambda *_: True)
+    monkeypatch.setattr(SpeculativeStepper, "proposes", lambda *_: True)
     asked = [
         Generate(one.prompt, max_new_tokens=16, temperature=(0.4, 1.0)[number % 2], top_p=0.95, seed=number)
         for number, one in enumerate(requests(8, 16))

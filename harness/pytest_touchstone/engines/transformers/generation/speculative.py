@@ -14,20 +14,14 @@ Accepting by a ratio of probabilities (Leviathan et al. 2023, Chen et al. 2023) 
 accepts somewhat more at high temperatures. But a text would then depend on where passes begin, which memory and
 batches decide.
 
-``SpeculationTuner`` finds out whether proposals pay: both ways are tried and timed, and the faster one is used. The
-extra time of a pass with proposals depends on the machine, the model and the number of rows; its extra tokens depend
-on the text. So times are kept by the number of rows, in classes of powers of two, and token counts are kept for all
-rows. Now and then the slower way is tried again. No text depends on any of this.
+A pass with proposals pays as long as it takes hardly longer than one of a token for each row: while its time is that
+of reading the weights (``MOST_TOKENS``). It does not depend on a clock, so the same call computes the same passes.
 """
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from statistics import median
-from typing import Any, Final
+from typing import Final
 
 from pytest_touchstone.engines.transformers.attention_masks import slot_mask
 from pytest_touchstone.engines.transformers.devices import to_device
@@ -35,35 +29,31 @@ from pytest_touchstone.engines.transformers.generation.sequence import DrawKey, 
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep, Groups
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 
+MOST_TOKENS: Final = {"cpu": 32, "cuda": 512}
+"""The most tokens of a pass with proposals, by the kind of device."""
+
 
 class SpeculativeStepper(DecodeStep):
-    """Runs a model with extra heads: ``drafts`` of them, and a method ``draft``.
-
-    Where proposals take longer than they save, it goes on without them; no text depends on it.
-    """
+    """Runs a model with extra heads: ``drafts`` of them, and a method ``draft``."""
 
     speculative = True
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self._worth = SpeculationTuner()
+    def proposes(self, rows: int) -> bool:
+        """Return whether a pass of so many rows has proposals."""
+        most = MOST_TOKENS.get(self._model.device.type, MOST_TOKENS["cpu"])
+        return rows * (self._model.drafts + 1) <= most
 
     def advance_all(self, groups: Groups) -> list[list[list[int | None]]]:
         """Return the next tokens of each sample: one, and those after it that were proposed correctly."""
+        if not self.proposes(sum(len(samples) for _, samples in groups)):
+            return super().advance_all(groups)
         return [self._advance(slots, samples) for slots, samples in groups]
 
     def _advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
-        rows, began = len(samples), time.perf_counter()
-        proposes = self._worth.proposes(rows)
-        if proposes:
-            proposals = self._propose(slots, samples)
-            found = self._verified(slots, samples, proposals)
-            for sample, mine in zip(samples, proposals, strict=True):
-                sample.proposals.append((len(sample.tokens), mine))
-        else:
-            (found,) = super().advance_all([(slots, samples)])
-        # All numbers have been read by now, so that the time includes an accelerator's work.
-        self._worth.took(rows, time.perf_counter() - began, sum(map(len, found)) if proposes else None)
+        proposals = self._propose(slots, samples)
+        found = self._verified(slots, samples, proposals)
+        for sample, mine in zip(samples, proposals, strict=True):
+            sample.proposals.append((len(sample.tokens), mine))
         return found
 
     def _verified(
@@ -108,70 +98,6 @@ def _draws(samples: Sequence[GeneratedSequence], width: int) -> list[DrawKey]:
     return [
         draw._replace(step=draw.step + place) for draw in (s.draw for s in samples) for place in range(width)
     ]
-
-
-TRIED: Final = 6
-"""The number of passes after which their time counts as known."""
-
-_TIMES: Final = 12
-"""The number of passes whose times are kept; the median counts, since other processes delay some of them."""
-
-_ROWS: Final = 256
-"""The number of latest passes of a row over which the mean of tokens is taken."""
-
-_PAUSE: Final = 64
-"""The number of passes before the slower way is tried again; it doubles each time that it is still slower."""
-
-_LONGEST: Final = 1024
-
-
-@dataclass(slots=True)
-class _Class:
-    """Seconds of passes with proposals and without; passes since the slower way was tried, and until it will be."""
-
-    with_: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES))
-    without: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES))
-    since: int = 0
-    pause: int = _PAUSE
-    proposed: bool | None = None
-
-
-class SpeculationTuner:
-    """Decides for each pass whether to propose tokens, and is told what passes took and gave."""
-
-    def __init__(self) -> None:
-        self._classes: dict[int, _Class] = {}
-        self._brought: deque[tuple[int, int]] = deque()
-        self._rows = self._tokens = 0
-
-    def proposes(self, rows: int) -> bool:
-        """Return whether the next pass, of that many rows, should propose tokens."""
-        one = self._classes.setdefault(rows.bit_length(), _Class())
-        if len(one.with_) < TRIED:
-            return True
-        if len(one.without) < TRIED:
-            return False
-        better = median(one.with_) * self._rows < median(one.without) * self._tokens
-        if better != one.proposed:
-            one.proposed, one.since, one.pause = better, 0, _PAUSE
-        one.since += 1
-        if one.since > one.pause:
-            one.since, one.pause = 0, min(_LONGEST, 2 * one.pause)
-            (one.without if better else one.with_).clear()
-            return not better
-        return better
-
-    def took(self, rows: int, seconds: float, tokens: int | None) -> None:
-        """Take note of a pass; ``tokens`` is what one with proposals gave, None for one without."""
-        one = self._classes.setdefault(rows.bit_length(), _Class())
-        (one.without if tokens is None else one.with_).append(seconds)
-        if tokens is None:
-            return
-        self._brought.append((rows, tokens))
-        self._rows, self._tokens = self._rows + rows, self._tokens + tokens
-        while self._rows - self._brought[0][0] >= _ROWS:
-            gone = self._brought.popleft()
-            self._rows, self._tokens = self._rows - gone[0], self._tokens - gone[1]
 
 
 def agreeing(proposed: Sequence[int], chosen: Sequence[int | None]) -> int:
